@@ -1,0 +1,54 @@
+# Everything a person does here. `make` alone lists it.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ROOMS := specserver handlers control storage cell instance_services clients pages menagerie
+ARGS ?=
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The stamp of an install is newer than what it was made from; a lock that changes installs anew.
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	@tools/install runtime "$(PYTHON)" "$(VENV)"
+
+$(VENV)/.dev: requirements-dev.lock pyproject.toml
+	@tools/install dev "$(PYTHON)" "$(VENV)"
+
+install: $(VENV)/.runtime ## make the virtual environment that `serve` needs
+
+serve: $(VENV)/.runtime ## start the service; pass options on with ARGS='--home DIR --port N'
+	@exec $(BIN)/menagerie serve $(ARGS)
+
+test: $(VENV)/.dev ## install what tests need (system packages too, where it may) and run every test
+	@tools/system-packages
+	@$(BIN)/python -m tools.run_tests $(ARGS)
+
+test-nightly: $(VENV)/.dev ## the long runs as well
+	@tools/system-packages
+	@$(BIN)/python -m tools.run_tests --nightly $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types, the documents' lint, habits, the Dockerfile
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy $(addprefix -p ,$(ROOMS)) -p contract_tests -p tools
+	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml
+	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
+	@$(BIN)/hadolint Dockerfile
+
+fix: $(VENV)/.dev ## format the code and mend what the linter can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## measure ratios against peers in one run; docs/benchmarks.md holds the last
+	@$(BIN)/python -m tools.bench $(ARGS)
+
+lock: $(VENV)/.dev ## resolve pyproject.toml into both lock files anew (needs the uv package)
+	@tools/lock
+
+clean: ## remove the virtual environment and all caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+
+.PHONY: help install serve test test-nightly check fix bench lock clean

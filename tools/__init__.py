@@ -1,0 +1,1 @@
+"""Tools for developers: lint, test runs, benchmarks, load and faults."""
