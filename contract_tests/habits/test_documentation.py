@@ -1,0 +1,28 @@
+"""Documentation is tested: settings, commands and benchmarks that are not written down fail."""
+
+import re
+
+from contract_tests.habits.test_sizes import ROOT
+from menagerie.commands import app
+from menagerie.settings import Settings
+
+
+def test_every_setting_is_documented_with_its_meaning() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.+) \|$", page, re.MULTILINE))
+    wanted = {name: field.description for name, field in Settings.model_fields.items()}
+    assert rows == wanted
+
+
+def test_every_server_command_is_in_the_readme() -> None:
+    page = (ROOT / "README.md").read_text()
+    commands = [one.name or getattr(one.callback, "__name__", "") for one in app.registered_commands]
+    assert len(commands) > 5
+    assert not [name for name in commands if f"menagerie {name}" not in page]
+
+
+def test_every_make_target_says_what_it_does() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    explained = set(re.findall(r"^([a-z][a-z-]*):.*## ", makefile, re.MULTILINE))
+    assert targets == explained

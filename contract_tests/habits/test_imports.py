@@ -1,0 +1,53 @@
+"""Who may import whom: the rooms' walls, read from the code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract_tests.habits.test_sizes import FILES, ROOT, names
+
+ROOMS = {
+    "specserver",
+    "handlers",
+    "control",
+    "storage",
+    "cell",
+    "instance_services",
+    "clients",
+    "pages",
+    "menagerie",
+}
+MAY_IMPORT = {
+    "specserver": set(),
+    "storage": set(),
+    "control": {"storage", "specserver"},
+    "handlers": {"control", "storage", "specserver"},
+    "pages": {"control", "storage", "specserver"},
+    "cell": {"specserver", "instance_services"},
+    "instance_services": {"specserver"},
+    "clients": set(),
+    "menagerie": ROOMS,
+}
+SHIPPED = [path for path in FILES if path.relative_to(ROOT).parts[0] in ROOMS]
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=names)
+def test_a_room_imports_only_its_neighbours(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    seen = {name.split(".")[0] for name in imported(path)} & ROOMS
+    assert seen <= MAY_IMPORT[room] | {room}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=names)
+def test_what_is_shipped_imports_no_tests_and_no_tools(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imported(path)} & {"contract_tests", "tools"}

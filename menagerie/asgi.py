@@ -1,0 +1,9 @@
+"""The ASGI app for gunicorn: `gunicorn --config python:menagerie.gunicorn_settings menagerie.asgi:app`."""
+
+from menagerie import logs
+from menagerie.control_plane import build_app
+from menagerie.settings import load
+
+_SETTINGS = load()
+logs.configure(_SETTINGS.log_format, _SETTINGS.log_level, role="api")
+app = build_app(_SETTINGS)

@@ -1,0 +1,90 @@
+"""What the parts are made of: settings in, services and the API's app out."""
+
+from pathlib import Path
+
+from control.boundary import make_boundary
+from control.boundary.rates import make_limiter
+from control.cells import Cells
+from control.sealing import Sealer
+from control.services import Services
+from control.settings import ControlSettings
+from control.signing import Signer
+from menagerie import keys
+from menagerie.settings import Settings
+from specserver import App
+from storage import cells
+from storage.database import Database
+
+PUBLIC_EXTENSIONS = frozenset({"x-authorize", "x-events"})
+
+
+def document() -> Path:
+    """The contract: beside the packages in a checkout, inside ours when installed."""
+    beside = Path(__file__).resolve().parent.parent / "openapi.yaml"
+    return beside if beside.exists() else Path(__file__).resolve().parent / "openapi.yaml"
+
+
+def make_keys(settings: Settings) -> None:
+    """Make every key file that is missing, before the parts that read them start."""
+    settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys.seal_key(settings.root)
+    keys.cursor_key(settings.root)
+    keys.signing_key(settings.root)
+    keys.cell_id(settings.root)
+
+
+def build_services(settings: Settings) -> Services:
+    """Open what the control plane works with. Nothing is written but missing key files."""
+    make_keys(settings)
+    database = Database(settings.database)
+    control_settings = ControlSettings(
+        base_url=settings.api_url,
+        cursor_key=keys.cursor_key(settings.root),
+        default_plan=settings.default_plan,
+        session_ttl_s=settings.session_ttl_s,
+        mfa_ttl_s=settings.mfa_ttl_s,
+        reveal_ttl_s=settings.reveal_ttl_s,
+        replay_ttl_s=settings.replay_ttl_s,
+        idle_pause_s=settings.idle_pause_s,
+        rotation_overlap_s=settings.rotation_overlap_s,
+        rate_limits=settings.rate_limits,
+        trusted_proxies=settings.trusted_proxies,
+        strict=settings.dev,
+    )
+    signer = Signer(keys.signing_key(settings.root))
+    return Services(
+        database=database,
+        sealer=Sealer(keys.seal_key(settings.root)),
+        signer=signer,
+        limiter=make_limiter(settings.rate_limit_storage, database, control_settings),
+        settings=control_settings,
+        cells=Cells(signer, database),
+    )
+
+
+def build_app(settings: Settings, services: Services) -> App:
+    """The control plane's API over these services."""
+    return App(
+        document(),
+        handlers="handlers",
+        boundary=make_boundary(services),
+        state=services,
+        validate_responses=settings.dev,
+        threads=settings.threads,
+        problem_type_prefix="urn:menagerie:problem:",
+        public_extensions=PUBLIC_EXTENSIONS,
+    )
+
+
+def register_local_cell(settings: Settings, services: Services) -> None:
+    """Tell the control plane where this installation's own cell is."""
+    host = f"cell.{settings.region}.{settings.instance_domain}"
+    with services.database.write() as db:
+        cells.register(
+            db,
+            keys.cell_id(settings.root),
+            region=settings.region,
+            url=f"http+unix://{settings.cell_home / 'run' / 'cell.sock'}",
+            public_url=f"https://{host}:{settings.gateway_https_port}",
+            instance_domain=settings.instance_domain,
+        )

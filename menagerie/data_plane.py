@@ -1,0 +1,35 @@
+"""The parts that run where the data is: a cell and its gateway."""
+
+import cell.main
+from cell.gateway import main as gateway_main
+from cell.gateway.settings import GatewaySettings
+from cell.settings import CellSettings
+from menagerie import keys
+from menagerie.settings import Settings
+
+
+def run_cell(settings: Settings) -> None:
+    """Run the cell until SIGTERM."""
+    cell.main.run(
+        CellSettings(
+            home=settings.cell_home,
+            cell_id=keys.cell_id(settings.root),
+            region=settings.region,
+            instance_domain=settings.instance_domain,
+            https_port=settings.gateway_https_port,
+            control_public_key=keys.public_key(settings.root),
+            log_format=settings.log_format,
+        )
+    )
+
+
+def run_gateway(settings: Settings) -> None:
+    """Run the gateway until SIGTERM."""
+    gateway_main.run(
+        GatewaySettings(
+            cell_home=settings.cell_home,
+            listen=settings.gateway_listen,
+            https_port=settings.gateway_https_port,
+            workers=settings.gateway_workers,
+        )
+    )

@@ -1,0 +1,123 @@
+"""The first start of an installation: an owner, an org, a project, an API key and a session."""
+
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from control import identity
+from control.services import Services
+from menagerie import keys
+from menagerie.settings import Settings
+from storage import api_keys, memberships, organizations, projects, sessions, users
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """What DIR/endpoints.json holds (mode 0600): where the service is and how to get in."""
+
+    base_url: str
+    ca_file: str
+    org_id: str
+    project_id: str
+    api_key: str
+    session_token: str
+    gateway_ports: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The owner made at the first start. The password is shown once and kept nowhere."""
+
+    email: str
+    password: str
+
+
+def endpoints_file(root: Path) -> Path:
+    return root / "endpoints.json"
+
+
+def read_endpoints(root: Path) -> Endpoints | None:
+    path = endpoints_file(root)
+    return Endpoints(**json.loads(path.read_text())) if path.exists() else None
+
+
+def write_endpoints(root: Path, endpoints: Endpoints) -> None:
+    content = json.dumps(asdict(endpoints), indent=2) + "\n"
+    keys.write_private(endpoints_file(root), content.encode())
+
+
+def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:
+    """Make what a fresh installation needs, once; afterwards only refresh the addresses.
+
+    The API key and the session exist in clear nowhere but in endpoints.json and on the terminal.
+    """
+    before = read_endpoints(settings.root)
+    addresses = {
+        "base_url": settings.api_url,
+        "ca_file": str(settings.root / "ca.pem"),
+        "gateway_ports": {"https": settings.gateway_https_port},
+    }
+    owner = None
+    if before is None:
+        made, owner = _make(settings, services)
+    else:
+        made = {
+            name: getattr(before, name)
+            for name in ("org_id", "project_id", "api_key", "session_token")
+        }
+    endpoints = Endpoints(**addresses, **made)  # type: ignore[arg-type]
+    if endpoints != before:
+        write_endpoints(settings.root, endpoints)
+    return endpoints, owner
+
+
+def _make(settings: Settings, services: Services) -> tuple[dict[str, str], Owner]:
+    password = secrets.token_urlsafe(12)
+    with services.database.write() as db:
+        now = services.database.now(db)
+        user = users.User(
+            email=settings.owner_email.lower(),
+            name="Owner",
+            password_hash=identity.hash_password(password),
+        )
+        org = organizations.Organization(
+            name=settings.first_org_name,
+            slug=settings.first_org_name.lower(),
+            plan=settings.first_org_plan,
+            default_region=settings.region,
+        )
+        db.add_all([user, org])
+        db.flush()
+        db.add(memberships.Membership(org_id=org.id, user_id=user.id, role="owner"))
+        project = projects.Project(org_id=org.id, name="Default", slug="default")
+        key, session = identity.new_api_key(), identity.new_session_token()
+        db.add_all(
+            [
+                project,
+                api_keys.ApiKey(
+                    org_id=org.id,
+                    name="first start",
+                    role="owner",
+                    created_by=user.id,
+                    prefix=key.prefix,
+                    token_hash=key.sha256,
+                ),
+                sessions.UserSession(
+                    user_id=user.id,
+                    prefix=session.prefix,
+                    token_hash=session.sha256,
+                    expires_at=now + timedelta(seconds=settings.session_ttl_s),
+                    user_agent="first start",
+                ),
+            ]
+        )
+        db.flush()
+        made = {
+            "org_id": org.id,
+            "project_id": project.id,
+            "api_key": key.secret,
+            "session_token": session.secret,
+        }
+    return made, Owner(email=settings.owner_email, password=password)

@@ -1,0 +1,57 @@
+"""The key files of an installation: made at the first start, 0600, never in the database."""
+
+import os
+import secrets
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from ulid import ULID
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file only its owner can read, whole or not at all."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _made_once(path: Path, fresh: bytes) -> bytes:
+    if not path.exists():
+        write_private(path, fresh)
+    return path.read_bytes()
+
+
+def seal_key(root: Path) -> bytes:
+    """The 32 bytes that seal what the database holds."""
+    return _made_once(root / "keys" / "seal.key", secrets.token_bytes(32))
+
+
+def cursor_key(root: Path) -> bytes:
+    """The 32 bytes that sign list cursors."""
+    return _made_once(root / "keys" / "cursor.key", secrets.token_bytes(32))
+
+
+def signing_key(root: Path) -> Ed25519PrivateKey:
+    """The key that signs one-time URLs and requests to cells."""
+    fresh = Ed25519PrivateKey.generate().private_bytes_raw()
+    return Ed25519PrivateKey.from_private_bytes(
+        _made_once(root / "keys" / "signing.key", fresh)
+    )
+
+
+def public_key(root: Path) -> bytes:
+    """The 32 raw bytes a cell checks those signatures with."""
+    return signing_key(root).public_key().public_bytes(
+        serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    )
+
+
+def cell_id(root: Path) -> str:
+    """The id of this installation's own cell: made once, then kept."""
+    return _made_once(root / "keys" / "cell.id", f"cell_{ULID()}".encode()).decode().strip()

@@ -1,0 +1,80 @@
+"""Child processes of `menagerie serve`: start, restart with back-off, stop in order."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+_LOG = structlog.get_logger(__name__)
+_BACK_OFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+_STEADY_S = 30.0
+_PARENT = "MENAGERIE_PARENT_PID"
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Child:
+    """One part of the service in a process of its own."""
+
+    part: str
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    crashes: int = 0
+    due_at: float = field(default=0.0)
+
+    def start(self) -> None:
+        environment = {**os.environ, **self.environment, _PARENT: str(os.getpid())}
+        self.process = subprocess.Popen(  # noqa: S603 -- our own command
+            [sys.executable, "-m", "menagerie", self.part],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            # A Ctrl-C in the terminal reaches the parent alone, which stops the parts in order.
+            start_new_session=True,
+        )
+        self.started_at = time.monotonic()
+
+    def tend(self) -> None:
+        """Start the process again when it has ended, later each time it ends early."""
+        if self.process is None or self.process.poll() is None:
+            return
+        now = time.monotonic()
+        if not self.due_at:
+            steady = now - self.started_at > _STEADY_S
+            self.crashes = 1 if steady else self.crashes + 1
+            wait_s = _BACK_OFF_S[min(self.crashes, len(_BACK_OFF_S)) - 1]
+            self.due_at = now + wait_s
+            _LOG.warning(
+                "part ended", part=self.part, code=self.process.returncode, restart_in_s=wait_s
+            )
+        elif now >= self.due_at:
+            self.due_at = 0.0
+            self.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Ask it to end, and end it when it has not within `timeout_s`."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            _LOG.warning("part did not end in time", part=self.part, timeout_s=timeout_s)
+            self.process.kill()
+            self.process.wait()
+
+
+def end_with_parent() -> None:
+    """Have this process asked to end when the `serve` that started it is gone, however it went."""
+    parent = os.environ.pop(_PARENT, None)
+    if parent is None or not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(parent):  # it went before the line above
+        os.kill(os.getpid(), signal.SIGTERM)

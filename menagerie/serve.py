@@ -1,0 +1,160 @@
+"""`menagerie serve`: every part of the service on this machine, as children of one process."""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from types import FrameType
+
+import httpx
+import structlog
+
+from menagerie import composition, first_start, walk
+from menagerie.processes import Child
+from menagerie.settings import Settings, SettingsError
+
+_LOG = structlog.get_logger(__name__)
+_READY_S = 60.0
+_STOP_S = {"api": 10.0, "gateway": 8.0, "cell": 30.0}
+
+
+@contextmanager
+def only_one(root: Path) -> Iterator[None]:
+    """Hold this home for one `serve` at a time. Raises SettingsError when another has it."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(root / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(lock, 20).decode().strip() or "unknown"
+        os.close(lock)
+        raise SettingsError(
+            f"another `menagerie serve` runs on {root} (pid {holder}); stop it or pass --home"
+        ) from error
+    os.truncate(lock, 0)
+    os.write(lock, f"{os.getpid()}\n".encode())
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def with_free_ports(settings: Settings) -> Settings:
+    """Pick a port where 0 is asked for; refuse with the option's name where one is taken."""
+    return settings.model_copy(
+        update={
+            "port": _port(settings.host, settings.port, "--port"),
+            "gateway_https_port": _port(
+                settings.gateway_listen, settings.gateway_https_port, "--gateway-port"
+            ),
+        }
+    )
+
+
+def _port(address: str, port: int, option: str) -> int:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            raise SettingsError(
+                f"cannot listen on {address} port {port}: {error.strerror}; choose another with "
+                f"{option}"
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Serve:
+    """The parts of one installation, started together and stopped in order."""
+
+    settings: Settings
+    stopping: Event = field(default_factory=Event)
+    children: dict[str, Child] = field(default_factory=dict)
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        with only_one(self.settings.root):
+            self.settings = with_free_ports(self.settings)
+            try:
+                return self._run()
+            finally:
+                self.stop()
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.stopping.set()
+
+    def _run(self) -> int:
+        composition.make_keys(self.settings)
+        self._start("cell")
+        services = composition.build_services(self.settings)
+        services.database.migrate()
+        composition.register_local_cell(self.settings, services)
+        endpoints, owner = first_start.prepare(self.settings, services)
+        services.database.dispose()
+        self._start("gateway")
+        self._start("api")
+        if not self._wait_until_ready():
+            return 0 if self.stopping.is_set() else 1
+        print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
+        while not self.stopping.wait(0.2):
+            for child in self.children.values():
+                child.tend()
+        return 0
+
+    def _start(self, part: str) -> None:
+        child = Child(part, environment(self.settings))
+        child.start()
+        self.children[part] = child
+
+    def _wait_until_ready(self) -> bool:
+        deadline = time.monotonic() + _READY_S
+        probe = f"{self.settings.api_url_local}/healthz"
+        while not self.stopping.is_set():
+            for child in self.children.values():
+                child.tend()
+            try:
+                if httpx.get(probe, timeout=5).json().get("status") == "ok":
+                    return True
+            except (httpx.HTTPError, ValueError):
+                pass
+            if time.monotonic() > deadline:
+                _LOG.error("not ready in time", waited_s=_READY_S, probe=probe)
+                return False
+            self.stopping.wait(0.05)
+        return False
+
+    def stop(self) -> None:
+        for part, timeout_s in _STOP_S.items():
+            if part in self.children:
+                self.children[part].stop(timeout_s)
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The settings in force as `MENAGERIE_*` variables, so that each part reads the same ones."""
+    values = settings.model_dump(mode="json", exclude_defaults=True)
+    values |= {"home": str(settings.root), "port": settings.port}
+    values["gateway_https_port"] = settings.gateway_https_port
+    return {
+        f"MENAGERIE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+    }
+
+
+def main(settings: Settings) -> int:
+    try:
+        return Serve(settings).run()
+    except SettingsError as error:
+        print(f"menagerie serve: {error}", file=sys.stderr)  # noqa: T201 -- for people
+        return 2

@@ -1,0 +1,182 @@
+"""Every setting of the service, typed, with its default and what it means.
+
+Settings come from, strongest first: the command line, `MENAGERIE_*` in the environment, the TOML
+file named by `MENAGERIE_CONFIG` (or `config.toml` in the home), the defaults below.
+docs/configuration.md lists them, and a test holds that list against this module.
+"""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+DEFAULT_HOME = Path("~/.menagerie")
+
+
+class Settings(BaseSettings):
+    """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""
+
+    model_config = SettingsConfigDict(env_prefix="MENAGERIE_", extra="forbid", frozen=True)
+
+    home: Path = Field(DEFAULT_HOME, description="where everything of this installation lives")
+    database_url: str = Field(
+        "", description="SQLAlchemy URL; empty: SQLite in the home. PostgreSQL: postgresql://…"
+    )
+    log_format: Literal["text", "json"] = Field("text", description="how log lines are written")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least severe line that is written"
+    )
+    dev: bool = Field(
+        default=False,
+        description="check every answer against the document, and that audits and events agree",
+    )
+
+    host: str = Field("127.0.0.1", description="address the API listens on")
+    port: int = Field(8080, ge=0, le=65535, description="port the API listens on")
+    base_url: str = Field("", description="address of the API as clients see it; empty: http://host:port")
+    processes: int = Field(1, ge=1, description="API processes; more than one needs PostgreSQL")
+    threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
+    worker_threads: int = Field(8, ge=1, description="workflows under way at once, per worker")
+    trusted_proxies: tuple[str, ...] = Field(
+        (), description="CIDRs of proxies whose X-Forwarded-For is believed"
+    )
+
+    gateway_listen: str = Field("127.0.0.1", description="address the gateway listens on")
+    gateway_https_port: int = Field(
+        8443, ge=0, le=65535, description="gateway port for HTTP engines (443 in production)"
+    )
+    gateway_workers: int = Field(1, ge=1, description="gateway processes sharing the ports")
+    region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
+    instance_domain: str = Field("localhost", description="domain under which instance hosts live")
+
+    owner_email: str = Field("owner@localhost.localdomain", description="first start: the owner's e-mail")
+    first_org_name: str = Field("Home", description="first start: name of the organization")
+    first_org_plan: Literal["free", "solo", "team", "enterprise"] = Field(
+        "enterprise", description="first start: plan of that organization"
+    )
+    default_plan: Literal["free", "solo", "team", "enterprise"] = Field(
+        "free", description="plan of organizations made through the API"
+    )
+
+    session_ttl_s: int = Field(2_592_000, ge=60, description="how long a user session lasts")
+    mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor counts on a session")
+    reveal_ttl_s: int = Field(60, ge=1, le=600, description="how long a one-time URL may be fetched")
+    replay_ttl_s: int = Field(86_400, ge=1, description="how long an Idempotency-Key replays")
+    idle_pause_s: int = Field(
+        900, ge=1, description="free plan: pause an instance after this long without connections"
+    )
+    rotation_overlap_s: int = Field(
+        86_400, ge=0, description="how long the old credential stays valid after a rotation"
+    )
+    reconcile_interval_s: float = Field(
+        2.0, gt=0, description="how often the control plane compares its records with the cells"
+    )
+    rate_limits: bool = Field(default=True, description="hold callers to the published rate limits")
+    rate_limit_storage: str = Field(
+        "memory", description="where counters live: memory, database, or a redis:// URL"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 -- pydantic-settings names the parameters
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- as above
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 -- as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings)
+
+    @property
+    def root(self) -> Path:
+        return self.home.expanduser().resolve()
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.root / 'menagerie.db'}"
+
+    @property
+    def on_sqlite(self) -> bool:
+        return self.database.startswith("sqlite")
+
+    @property
+    def api_url(self) -> str:
+        return self.base_url or f"http://{self.host}:{self.port}"
+
+    @property
+    def api_url_local(self) -> str:
+        """Where the API is reached from this machine, whatever `base_url` says."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 -- compared
+        return f"http://{host}:{self.port}"
+
+    @property
+    def cell_home(self) -> Path:
+        return self.root / "cell"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message names it and says where it was set."""
+
+
+def load(**options: Any) -> Settings:
+    """Read the settings; `options` are those given on the command line (None: not given).
+
+    Raises SettingsError with one line for each setting that cannot be used.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    home = Path(given.get("home") or os.environ.get("MENAGERIE_HOME") or DEFAULT_HOME)
+    named = os.environ.get("MENAGERIE_CONFIG")
+    source = Path(named) if named else home.expanduser() / "config.toml"
+    if named and not source.exists():
+        raise SettingsError(f"MENAGERIE_CONFIG names {source}, which does not exist")
+    in_file = _read(source) if source.exists() else {}
+    from_environment = {
+        name.removeprefix("MENAGERIE_").lower()
+        for name in os.environ
+        if name.startswith("MENAGERIE_")
+    }
+    weakest = {name: value for name, value in in_file.items() if name not in from_environment}
+    try:
+        return Settings(**{**weakest, **given})
+    except ValidationError as error:
+        lines = [
+            f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()
+        ]
+        raise SettingsError(f"{'; '.join(lines)} (see docs/configuration.md)") from error
+
+
+def _read(source: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(source.read_text())
+    except (tomllib.TOMLDecodeError, OSError) as error:
+        raise SettingsError(f"{source}: {error}") from error
+
+
+def sources(**options: Any) -> dict[str, str]:
+    """Where each setting that is not the default comes from: command line, environment or file."""
+    home = Path(options.get("home") or os.environ.get("MENAGERIE_HOME") or DEFAULT_HOME)
+    source = Path(os.environ.get("MENAGERIE_CONFIG") or home.expanduser() / "config.toml")
+    found = dict.fromkeys(_read(source), str(source)) if source.exists() else {}
+    for name in Settings.model_fields:
+        variable = f"MENAGERIE_{name.upper()}"
+        if variable in os.environ:
+            found[name] = variable
+        if options.get(name) is not None:
+            found[name] = f"--{name.replace('_', '-')}"
+    return found
+
+
+def redacted(settings: Settings) -> dict[str, Any]:
+    """Every setting as JSON values, the password of a database URL taken out."""
+    shown = settings.model_dump(mode="json")
+    for name in ("database_url", "rate_limit_storage"):
+        shown[name] = re.sub(r"(?<=://)([^:/@]+):[^@]+@", r"\1:***@", shown[name])
+    return shown

@@ -1,0 +1,76 @@
+"""What `menagerie serve` prints when it is ready: addresses, first secrets, and a walk to paste."""
+
+from menagerie.first_start import Endpoints, Owner
+from menagerie.settings import DEFAULT_HOME, Settings
+
+_FIRST = """\
+First start: these are shown once. The key and the session stay in {file} (mode 0600).
+  owner          {email}
+  password       {password}
+  API key        {api_key}
+  session        {session_token}
+  organization   {org_id}
+  project        {project_id}
+
+"""
+
+_WALK = """\
+Order a DuckDB, fetch its one-time credential from the cell, query it over TLS. Paste:
+
+  API={base_url} ORG={org_id} PROJECT={project_id} CA={ca_file}
+  KEY={key}
+  AUTH="Authorization: Bearer $KEY" JSON="Content-Type: application/json"
+  ID=$(curl -sS "$API/v1/orgs/$ORG/projects/$PROJECT/instances" -H "$AUTH" -H "$JSON" \\
+       -d '{{"engine": "duckdb", "size": "f0"}}' | grep -o 'inst_[0-9A-Z]*' | head -n 1)
+  HOST=$(curl -sS "$API/v1/orgs/$ORG/instances/$ID?wait_for=running&timeout_s=60" -H "$AUTH" \\
+       | grep -o '"host":"[^"]*"' | cut -d '"' -f 4)
+  URL=$(curl -sS -X POST "$API/v1/orgs/$ORG/instances/$ID/credentials/reveal" -H "$AUTH" \\
+       | grep -o 'https://[^"]*')
+  PASSWORD=$(curl -sS --cacert "$CA" "$URL" | grep -o '"password":"[^"]*"' | cut -d '"' -f 4)
+  curl -sS --cacert "$CA" "https://$HOST:{https_port}/query" -u "app:$PASSWORD" -H "$JSON" \\
+       -d '{{"sql": "SELECT 42 AS answer"}}'
+
+Or let it walk by itself: {command} demo
+"""
+
+
+def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> str:
+    """The lines for standard output. The secrets are in it at the first start only."""
+    file = settings.root / "endpoints.json"
+    key = endpoints.api_key
+    lines = [
+        "",
+        f"Menagerie is ready: {endpoints.base_url} (API reference: {endpoints.base_url}/docs)",
+        f"Instances are reached over TLS on port {settings.gateway_https_port}.",
+        "",
+    ]
+    text = "\n".join(lines)
+    if owner is None:
+        key = f"$(sed -n 's/.*\"api_key\": \"\\(.*\\)\".*/\\1/p' {file})"
+    else:
+        text += _FIRST.format(
+            file=file,
+            email=owner.email,
+            password=owner.password,
+            api_key=endpoints.api_key,
+            session_token=endpoints.session_token,
+            org_id=endpoints.org_id,
+            project_id=endpoints.project_id,
+        )
+    return text + _WALK.format(
+        base_url=endpoints.base_url,
+        org_id=endpoints.org_id,
+        project_id=endpoints.project_id,
+        ca_file=endpoints.ca_file,
+        key=key,
+        https_port=settings.gateway_https_port,
+        command=_command(settings),
+    )
+
+
+def _command(settings: Settings) -> str:
+
+
+    if settings.root == DEFAULT_HOME.expanduser():
+        return ".venv/bin/menagerie"
+    return f"MENAGERIE_HOME={settings.root} .venv/bin/menagerie"
