@@ -1,0 +1,1 @@
+"""The rules and the machinery of the control plane."""

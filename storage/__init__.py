@@ -1,0 +1,1 @@
+"""The records of the control plane, one module per aggregate, and the database they live in."""

@@ -1,0 +1,73 @@
+"""API keys: an organization's programs, known by the hash of their secret."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, or_, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import pages
+from storage.columns import Json, Record
+from storage.errors import NotFound
+from storage.pages import Page
+
+
+class ApiKey(Record):
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
+    name: Mapped[str]
+    role: Mapped[str]
+    scopes: Mapped[list[str] | None] = mapped_column(Json)
+    created_by: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    service_account_id: Mapped[str | None]
+    prefix: Mapped[str]
+    token_hash: Mapped[str] = mapped_column(unique=True)
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    suspended_at: Mapped[datetime | None]
+    suspended_reason: Mapped[str | None]
+
+    def is_live(self, now: datetime) -> bool:
+        """Neither revoked, suspended nor expired: the key opens the door."""
+        in_force = self.revoked_at is None and self.suspended_at is None
+        return in_force and (self.expires_at is None or self.expires_at > now)
+
+    def revoke(self, at: datetime) -> None:
+        """Revoking twice keeps the first moment."""
+        self.revoked_at = self.revoked_at or at
+
+
+def by_token_hash(db: Session, token_hash: str) -> ApiKey | None:
+    """The key of that secret, live or not: the caller decides by the database's clock."""
+    return db.scalars(select(ApiKey).where(ApiKey.token_hash == token_hash)).one_or_none()
+
+
+def fetch(db: Session, org_id: str, key_id: str) -> ApiKey:
+    """A key of that organization that is not revoked."""
+    key = db.get(ApiKey, key_id)
+    if key is None or key.org_id != org_id or key.revoked_at is not None:
+        raise NotFound("api key not found")
+    return key
+
+
+def page(db: Session, org_id: str, *, now: datetime, limit: int, after: str | None) -> Page[ApiKey]:
+    """Keys that are neither revoked nor expired, newest first; suspended ones are listed."""
+    rows = select(ApiKey).where(
+        ApiKey.org_id == org_id,
+        ApiKey.revoked_at.is_(None),
+        or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+    )
+    return pages.keyset(db, rows, ApiKey.id, limit=limit, after=after)
+
+
+def revoke_all(db: Session, org_id: str, at: datetime) -> int:
+    """Revoke every key of the organization; how many were in force."""
+    revoked = (
+        update(ApiKey)
+        .where(ApiKey.org_id == org_id, ApiKey.revoked_at.is_(None))
+        .values(revoked_at=at)
+        .returning(ApiKey.id)
+    )
+    return len(db.execute(revoked).all())

@@ -1,0 +1,76 @@
+"""The audit log: who did what to which, written in the transaction that did it."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ForeignKey, Index, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import identifiers, pages
+from storage.columns import Json, Record, one_of
+from storage.pages import Page
+
+ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
+
+
+class AuditEntry(Record):
+    __tablename__ = "audit"
+    __table_args__ = (one_of("actor_kind", ACTOR_KINDS), Index(None, "org_id", "id"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str | None] = mapped_column(ForeignKey("organizations.id"))
+    action: Mapped[str]
+    actor_kind: Mapped[str]
+    actor_id: Mapped[str | None]
+    target: Mapped[str | None]
+    request_id: Mapped[str | None]
+    ip: Mapped[str | None]
+    detail: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+
+
+def append(
+    db: Session,
+    org_id: str | None,
+    action: str,
+    *,
+    actor_kind: str,
+    actor_id: str | None = None,
+    target: str | None = None,
+    request_id: str | None = None,
+    ip: str | None = None,
+    detail: dict[str, Any] | None = None,
+) -> AuditEntry:
+    entry = AuditEntry(
+        id=identifiers.new("aud_"),
+        org_id=org_id,
+        action=action,
+        actor_kind=actor_kind,
+        actor_id=actor_id,
+        target=target,
+        request_id=request_id,
+        ip=ip,
+        detail=detail or {},
+    )
+    db.add(entry)
+    return entry
+
+
+def page(
+    db: Session,
+    org_id: str,
+    *,
+    limit: int,
+    after: str | None,
+    action: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Page[AuditEntry]:
+    """The organization's entries, newest first."""
+    rows = select(AuditEntry).where(AuditEntry.org_id == org_id)
+    if action is not None:
+        rows = rows.where(AuditEntry.action == action)
+    if since is not None:
+        rows = rows.where(AuditEntry.created_at >= since)
+    if until is not None:
+        rows = rows.where(AuditEntry.created_at < until)
+    return pages.keyset(db, rows, AuditEntry.id, limit=limit, after=after)

@@ -1,0 +1,59 @@
+"""Cells: the places that run engines, as they last described themselves."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage.columns import Json, Record
+from storage.errors import NotFound
+
+
+class Cell(Record):
+    """`engines` is what the cell's drivers found: [{engine, versions, source}]."""
+
+    __tablename__ = "cells"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    region: Mapped[str] = mapped_column(index=True)
+    url: Mapped[str]
+    public_url: Mapped[str]
+    instance_domain: Mapped[str]
+    ports: Mapped[dict[str, int]] = mapped_column(Json, default=dict)
+    engines: Mapped[list[dict[str, Any]]] = mapped_column(Json, default=list)
+    ca_root_pem: Mapped[str | None]
+    ca_chain_pem: Mapped[str | None]
+    last_seen_at: Mapped[datetime | None]
+
+
+def every(db: Session) -> list[Cell]:
+    """All cells, in the order of their ids; they belong to no tenant."""
+    return list(db.scalars(select(Cell).order_by(Cell.id)))
+
+
+def fetch(db: Session, cell_id: str) -> Cell:
+    cell = db.get(Cell, cell_id)
+    if cell is None:
+        raise NotFound("cell not found")
+    return cell
+
+
+def in_region(db: Session, region: str) -> list[Cell]:
+    return list(db.scalars(select(Cell).where(Cell.region == region).order_by(Cell.id)))
+
+
+def register(
+    db: Session, cell_id: str, *, region: str, url: str, public_url: str, instance_domain: str
+) -> Cell:
+    """Make the cell known, or note its new addresses; what it runs comes from the cell itself."""
+    cell = db.get(Cell, cell_id)
+    if cell is None:
+        cell = Cell(id=cell_id)
+        db.add(cell)
+    cell.region = region
+    cell.url = url
+    cell.public_url = public_url
+    cell.instance_domain = instance_domain
+    db.flush()
+    return cell

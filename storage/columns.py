@@ -1,0 +1,98 @@
+"""Column types shared by all records: UTC moments, JSON, enumerations; the declarative root."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Dialect,
+    MetaData,
+    TypeDecorator,
+)
+from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeEngine
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class Timestamp(TypeDecorator[datetime]):
+    """An aware UTC moment in milliseconds: timestamptz(3), or whole milliseconds on SQLite."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(TIMESTAMP(timezone=True, precision=3))
+        return dialect.type_descriptor(BigInteger())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | int | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a timestamp without a time zone cannot be stored")
+        milliseconds = (value - EPOCH) // MILLISECOND
+        if dialect.name == "postgresql":
+            return EPOCH + milliseconds * MILLISECOND
+        return milliseconds
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
+        if value is None:
+            return None
+        if isinstance(value, datetime):
+            return value.astimezone(UTC)
+        return EPOCH + int(value) * MILLISECOND
+
+
+class DatabaseClock(FunctionElement[datetime]):
+    """The database's own clock as an SQL expression; no host's clock is trusted."""
+
+    name = "database_clock"
+    type = Timestamp()
+    inherit_cache = True
+
+
+@compiles(DatabaseClock, "sqlite")
+def _sqlite_clock(_element: DatabaseClock, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "CAST(ROUND((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
+
+
+@compiles(DatabaseClock, "postgresql")
+def _postgresql_clock(_element: DatabaseClock, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "date_trunc('milliseconds', clock_timestamp())"
+
+
+Json: Final = JSON().with_variant(JSONB(), "postgresql")
+
+
+class Record(DeclarativeBase):
+    """The root of all records; constraint names follow one convention, so migrations find them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {datetime: Timestamp()}  # noqa: RUF012 - SQLAlchemy reads it as a plain dict
+
+    created_at: Mapped[datetime] = mapped_column(
+        Timestamp(), default=DatabaseClock(), sort_order=99
+    )
+
+
+def one_of(column: str, values: Iterable[str]) -> CheckConstraint:
+    """A CHECK that holds an enumeration in the database itself."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)

@@ -1,0 +1,39 @@
+"""Which broken constraint means what: the sentence a caller reads when the database refuses."""
+
+import re
+from typing import Final
+
+from sqlalchemy.exc import IntegrityError
+
+from storage.errors import Conflict
+
+SENTENCES: Final = {
+    "organizations.slug": "an organization with this slug exists already",
+    "users.email": "a user with this email address exists already",
+    "memberships.org_id, memberships.user_id": "the user is a member already",
+    "projects.org_id, projects.slug": "a project with this slug exists already",
+    "instances.project_id, instances.name": "the project has an instance with this name",
+}
+"""By columns, as SQLite names them."""
+
+CONSTRAINTS: Final = {
+    "uq_organizations_slug": "organizations.slug",
+    "uq_users_email": "users.email",
+    "pk_memberships": "memberships.org_id, memberships.user_id",
+    "uq_projects_org_id_slug": "projects.org_id, projects.slug",
+    "ix_instances_live_name": "instances.project_id, instances.name",
+}
+"""By constraint, as PostgreSQL names them."""
+
+_SQLITE: Final = re.compile(r"UNIQUE constraint failed: (.+)")
+
+
+def of(error: IntegrityError) -> Conflict:
+    """The conflict behind an integrity error; an unknown one stays honest and vague."""
+    diagnostic = getattr(error.orig, "diag", None)
+    if diagnostic is not None:
+        columns = CONSTRAINTS.get(diagnostic.constraint_name or "", "")
+    else:
+        found = _SQLITE.search(str(error.orig))
+        columns = found.group(1) if found else ""
+    return Conflict(SENTENCES.get(columns, "the change contradicts another record"))

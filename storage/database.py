@@ -1,0 +1,167 @@
+"""The database: engine, transactions, clock and the translation of its errors."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session
+
+from storage import conflicts
+from storage.columns import DatabaseClock
+from storage.errors import Unavailable
+
+POOL_SIZE: Final = 20
+BUSY_TIMEOUT_MS: Final = 15_000
+_WRITING: Final = "menagerie_writing"
+_ON_COMMIT: Final = "menagerie_on_commit"
+_CLOCK: Final = select(DatabaseClock())
+
+
+class Database:
+    """One database of the control plane, SQLite or PostgreSQL, safe to share between threads."""
+
+    def __init__(self, url: str, *, clock_offset_s: float = 0) -> None:
+        self.url = make_url(url)
+        if self.url.drivername == "postgresql":
+            self.url = self.url.set(drivername="postgresql+psycopg")
+        self.dialect = self.url.get_backend_name()
+        self.clock_offset = timedelta(seconds=clock_offset_s)
+        self.engine = _sqlite(self.url) if self.dialect == "sqlite" else _postgresql(self.url)
+        self._writer = self.engine.execution_options(**{_WRITING: True})
+        self._lock = threading.Lock() if self.dialect == "sqlite" else None
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session that never flushes; on SQLite it sees one state of the database throughout."""
+        with _translated(), Session(self.engine, autoflush=False, expire_on_commit=False) as db:
+            db.info[_WRITING] = False
+            yield db
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction: committed when the block ends, rolled back when it raises.
+
+        On SQLite writers of this process queue on one lock, which is fairer and faster than the
+        file's own; it is not reentrant, so never open a second `write` inside the first.
+        """
+        with _held(self._lock), _translated():
+            with Session(self._writer, expire_on_commit=False) as db, db.begin():
+                yield db
+            after = db.info.pop(_ON_COMMIT, ())
+        for act in after:
+            act()
+
+    def now(self, db: Session) -> datetime:
+        """The database's clock, which alone decides what is due, leased or expired."""
+        return db.execute(_CLOCK).scalar_one() + self.clock_offset
+
+    def migrate(self) -> None:
+        """Bring the schema to the newest revision."""
+        from storage.migrations import upgrade  # noqa: PLC0415 - Alembic is slow to import and rarely needed
+
+        upgrade(self._writer)
+
+    def dispose(self) -> None:
+        self.engine.dispose()
+
+
+def on_commit(db: Session, act: Callable[[], None]) -> None:
+    """Run `act` once the transaction of `db` is committed, and never if it is not."""
+    acts = db.info.setdefault(_ON_COMMIT, [])
+    if act not in acts:
+        acts.append(act)
+
+
+@contextmanager
+def _held(lock: "threading.Lock | None") -> Iterator[None]:
+    if lock is None:
+        yield
+        return
+    if not lock.acquire(timeout=BUSY_TIMEOUT_MS / 1000):
+        raise Unavailable("the database is busy with other writes")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn the driver's errors into facts: a broken constraint, or an outage."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise conflicts.of(error) from error
+    except (OperationalError, PoolTimeout) as error:
+        raise Unavailable(_outage(error)) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise Unavailable("the database connection was lost") from error
+        raise
+
+
+def _outage(error: Exception) -> str:
+    text = str(getattr(error, "orig", error)).lower()
+    if "full" in text or "no space" in text:
+        return "the database has no space left"
+    if "locked" in text or "busy" in text:
+        return "the database is busy with other writes"
+    return "the database cannot be reached"
+
+
+def _sqlite(url: Any) -> Engine:
+    if url.database in (None, "", ":memory:"):
+        raise ValueError("sqlite needs a file: every connection to :memory: is its own database")
+    Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(
+        url,
+        json_serializer=_to_json,
+        json_deserializer=orjson.loads,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_SIZE,
+        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: Any) -> None:
+        # The driver's own BEGIN comes too late for snapshots, so transactions are begun below.
+        connection.isolation_level = None
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        writing = connection.get_execution_options().get(_WRITING)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: Any) -> Engine:
+    return create_engine(
+        url,
+        json_serializer=_to_json,
+        json_deserializer=orjson.loads,
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_SIZE,
+        # A restarted server is noticed before a request is handed a dead connection.
+        pool_pre_ping=True,
+        connect_args={"options": "-c timezone=UTC"},
+    )
+
+
+def _to_json(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+@event.listens_for(Session, "before_flush")
+def _refuse_flush(db: Session, _context: Any, _instances: Any) -> None:
+    if db.info.get(_WRITING) is False:
+        raise RuntimeError("a read session was asked to write")

@@ -1,0 +1,44 @@
+"""The outbox: every event an organization may see, written with the change it tells of."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import identifiers, pages
+from storage.columns import DatabaseClock, Json, Record
+from storage.pages import Page
+
+
+class Event(Record):
+    __tablename__ = "events"
+    __table_args__ = (Index(None, "org_id", "id"), Index(None, "instance_id", "id"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    type: Mapped[str]
+    time: Mapped[datetime] = mapped_column(default=DatabaseClock())
+    instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
+    data: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+
+
+def append(
+    db: Session, org_id: str, kind: str, data: dict[str, Any], instance_id: str | None = None
+) -> Event:
+    """Add an event to the transaction; `data` never holds a credential."""
+    event = Event(
+        id=identifiers.new("evt_"), org_id=org_id, type=kind, instance_id=instance_id, data=data
+    )
+    db.add(event)
+    return event
+
+
+def page(
+    db: Session, org_id: str, *, limit: int, after: str | None, instance_id: str | None = None
+) -> Page[Event]:
+    """Events in the order of their ids, oldest first."""
+    rows = select(Event).where(Event.org_id == org_id)
+    if instance_id is not None:
+        rows = rows.where(Event.instance_id == instance_id)
+    return pages.keyset(db, rows, Event.id, limit=limit, after=after, newest_first=False)

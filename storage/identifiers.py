@@ -1,0 +1,23 @@
+"""Identifiers: a type prefix and a ULID, ascending within a process even inside one millisecond."""
+
+import threading
+from typing import Final
+
+from ulid import ULID
+
+ULID_LENGTH: Final = 26
+_lock = threading.Lock()
+_last = 0
+
+
+def new(prefix: str) -> str:
+    """A new id such as `inst_01JD…`; later calls sort after earlier ones, so lists keep order."""
+    global _last  # noqa: PLW0603 - the last id handed out is the process's own state
+    with _lock:
+        _last = max(int(ULID()), _last + 1)
+        return prefix + str(ULID.from_int(_last))
+
+
+def ulid_of(identifier: str) -> str:
+    """The ULID behind the prefix, lower case, as host names carry it."""
+    return identifier.rpartition("_")[2].lower()

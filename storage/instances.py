@@ -1,0 +1,198 @@
+"""Instances: the record of what is wanted of a database and what it is, and its transitions."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, ForeignKey, Index, Select, func, select, text
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import pages
+from storage.columns import DatabaseClock, Json, Record, one_of
+from storage.errors import Conflict, NotFound
+from storage.pages import Page
+
+STATUSES: Final = (
+    "requested",
+    "provisioning",
+    "running",
+    "pausing",
+    "paused",
+    "resuming",
+    "resizing",
+    "failed",
+    "deleting",
+    "deleted",
+    "erasing",
+    "erased",
+)
+DESIRED: Final = ("running", "paused", "deleted", "erased")
+PLACEMENTS: Final = ("shared", "secure")
+GONE: Final = ("deleted", "erased")
+TRANSITIONAL: Final = frozenset(
+    {"requested", "provisioning", "pausing", "resuming", "resizing", "deleting", "erasing"}
+)
+"""Statuses in which some operation must be under way."""
+_LIVE: Final = text("desired_status IN ('running', 'paused')")
+
+
+class Instance(Record):
+    """Transitions raise Conflict where the status forbids them and change nothing then.
+
+    The verbs (`pause`) are what callers ask; `became_…` is what workflows found to be so.
+    """
+
+    __tablename__ = "instances"
+    __table_args__ = (
+        one_of("status", STATUSES),
+        one_of("desired_status", DESIRED),
+        one_of("placement", PLACEMENTS),
+        one_of("paused_by", ("user", "idle")),
+        # A name is free again as soon as its holder is asked to go.
+        Index(
+            "ix_instances_live_name",
+            "project_id",
+            "name",
+            unique=True,
+            postgresql_where=_LIVE,
+            sqlite_where=_LIVE,
+        ),
+        Index(None, "org_id", "id"),
+        Index(None, "project_id", "id"),
+        Index(None, "cell_id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str]
+    engine: Mapped[str]
+    engine_version: Mapped[str]
+    size: Mapped[str]
+    region: Mapped[str]
+    placement: Mapped[str] = mapped_column(default="shared")
+    storage_bytes: Mapped[int] = mapped_column(BigInteger)
+    maintenance_window: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    status: Mapped[str] = mapped_column(default="requested", index=True)
+    status_reason: Mapped[str | None]
+    desired_status: Mapped[str] = mapped_column(default="running")
+    paused_by: Mapped[str | None]
+    branch_of: Mapped[str | None]
+    host: Mapped[str] = mapped_column(unique=True)
+    port: Mapped[int]
+    cell_id: Mapped[str] = mapped_column(ForeignKey("cells.id"))
+    requested_by: Mapped[str | None]
+    purge_after: Mapped[datetime | None]
+    ready_at: Mapped[datetime | None]
+    updated_at: Mapped[datetime] = mapped_column(default=DatabaseClock(), onupdate=DatabaseClock())
+    credentials_generation: Mapped[int] = mapped_column(default=0)
+
+    def _move(self, verb: str, allowed: frozenset[str] | set[str], status: str) -> None:
+        if self.status not in allowed:
+            raise Conflict(f"cannot {verb} an instance that is {self.status}")
+        self.status = status
+        self.status_reason = None
+
+    # What callers ask.
+
+    def pause(self) -> None:
+        self._move("pause", {"running"}, "pausing")
+        self.desired_status = "paused"
+
+    def resume(self) -> None:
+        self._move("resume", {"paused"}, "resuming")
+        self.desired_status = "running"
+
+    def change(self, *, waits: bool) -> None:
+        """Allow a change: any live instance, or only a running one when the cell must act."""
+        if waits:
+            self._move("change", {"running"}, "resizing")
+        elif self.desired_status in GONE:
+            raise Conflict(f"cannot change an instance that is {self.status}")
+
+    def delete(self, purge_after: datetime | None) -> None:
+        """Stop it and keep its data until `purge_after` (None: until it is erased)."""
+        gone = {"deleting", "deleted", "erasing", "erased"}
+        self._move("delete", set(STATUSES) - gone, "deleting")
+        self.desired_status = "deleted"
+        self.purge_after = purge_after
+
+    def erase(self) -> None:
+        """Destroy it and its data now, whatever it does."""
+        self._move("erase", set(STATUSES) - {"erasing", "erased"}, "erasing")
+        self.desired_status = "erased"
+
+    # What workflows find.
+
+    def provisioning(self) -> None:
+        self._move("provision", {"requested", "provisioning"}, "provisioning")
+
+    def became_running(self, at: datetime) -> None:
+        """Usable: a real login worked at that moment."""
+        usable = {"provisioning", "resuming", "resizing", "pausing", "paused", "failed", "running"}
+        self._move("run", usable, "running")
+        self.desired_status = "running"
+        self.paused_by = None
+        self.ready_at = self.ready_at or at
+
+    def became_paused(self, by: str) -> None:
+        self._move("record as paused", {"pausing", "running", "resuming", "failed"}, "paused")
+        self.desired_status = "paused"
+        self.paused_by = by
+
+    def became_failed(self, reason: str) -> None:
+        """Out of service; `reason` is a sentence its owner can act on."""
+        self._move("fail", set(STATUSES) - {"deleted", "erased"}, "failed")
+        self.status_reason = reason
+
+    def became_deleted(self) -> None:
+        self._move("record as deleted", {"deleting"}, "deleted")
+
+    def became_erased(self) -> None:
+        self._move("record as erased", {"erasing"}, "erased")
+
+
+def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> Instance:
+    """The organization's instance; `lock` holds its row until the transaction ends."""
+    instance = db.get(Instance, instance_id, with_for_update=True if lock else None)
+    if instance is None or instance.org_id != org_id:
+        raise NotFound("instance not found")
+    return instance
+
+
+def page(
+    db: Session,
+    org_id: str,
+    *,
+    limit: int,
+    after: str | None,
+    status: str | None = None,
+    engine: str | None = None,
+    project_id: str | None = None,
+    name: str | None = None,
+) -> Page[Instance]:
+    """Newest first; deleted and erased ones only where that status is asked for."""
+    rows = select(Instance).where(Instance.org_id == org_id)
+    rows = rows.where(Instance.status == status if status else Instance.status.not_in(GONE))
+    for column, value in (
+        (Instance.engine, engine),
+        (Instance.project_id, project_id),
+        (Instance.name, name),
+    ):
+        if value is not None:
+            rows = rows.where(column == value)
+    return pages.keyset(db, rows, Instance.id, limit=limit, after=after)
+
+
+def count_live(db: Session, org_id: str, *, project_id: str | None = None) -> int:
+    """Instances that are wanted, whatever they do at the moment: what quotas count."""
+    return db.scalar(_live(select(func.count()).select_from(Instance), org_id, project_id)) or 0
+
+
+def live(db: Session, org_id: str) -> list[Instance]:
+    """Every wanted instance of the organization, oldest first."""
+    return list(db.scalars(_live(select(Instance), org_id, None).order_by(Instance.id)))
+
+
+def _live(rows: Select[Any], org_id: str, project_id: str | None) -> Select[Any]:
+    rows = rows.where(Instance.org_id == org_id, Instance.desired_status.in_(("running", "paused")))
+    return rows if project_id is None else rows.where(Instance.project_id == project_id)

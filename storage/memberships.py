@@ -1,0 +1,30 @@
+"""Memberships: which user belongs to which organization, and in which role."""
+
+from sqlalchemy import ForeignKey, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage.columns import Record
+
+
+class Membership(Record):
+    __tablename__ = "memberships"
+
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
+    role: Mapped[str]
+
+
+def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
+    membership = Membership(org_id=org_id, user_id=user_id, role=role)
+    db.add(membership)
+    db.flush()
+    return membership
+
+
+def find(db: Session, org_id: str, user_id: str) -> Membership | None:
+    return db.get(Membership, (org_id, user_id))
+
+
+def of_org(db: Session, org_id: str) -> list[Membership]:
+    rows = select(Membership).where(Membership.org_id == org_id).order_by(Membership.user_id)
+    return list(db.scalars(rows))

@@ -1,0 +1,36 @@
+"""Keyset pages: a list is walked by id, so inserts and deletes never shift what comes next."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """`next_after` is the id to go on from, or None on the last page."""
+
+    items: list[Item]
+    next_after: str | None
+
+
+def keyset(
+    db: Session,
+    rows: Select[Item],
+    key: InstrumentedAttribute[str],
+    *,
+    limit: int,
+    after: str | None,
+    newest_first: bool = True,
+) -> Page[Item]:
+    """At most `limit` items after the id `after`, in the order of `key`."""
+    if after is not None:
+        rows = rows.where(key < after if newest_first else key > after)
+    rows = rows.order_by(key.desc() if newest_first else key.asc()).limit(limit + 1)
+    found: list[Any] = list(db.scalars(rows))
+    more = len(found) > limit
+    items = found[:limit]
+    return Page(items, getattr(items[-1], key.key) if more else None)

@@ -1,0 +1,39 @@
+"""Projects: how an organization groups its instances."""
+
+from sqlalchemy import ForeignKey, UniqueConstraint, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import identifiers, pages
+from storage.columns import Record
+from storage.errors import NotFound
+from storage.pages import Page
+
+
+class Project(Record):
+    __tablename__ = "projects"
+    __table_args__ = (UniqueConstraint("org_id", "slug"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    name: Mapped[str]
+    slug: Mapped[str]
+
+
+def create(db: Session, org_id: str, *, name: str, slug: str) -> Project:
+    project = Project(id=identifiers.new("proj_"), org_id=org_id, name=name, slug=slug)
+    db.add(project)
+    db.flush()
+    return project
+
+
+def fetch(db: Session, org_id: str, project_id: str) -> Project:
+    project = db.get(Project, project_id)
+    if project is None or project.org_id != org_id:
+        raise NotFound("project not found")
+    return project
+
+
+def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Project]:
+    """The organization's projects, newest first."""
+    rows = select(Project).where(Project.org_id == org_id)
+    return pages.keyset(db, rows, Project.id, limit=limit, after=after)

@@ -1,0 +1,37 @@
+"""Every record in one place, so that the metadata is whole before anything reads it."""
+
+from storage.api_keys import ApiKey
+from storage.audit import AuditEntry
+from storage.cells import Cell
+from storage.changes import Change
+from storage.columns import Record
+from storage.events import Event
+from storage.instances import Instance
+from storage.limits import Bucket
+from storage.memberships import Membership
+from storage.organizations import Organization
+from storage.projects import Project
+from storage.replays import Replay
+from storage.samples import Sample
+from storage.sessions import UserSession
+from storage.users import User
+from storage.work import Work
+
+__all__ = [
+    "ApiKey",
+    "AuditEntry",
+    "Bucket",
+    "Cell",
+    "Change",
+    "Event",
+    "Instance",
+    "Membership",
+    "Organization",
+    "Project",
+    "Record",
+    "Replay",
+    "Sample",
+    "User",
+    "UserSession",
+    "Work",
+]

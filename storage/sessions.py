@@ -1,0 +1,66 @@
+"""User sessions: signed-in people, known by the hash of their token."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, delete, or_, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import pages
+from storage.columns import Record
+from storage.errors import NotFound
+from storage.pages import Page
+
+
+class UserSession(Record):
+    __tablename__ = "sessions"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"), index=True)
+    token_hash: Mapped[str] = mapped_column(unique=True)
+    prefix: Mapped[str]
+    expires_at: Mapped[datetime] = mapped_column(index=True)
+    last_used_at: Mapped[datetime | None]
+    mfa_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None] = mapped_column(index=True)
+    user_agent: Mapped[str | None]
+    ip: Mapped[str | None]
+
+    def is_live(self, now: datetime) -> bool:
+        return self.revoked_at is None and self.expires_at > now
+
+    def revoke(self, at: datetime) -> None:
+        """Revoking twice keeps the first moment."""
+        self.revoked_at = self.revoked_at or at
+
+
+def by_token_hash(db: Session, token_hash: str) -> UserSession | None:
+    """The session of that token, live or not: the caller decides by the database's clock."""
+    return db.scalars(select(UserSession).where(UserSession.token_hash == token_hash)).one_or_none()
+
+
+def fetch(db: Session, user_id: str, session_id: str, now: datetime) -> UserSession:
+    """A live session of that user."""
+    found = db.get(UserSession, session_id)
+    if found is None or found.user_id != user_id or not found.is_live(now):
+        raise NotFound("session not found")
+    return found
+
+
+def page(
+    db: Session, user_id: str, *, now: datetime, limit: int, after: str | None
+) -> Page[UserSession]:
+    """The user's live sessions, newest first."""
+    rows = select(UserSession).where(
+        UserSession.user_id == user_id,
+        UserSession.revoked_at.is_(None),
+        UserSession.expires_at > now,
+    )
+    return pages.keyset(db, rows, UserSession.id, limit=limit, after=after)
+
+
+def forget_ended(db: Session, before: datetime) -> int:
+    """Delete sessions that expired or were revoked before that moment; how many went."""
+    ended = delete(UserSession).where(
+        or_(UserSession.expires_at < before, UserSession.revoked_at < before)
+    )
+    return len(db.execute(ended.returning(UserSession.id)).all())

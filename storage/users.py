@@ -1,0 +1,42 @@
+"""Users: people, who may belong to several organizations."""
+
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage import identifiers
+from storage.columns import Record
+from storage.errors import NotFound
+
+
+class User(Record):
+    __tablename__ = "users"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    email: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    password_hash: Mapped[str | None]
+    totp_secret_sealed: Mapped[bytes | None]
+    totp_confirmed_at: Mapped[datetime | None]
+    totp_last_step: Mapped[int | None]
+
+
+def create(db: Session, *, email: str, name: str, password_hash: str | None = None) -> User:
+    user = User(
+        id=identifiers.new("usr_"), email=email.lower(), name=name, password_hash=password_hash
+    )
+    db.add(user)
+    db.flush()
+    return user
+
+
+def fetch(db: Session, user_id: str) -> User:
+    user = db.get(User, user_id)
+    if user is None:
+        raise NotFound("user not found")
+    return user
+
+
+def by_email(db: Session, email: str) -> User | None:
+    return db.scalars(select(User).where(User.email == email.lower())).one_or_none()
