@@ -7,8 +7,6 @@ from storage.columns import Json, Timestamp
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
@@ -313,7 +311,8 @@ def _instances() -> None:
         _one_of(
             "instances",
             "status",
-            "requested provisioning running pausing paused resuming resizing failed deleting deleted erasing erased",
+            "requested provisioning running pausing paused resuming resizing failed "
+            "deleting deleted erasing erased",
         ),
         sa.ForeignKeyConstraint(["cell_id"], ["cells.id"], name="fk_instances_cell_id"),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_instances_org_id"),
@@ -324,7 +323,6 @@ def _instances() -> None:
 
 
 def _instance_indexes() -> None:
-    op.create_index("ix_instances_cell_id", "instances", ["cell_id"], unique=False)
     op.create_index(
         "ix_instances_live_name",
         "instances",
@@ -333,9 +331,8 @@ def _instance_indexes() -> None:
         postgresql_where=sa.text("desired_status IN ('running', 'paused')"),
         sqlite_where=sa.text("desired_status IN ('running', 'paused')"),
     )
-    op.create_index("ix_instances_org_id_id", "instances", ["org_id", "id"], unique=False)
-    op.create_index("ix_instances_project_id_id", "instances", ["project_id", "id"], unique=False)
-    op.create_index("ix_instances_status", "instances", ["status"], unique=False)
+    for columns in (["cell_id"], ["status"], ["org_id", "id"], ["project_id", "id"]):
+        op.create_index("ix_instances_" + "_".join(columns), "instances", columns)
 
 
 def _changes() -> None:
@@ -400,4 +397,4 @@ def _samples() -> None:
 def _one_of(table: str, column: str, values: str) -> sa.CheckConstraint:
     """A CHECK on an enumeration, its values separated by spaces."""
     listed = ", ".join(f"'{value}'" for value in values.split())
-    return sa.CheckConstraint(f"{column} IN ({listed})", name=f"ck_{table}_{column}")
+    return sa.CheckConstraint(f"{column} IN ({listed})", name=op.f(f"ck_{table}_{column}"))

@@ -1,0 +1,44 @@
+"""Fixtures every room's tests share: databases of both dialects, and how hard Hypothesis tries."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from contract_tests.databases import DIALECTS, Databases
+from storage.database import Database
+
+_SLOW_MACHINES = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+# Deadlines measure the machine and not the code, so there are none.
+settings.register_profile(
+    "test", deadline=None, max_examples=50, suppress_health_check=_SLOW_MACHINES, database=None
+)
+settings.register_profile(
+    "nightly", deadline=None, max_examples=1000, suppress_health_check=_SLOW_MACHINES
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.fixture(scope="session")
+def databases() -> Iterator[Databases]:
+    made = Databases()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=DIALECTS)
+def database_url(request: pytest.FixtureRequest, databases: Databases) -> str:
+    """A new database at the newest revision, once on SQLite and once on PostgreSQL."""
+    return databases.migrated(str(request.param))
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    made = Database(database_url)
+    yield made
+    made.dispose()

