@@ -1,0 +1,41 @@
+"""The catalogue is what cells report."""
+
+from control.policy.catalogue import ENGINES, CellReport, make_catalogue
+
+ALL_ENGINES = [
+    "postgres", "timescaledb", "questdb", "mysql", "mariadb", "valkey", "redis", "ferretdb",
+    "mongodb", "meilisearch", "duckdb", "clickhouse", "qdrant", "weaviate",
+]  # fmt: skip
+
+
+def test_all_fourteen_engines_are_known() -> None:
+    assert list(ENGINES) == ALL_ENGINES
+
+
+def test_without_cells_everything_is_coming_soon_and_says_why() -> None:
+    catalogue = make_catalogue([])
+    assert {offer.status for offer in catalogue.offers.values()} == {"coming_soon"}
+    reason = catalogue.offers["qdrant"].reason
+    assert reason is not None
+    assert "Qdrant" in reason
+
+
+def test_an_engine_is_available_where_a_cell_found_it_newest_version_first() -> None:
+    catalogue = make_catalogue(
+        [
+            CellReport("eu", {"postgres": ("9.6", "18", "16"), "duckdb": ("1.5",)}),
+            CellReport("eu", {"postgres": ("17",), "qdrant": ()}),
+            CellReport.of("us", [{"engine": "duckdb", "versions": ["1.10", "1.9"], "source": "x"}]),
+        ]
+    )
+    assert catalogue.regions == ("eu", "us")
+    assert catalogue.available() == ["postgres", "duckdb"]
+    assert catalogue.versions("postgres", "eu") == ("18", "17", "16", "9.6")
+    assert catalogue.versions("postgres", "us") == ()
+    assert catalogue.offers["duckdb"].all_versions == ("1.10", "1.9", "1.5")
+    assert catalogue.offers["duckdb"].reason is None
+    assert catalogue.engines_in("us") == ["duckdb"]
+
+
+def test_an_engine_nobody_knows_is_not_offered() -> None:
+    assert "oracle" not in make_catalogue([CellReport("eu", {"oracle": ("23",)})]).offers

@@ -1,0 +1,70 @@
+"""Roles, scopes and who may grant what."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policy import permissions
+from control.policy.permissions import ALL, ROLES
+
+EXPECTED = {
+    "owner": ALL,
+    "admin": ALL - {"org:close", "instances:erase"},
+    "developer": {
+        "org:read", "members:read", "api-keys:read", "api-keys:write", "projects:read",
+        "projects:write", "instances:read", "instances:write", "instances:delete",
+        "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
+    },
+    "member": {
+        "org:read", "members:read", "projects:read", "instances:read", "instances:write",
+        "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
+    },
+    "auditor": {
+        "org:read", "members:read", "api-keys:read", "projects:read", "instances:read",
+        "usage:read", "audit:read",
+    },
+}  # fmt: skip
+
+roles = st.sampled_from(sorted(ROLES))
+scopes = st.none() | st.lists(st.sampled_from(sorted(ALL)))
+
+
+@pytest.mark.parametrize("role", EXPECTED)
+def test_each_role_holds_exactly_its_permissions(role: str) -> None:
+    assert permissions.of_role(role) == EXPECTED[role]
+
+
+def test_there_are_no_other_roles() -> None:
+    assert set(ROLES) == set(EXPECTED)
+    assert permissions.of_role("root") == frozenset()
+
+
+@given(role=roles, key_role=roles, scopes=scopes)
+def test_a_key_never_has_more_than_owner_role_key_role_or_scopes(
+    role: str, key_role: str, scopes: list[str] | None
+) -> None:
+    rights = permissions.effective(role, key_role, scopes)
+    for permission in ALL:
+        expected = (
+            permission in ROLES[role]
+            and permission in ROLES[key_role]
+            and (scopes is None or permission in scopes)
+        )
+        assert (permission in rights) == expected
+
+
+def test_an_empty_list_of_scopes_leaves_nothing() -> None:
+    assert permissions.effective("owner", "owner", []) == frozenset()
+
+
+@given(granter=roles, role=roles)
+def test_nobody_grants_what_they_do_not_hold(granter: str, role: str) -> None:
+    assert permissions.may_grant(ROLES[granter], role) == (ROLES[role] <= ROLES[granter])
+
+
+def test_a_role_that_does_not_exist_cannot_be_granted() -> None:
+    assert not permissions.may_grant(ALL, "root")
+
+
+def test_unknown_scopes_are_named() -> None:
+    assert permissions.unknown_scopes(["usage:read", "everything", "a:b"]) == ["a:b", "everything"]

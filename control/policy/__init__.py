@@ -1,0 +1,1 @@
+"""Pure rules: permissions, plans, sizes, prices, the catalogue, orders. No I/O."""

@@ -1,0 +1,133 @@
+"""The engines, and which of them can be ordered where: what cells report, nothing kept by hand."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+Status = Literal["available", "coming_soon"]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What is true of an engine wherever it runs. `ports` are those of the gateway, main first."""
+
+    id: str
+    name: str
+    protocol: str
+    ports: tuple[int, ...]
+    features: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The first part of an instance's host name."""
+        return self.id
+
+
+ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
+    {
+        engine.id: engine
+        for engine in (
+            Engine("postgres", "PostgreSQL", "postgres", (5432,), ("sql", "extensions", "pitr")),
+            Engine(
+                "timescaledb", "TimescaleDB", "postgres", (5432,), ("sql", "time_series", "pitr")
+            ),
+            Engine("questdb", "QuestDB", "postgres", (5432,), ("sql", "time_series")),
+            Engine("mysql", "MySQL", "mysql", (3306,), ("sql", "pitr")),
+            Engine("mariadb", "MariaDB", "mysql", (3306,), ("sql", "pitr")),
+            Engine("valkey", "Valkey", "resp", (6379,), ("key_value", "cache")),
+            Engine("redis", "Redis", "resp", (6379,), ("key_value", "cache")),
+            Engine("ferretdb", "FerretDB", "mongodb", (27017,), ("documents",)),
+            Engine("mongodb", "MongoDB", "mongodb", (27017,), ("documents",)),
+            Engine("meilisearch", "Meilisearch", "https", (443,), ("search",)),
+            Engine("duckdb", "DuckDB", "https", (443,), ("sql", "analytics")),
+            Engine("clickhouse", "ClickHouse", "https", (8443, 9440), ("sql", "analytics")),
+            Engine("qdrant", "Qdrant", "https", (443,), ("vectors", "grpc")),
+            Engine("weaviate", "Weaviate", "https", (443,), ("vectors", "grpc")),
+        )
+    }
+)
+
+
+@dataclass(frozen=True)
+class CellReport:
+    """What one cell last said of itself: the versions each engine is found in, newest first."""
+
+    region: str
+    engines: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, region: str, engines: Iterable[Mapping[str, Any]]) -> "CellReport":
+        """From the cell's own words: `[{"engine": …, "versions": […]}, …]`."""
+        return cls(region, {one["engine"]: tuple(one["versions"]) for one in engines})
+
+
+@dataclass(frozen=True)
+class Offer:
+    """An engine as it can be ordered now. `versions` by region, newest first."""
+
+    engine: Engine
+    versions: Mapping[str, tuple[str, ...]]
+
+    @property
+    def status(self) -> Status:
+        return "available" if self.versions else "coming_soon"
+
+    @property
+    def reason(self) -> str | None:
+        """Why the engine cannot be ordered; None when it can."""
+        if self.versions:
+            return None
+        return f"no cell of this installation has a runtime for {self.engine.name}"
+
+    @property
+    def all_versions(self) -> tuple[str, ...]:
+        found = {version for versions in self.versions.values() for version in versions}
+        return tuple(sorted(found, key=version_order, reverse=True))
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What can be ordered: every engine, and every region with the engines found in it."""
+
+    offers: Mapping[str, Offer]
+    regions: tuple[str, ...]
+
+    def available(self) -> list[str]:
+        return [name for name, offer in self.offers.items() if offer.status == "available"]
+
+    def versions(self, engine: str, region: str) -> tuple[str, ...]:
+        offer = self.offers.get(engine)
+        return () if offer is None else offer.versions.get(region, ())
+
+    def regions_of(self, engine: str) -> tuple[str, ...]:
+        offer = self.offers.get(engine)
+        return () if offer is None else tuple(sorted(offer.versions))
+
+    def engines_in(self, region: str) -> list[str]:
+        return [name for name, offer in self.offers.items() if region in offer.versions]
+
+
+def make_catalogue(reports: Iterable[CellReport]) -> Catalogue:
+    """The catalogue that the cells' reports add up to. Engines nobody knows are left out."""
+    reports = tuple(reports)
+    found: dict[str, dict[str, set[str]]] = {name: {} for name in ENGINES}
+    for report in reports:
+        for name, versions in report.engines.items():
+            if name in found and versions:
+                found[name].setdefault(report.region, set()).update(versions)
+    offers = {
+        name: Offer(engine, {region: _newest_first(some) for region, some in found[name].items()})
+        for name, engine in ENGINES.items()
+    }
+    return Catalogue(offers, tuple(sorted({report.region for report in reports})))
+
+
+def version_order(version: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts 1.10 after 1.9, and a version with letters before the number it starts with."""
+    parts = version.replace("-", ".").split(".")
+    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts)
+
+
+def _newest_first(versions: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(versions, key=version_order, reverse=True))

@@ -1,0 +1,320 @@
+"""Orders of instances: what is wrong with one, all of it, and what one would cost."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from control.policy import prices
+from control.policy.catalogue import ENGINES, Catalogue, version_order
+from control.policy.plans import PLACEMENTS, Plan, plans_with_placement, plans_with_size
+from control.policy.sizes import GB, OTHER_SIZES, SIZES
+
+
+class Violation(TypedDict):
+    """One thing wrong with a body: where (a JSON pointer), which rule, and what to do about it."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+class Preview(TypedDict):
+    """What `dry_run` answers. Quotas left are after the order; None is: no limit."""
+
+    engine_version: str
+    region: str
+    storage_bytes: int
+    cost_usd_cents_per_month: int
+    quota_left: dict[str, int | None]
+    approval_required: bool
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked for. None: left out, so the service chooses."""
+
+    engine: str
+    size: str
+    engine_version: str | None = None
+    region: str | None = None
+    placement: str = "shared"
+    storage_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the org's live instances use already."""
+
+    instances: int = 0
+    storage_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the order is held against: the org's plan, what it uses, and what it has signed."""
+
+    catalogue: Catalogue
+    plan: Plan
+    usage: Usage = Usage()
+    default_region: str | None = None
+    baa_signed: bool = False
+
+
+def settle(order: Order, terms: Terms) -> Order:
+    """The order with everything chosen that was left out, as far as it can be chosen.
+
+    Region: the org's default where the engine runs there, else the first region that has the
+    engine. Version: the newest. Storage: what the size includes.
+    """
+    region = order.region or _choose_region(order.engine, terms)
+    versions = terms.catalogue.versions(order.engine, region) if region else ()
+    size = SIZES.get(order.size)
+    storage_bytes = order.storage_bytes
+    if storage_bytes is None and size is not None:
+        storage_bytes = size.storage_bytes_included
+    return replace(
+        order,
+        region=region,
+        engine_version=order.engine_version or next(iter(versions), None),
+        storage_bytes=storage_bytes,
+    )
+
+
+def check_order(order: Order, terms: Terms) -> list[Violation]:
+    """Everything that is wrong with the order; none, and it can be carried out."""
+    settled = settle(order, terms)
+    return [
+        *_check_engine(settled, terms.catalogue),
+        *_check_size(settled.size, terms.plan),
+        *_check_placement(settled.placement, terms),
+        *_check_storage(settled.size, settled.storage_bytes),
+        *_check_quotas(order, settled.storage_bytes or 0, terms),
+    ]
+
+
+def preview(order: Order, terms: Terms) -> Preview:
+    """What a valid order would come to; nothing is done."""
+    settled = settle(order, terms)
+    size, storage_bytes = SIZES[settled.size], settled.storage_bytes or 0
+    plan, usage = terms.plan, terms.usage
+    return Preview(
+        engine_version=settled.engine_version or "",
+        region=settled.region or "",
+        storage_bytes=storage_bytes,
+        cost_usd_cents_per_month=prices.instance_month_usd_cents(size, storage_bytes),
+        quota_left={
+            "instances": _left(plan.instances_max, usage.instances + 1),
+            "storage_bytes": _left(plan.storage_bytes_max, usage.storage_bytes + storage_bytes),
+        },
+        approval_required=False,
+    )
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What a change asks for. None: stays as it is."""
+
+    size: str | None = None
+    storage_bytes: int | None = None
+    engine_version: str | None = None
+    placement: str | None = None
+
+
+def check_alteration(now: Order, asked: Alteration, terms: Terms) -> list[Violation]:
+    """Everything wrong with changing an instance that is `now` (settled) so.
+
+    `terms.usage` counts this instance as it is.
+    """
+    size = asked.size or now.size
+    storage_bytes = now.storage_bytes if asked.storage_bytes is None else asked.storage_bytes
+    found: list[Violation] = []
+    if asked.size is not None:
+        found += _check_size(asked.size, terms.plan)
+    if asked.size is not None or asked.storage_bytes is not None:
+        found += _check_growth(now, asked, size, storage_bytes, terms)
+    if asked.placement is not None:
+        found += _check_placement(asked.placement, terms)
+    if asked.engine_version is not None:
+        found += _check_upgrade(now, asked.engine_version, terms.catalogue)
+    return found
+
+
+def _choose_region(engine: str, terms: Terms) -> str | None:
+    regions = terms.catalogue.regions_of(engine)
+    if terms.default_region in regions:
+        return terms.default_region
+    return next(iter(regions or terms.catalogue.regions), None)
+
+
+def _check_engine(order: Order, catalogue: Catalogue) -> Iterator[Violation]:
+    offer = catalogue.offers.get(order.engine)
+    if offer is None:
+        known = _listed(ENGINES)
+        yield _wrong("engine", "enum", f"no engine {order.engine!r}; the engines are {known}")
+        return
+    region_known = order.region in catalogue.regions
+    if order.region is not None and not region_known:
+        known = _listed(catalogue.regions) or "none yet"
+        yield _wrong("region", "enum", f"no region {order.region!r}; the regions are {known}")
+    if offer.status == "coming_soon":
+        available = _listed(catalogue.available()) or "none yet"
+        message = f"{order.engine} is coming soon: {offer.reason}; engines available: {available}"
+        yield _wrong("engine", "available", message)
+    elif order.region is not None and region_known:
+        yield from _check_version(order, order.region, catalogue)
+
+
+def _check_version(order: Order, region: str, catalogue: Catalogue) -> Iterator[Violation]:
+    versions = catalogue.versions(order.engine, region)
+    if not versions:
+        elsewhere = _listed(catalogue.regions_of(order.engine))
+        message = f"{order.engine} does not run in {region}; it runs in {elsewhere}"
+        yield _wrong("region", "available", message)
+    elif order.engine_version not in versions:
+        message = (
+            f"{order.engine} {order.engine_version!r} is not offered in {region}; "
+            f"offered: {_listed(versions)}"
+        )
+        yield _wrong("engine_version", "enum", message)
+
+
+def _check_size(name: str, plan: Plan) -> Iterator[Violation]:
+    if name not in SIZES:
+        other = next((size for size in OTHER_SIZES if size.name == name), None)
+        kind = f"size {name!r} is for a {other.family}" if other else f"no size {name!r}"
+        yield _wrong("size", "enum", f"{kind}; the sizes of instances are {_listed(SIZES)}")
+    elif name not in plan.sizes:
+        message = (
+            f"the {plan.id} plan does not offer size {name}; it offers {_listed(plan.sizes)}, "
+            f"and {name} needs the plan {_listed(plans_with_size(name), 'or')}"
+        )
+        yield _wrong("size", "plan", message)
+
+
+def _check_placement(placement: str, terms: Terms) -> Iterator[Violation]:
+    if placement not in PLACEMENTS:
+        message = f"no placement {placement!r}; the placements are {_listed(PLACEMENTS)}"
+        yield _wrong("placement", "enum", message)
+        return
+    if placement not in terms.plan.placements:
+        needed = _listed(plans_with_placement(placement), "or")
+        message = (
+            f"the {terms.plan.id} plan does not offer {placement} placement; "
+            f"it needs the plan {needed}"
+        )
+        yield _wrong("placement", "plan", message)
+    if placement == "secure" and not terms.baa_signed:
+        message = "secure placement needs a signed BAA; an owner signs it under compliance"
+        yield _wrong("placement", "baa", message)
+
+
+def _check_storage(name: str, storage_bytes: int | None) -> Iterator[Violation]:
+    size = SIZES.get(name)
+    if size is None or storage_bytes is None:
+        return
+    if storage_bytes > size.storage_bytes_max:
+        message = (
+            f"size {name} holds at most {_gigabytes(size.storage_bytes_max)}; "
+            f"{_gigabytes(storage_bytes)} needs {_size_for(storage_bytes)}"
+        )
+        yield _wrong("storage_bytes", "maximum", message)
+    elif storage_bytes < size.storage_step_bytes:
+        message = f"the least storage of size {name} is {_gigabytes(size.storage_step_bytes)}"
+        yield _wrong("storage_bytes", "minimum", message)
+    elif storage_bytes % size.storage_step_bytes:
+        step = size.storage_step_bytes
+        below = storage_bytes - storage_bytes % step
+        message = (
+            f"storage of size {name} comes in steps of {_gigabytes(step)} ({step} bytes); "
+            f"the nearest are {below} and {below + step} bytes"
+        )
+        yield _wrong("storage_bytes", "multipleOf", message)
+
+
+def _check_quotas(order: Order, storage_bytes: int, terms: Terms) -> Iterator[Violation]:
+    plan, usage = terms.plan, terms.usage
+    if plan.instances_max is not None and usage.instances >= plan.instances_max:
+        message = (
+            f"the {plan.id} plan allows {plan.instances_max} instances and {usage.instances} are "
+            "live; delete one or change the plan"
+        )
+        yield _wrong("", "quota", message)
+    # What a size includes was not asked for, so it is no fault where the size itself is one.
+    if order.storage_bytes is not None or order.size in plan.sizes:
+        yield from _check_storage_quota(storage_bytes, terms)
+
+
+def _check_storage_quota(added_bytes: int, terms: Terms) -> Iterator[Violation]:
+    plan, used = terms.plan, terms.usage.storage_bytes
+    if plan.storage_bytes_max is None or added_bytes <= 0:
+        return
+    if used + added_bytes > plan.storage_bytes_max:
+        left = _gigabytes(max(0, plan.storage_bytes_max - used))
+        message = (
+            f"the {plan.id} plan allows {_gigabytes(plan.storage_bytes_max)} of storage in all and "
+            f"{left} is left; ask for less, delete an instance or change the plan"
+        )
+        yield _wrong("storage_bytes", "quota", message)
+
+
+def _check_growth(
+    now: Order, asked: Alteration, size: str, storage_bytes: int | None, terms: Terms
+) -> Iterator[Violation]:
+    before = now.storage_bytes or 0
+    if asked.storage_bytes is not None and asked.storage_bytes < before:
+        message = f"storage only grows and is {before} bytes; a smaller instance is a new one"
+        yield _wrong("storage_bytes", "minimum", message)
+        return
+    target = SIZES.get(size)
+    if target is None or storage_bytes is None:
+        return
+    if asked.storage_bytes is None and storage_bytes > target.storage_bytes_max:
+        message = (
+            f"size {size} holds at most {_gigabytes(target.storage_bytes_max)} and the instance "
+            f"has {_gigabytes(storage_bytes)}; take {_size_for(storage_bytes)}"
+        )
+        yield _wrong("size", "maximum", message)
+    elif asked.storage_bytes is not None:
+        yield from _check_storage(size, storage_bytes)
+        yield from _check_storage_quota(storage_bytes - before, terms)
+
+
+def _check_upgrade(now: Order, version: str, catalogue: Catalogue) -> Iterator[Violation]:
+    offered = catalogue.versions(now.engine, now.region or "")
+    if version != now.engine_version and version not in offered:
+        message = (
+            f"{now.engine} {version!r} is not offered in {now.region}; "
+            f"offered: {_listed(offered) or 'none now'}"
+        )
+        yield _wrong("engine_version", "enum", message)
+    elif version_order(version) < version_order(now.engine_version or ""):
+        message = (
+            f"cannot go back from {now.engine} {now.engine_version} to {version}; restore a "
+            "backup into a new instance instead"
+        )
+        yield _wrong("engine_version", "minimum", message)
+
+
+def _size_for(storage_bytes: int) -> str:
+    fitting = [size.name for size in SIZES.values() if size.storage_bytes_max >= storage_bytes]
+    return f"size {fitting[0]} or larger" if fitting else "more than any size holds"
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(0, limit - used)
+
+
+def _gigabytes(size_bytes: int) -> str:
+    whole, rest = divmod(size_bytes, GB)
+    return f"{whole} GB" if not rest else f"{size_bytes / GB:.2f} GB"
+
+
+def _wrong(field: str, keyword: str, message: str) -> Violation:
+    return Violation(pointer=f"/{field}" if field else "", keyword=keyword, message=message)
+
+
+def _listed(names: Iterable[str], last: str = "and") -> str:
+    words = list(names)
+    if len(words) < 2:  # noqa: PLR2004 -- one word needs no joining
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"

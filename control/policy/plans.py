@@ -1,0 +1,133 @@
+"""The plans, and what each allows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from control.policy.sizes import GB, SIZES, TB
+
+PLACEMENTS: Final = ("shared", "secure")
+_ALL_SIZES: Final = tuple(SIZES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan's quotas; None is: no limit.
+
+    `retention_days` is how long the data of a deleted instance is kept, `pauses_when_idle`
+    whether instances pause after 15 minutes without connections.
+    """
+
+    id: str
+    name: str
+    price_usd_cents: int
+    seats_max: int | None
+    projects_max: int | None
+    instances_max: int | None
+    storage_bytes_max: int | None
+    api_keys_max: int | None
+    teams_max: int | None
+    manual_backups_max: int
+    backup_retention_days: int
+    pitr_days: int
+    retention_days: int
+    sizes: tuple[str, ...]
+    placements: tuple[str, ...]
+    pauses_when_idle: bool
+    custom_domains: bool
+    custom_roles: bool
+
+
+FREE: Final = Plan(
+    id="free",
+    name="Free",
+    price_usd_cents=0,
+    seats_max=2,
+    projects_max=3,
+    instances_max=2,
+    storage_bytes_max=2 * GB,
+    api_keys_max=10,
+    teams_max=1,
+    manual_backups_max=1,
+    backup_retention_days=3,
+    pitr_days=0,
+    retention_days=3,
+    sizes=("f0",),
+    placements=("shared",),
+    pauses_when_idle=True,
+    custom_domains=False,
+    custom_roles=False,
+)
+SOLO: Final = Plan(
+    id="solo",
+    name="Solo",
+    price_usd_cents=500,
+    seats_max=3,
+    projects_max=10,
+    instances_max=10,
+    storage_bytes_max=1 * TB,
+    api_keys_max=50,
+    teams_max=1,
+    manual_backups_max=5,
+    backup_retention_days=7,
+    pitr_days=2,
+    retention_days=7,
+    sizes=_ALL_SIZES[: _ALL_SIZES.index("m2") + 1],
+    placements=("shared",),
+    pauses_when_idle=False,
+    custom_domains=True,
+    custom_roles=False,
+)
+TEAM: Final = Plan(
+    id="team",
+    name="Team",
+    price_usd_cents=10_000,
+    seats_max=25,
+    projects_max=100,
+    instances_max=100,
+    storage_bytes_max=50 * TB,
+    api_keys_max=500,
+    teams_max=None,
+    manual_backups_max=25,
+    backup_retention_days=30,
+    pitr_days=7,
+    retention_days=14,
+    sizes=_ALL_SIZES[: _ALL_SIZES.index("l16") + 1],
+    placements=("shared",),
+    pauses_when_idle=False,
+    custom_domains=True,
+    custom_roles=True,
+)
+ENTERPRISE: Final = Plan(
+    id="enterprise",
+    name="Enterprise",
+    price_usd_cents=100_000,
+    seats_max=None,
+    projects_max=None,
+    instances_max=None,
+    storage_bytes_max=None,
+    api_keys_max=None,
+    teams_max=None,
+    manual_backups_max=100,
+    backup_retention_days=90,
+    pitr_days=30,
+    retention_days=30,
+    sizes=_ALL_SIZES,
+    placements=PLACEMENTS,
+    pauses_when_idle=False,
+    custom_domains=True,
+    custom_roles=True,
+)
+
+PLANS: Final[Mapping[str, Plan]] = MappingProxyType(
+    {plan.id: plan for plan in (FREE, SOLO, TEAM, ENTERPRISE)}
+)
+
+
+def plans_with_size(size: str) -> list[str]:
+    return [plan.id for plan in PLANS.values() if size in plan.sizes]
+
+
+def plans_with_placement(placement: str) -> list[str]:
+    return [plan.id for plan in PLANS.values() if placement in plan.placements]
