@@ -1,0 +1,24 @@
+"""What the control plane works with: made once by the composition root, handed to every request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # these modules name Services themselves
+    from control.boundary.rates import Limiter
+    from control.cells import Cells
+    from control.sealing import Sealer
+    from control.settings import ControlSettings
+    from control.signing import Signer
+    from storage.database import Database
+
+
+@dataclass(frozen=True)
+class Services:
+    database: Database
+    sealer: Sealer
+    signer: Signer
+    limiter: Limiter
+    settings: ControlSettings
+    cells: Cells

@@ -1,0 +1,42 @@
+"""What the control plane's rules can be told: plain figures, read by the composition root."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class RateLimits:
+    """SERVICE's figures. A burst is how many of a minute's requests may come within 5 seconds."""
+
+    per_minute: int = 600
+    burst: int = 100
+    burst_window_s: int = 5
+    unauthenticated_per_minute: int = 60
+    authentication_per_minute: int = 10
+    reveal_per_minute: int = 5
+    # Requests whose credentials were refused, per client address.
+    refused_per_minute: int = 600
+
+
+@dataclass(frozen=True)
+class ControlSettings:
+    """Times in seconds. `cursor_key` signs cursors: 32 random bytes, the same on every replica."""
+
+    cursor_key: bytes = field(repr=False)
+    base_url: str = "http://127.0.0.1:8080"
+    default_plan: str = "free"
+    session_ttl_s: int = 2_592_000
+    mfa_ttl_s: int = 900
+    reveal_ttl_s: int = 60
+    replay_ttl_s: int = 86_400
+    idle_pause_s: int = 900
+    rotation_overlap_s: int = 86_400
+    rate_limits: bool = True
+    rates: RateLimits = field(default_factory=RateLimits)
+    # CIDRs whose X-Forwarded-For is believed.
+    trusted_proxies: tuple[str, ...] = ()
+    # Tests and --dev: a handler that forgets an audit, or publishes what it may not, raises.
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.cursor_key) < 32:  # noqa: PLR2004 -- the bytes of a SHA-256 key
+            raise ValueError(f"cursor_key needs 32 random bytes, has {len(self.cursor_key)}")

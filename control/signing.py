@@ -1,0 +1,70 @@
+"""The control plane's signature (Ed25519): one-time tokens for the public, requests to cells."""
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+TOKEN_VERSION = 1
+NONCE_BYTES = 16
+
+
+class Signer:
+    """Signs what a cell will believe. Cells hold only the public key.
+
+    `clock` answers unix seconds, for the timestamps of requests. Where nodes' clocks cannot be
+    trusted, give one that reads the database's.
+    """
+
+    def __init__(
+        self, private_key: Ed25519PrivateKey, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._private_key = private_key
+        self._clock = clock
+
+    @classmethod
+    def from_private_bytes(
+        cls, private_key: bytes, *, clock: Callable[[], float] = time.time
+    ) -> "Signer":
+        return cls(Ed25519PrivateKey.from_private_bytes(private_key), clock=clock)
+
+    @property
+    def public_key(self) -> bytes:
+        """The raw 32 bytes."""
+        return self._private_key.public_key().public_bytes_raw()
+
+    def token(self, claims: Mapping[str, Any]) -> str:
+        """A token for the path of a one-time URL: claims, a dot, a signature over the claims.
+
+        `claims` name instance_id, action, jti, exp (unix seconds) and what the action needs.
+        """
+        written = json.dumps({"v": TOKEN_VERSION, **claims}, separators=(",", ":"))
+        signed = _base64url(written.encode())
+        return f"{signed}.{_base64url(self._private_key.sign(signed.encode()))}"
+
+    def sign_request(
+        self, method: str, path_and_query: str, body: bytes = b"", *, timestamp_s: int | None = None
+    ) -> dict[str, str]:
+        """The headers that make a cell believe the request, once and within its clock skew."""
+        timestamp = str(int(self._clock()) if timestamp_s is None else timestamp_s)
+        nonce = secrets.token_hex(NONCE_BYTES)
+        body_sha256 = hashlib.sha256(body).hexdigest()
+        signed = f"{method.upper()}\n{path_and_query}\n{body_sha256}\n{timestamp}\n{nonce}"
+        return {
+            "Menagerie-Timestamp": timestamp,
+            "Menagerie-Nonce": nonce,
+            "Menagerie-Signature": _base64url(self._private_key.sign(signed.encode())),
+        }
+
+
+def new_jti() -> str:
+    return secrets.token_urlsafe(16)
+
+
+def _base64url(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
