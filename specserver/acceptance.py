@@ -1,0 +1,64 @@
+"""Owns content negotiation: whether an operation can answer what the client accepts."""
+
+from specserver.operations import Operation
+from specserver.problems import MEDIA_TYPE as PROBLEM
+from specserver.problems import NotAcceptable
+
+_MAX_SEEN = 256
+
+
+class Acceptance:
+    """The media types of an operation's successes, against `Accept` (RFC 9110)."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.media_types = _media_types(operation)
+        self._seen: dict[bytes, bool] = {b"*/*": True}
+
+    def check(self, accept: bytes | None) -> None:
+        if accept is None or not self.media_types:
+            return
+        answer = self._seen.get(accept)
+        if answer is None:
+            answer = accepts(accept.decode("latin-1"), self.media_types)
+            if len(self._seen) < _MAX_SEEN:
+                self._seen[accept] = answer
+        if not answer:
+            raise NotAcceptable(f"this is answered as {', '.join(sorted(self.media_types))}")
+
+
+def _media_types(operation: Operation) -> set[str]:
+    types: set[str] = set()
+    for status, response in operation.document.get("responses", {}).items():
+        if status.startswith("2") or status == "default":
+            types |= {t.partition(";")[0].strip().lower() for t in response.get("content", {})}
+    return types - {PROBLEM} or types
+
+
+def accepts(accept: str, media_types: set[str]) -> bool:
+    """Whether any of the types is accepted; the most specific range decides for each."""
+    ranges: dict[str, float] = {}
+    for part in accept.split(","):
+        name, *parameters = [piece.strip().lower() for piece in part.split(";")]
+        if name:
+            ranges[name] = _quality(parameters)
+    if not ranges:
+        return True
+    for media_type in media_types:
+        kind = media_type.partition("/")[0] + "/*"
+        for candidate in (media_type, kind, "*/*"):
+            if candidate in ranges:
+                if ranges[candidate] > 0:
+                    return True
+                break
+    return False
+
+
+def _quality(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0

@@ -1,0 +1,141 @@
+"""Owns request bodies: their media types, reading them, and what they leave unsaid."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+from specserver.parameters import Unreadable, reader_of
+from specserver.problems import BadRequest, UnsupportedMediaType
+from specserver.replies import is_json
+from specserver.validation import Schema, Schemas, Violation
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Body:
+    """The request body of one operation."""
+
+    def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
+        self.required: bool = document.get("required", False)
+        self._kinds = {
+            media_type.partition(";")[0].strip().lower(): Kind(media_type, content, schemas)
+            for media_type, content in document.get("content", {}).items()
+        }
+        # The same few spellings of a content type come again and again.
+        self._seen: dict[bytes, Kind] = {}
+
+    def read(self, content_type: bytes | None, raw: bytes) -> tuple[Any, list[Violation]]:
+        """The body's value and its violations; raises where it cannot be read at all."""
+        if not raw:
+            if self.required:
+                return None, [_violation("required", "a body is required")]
+            if content_type is None or not self._kinds:
+                return None, []
+        kind = self._seen.get(content_type or b"") or self._kind(content_type)
+        if not raw:
+            return None, []
+        return kind.read(raw)
+
+    def _kind(self, content_type: bytes | None) -> "Kind":
+        media_type = (content_type or b"").partition(b";")[0].strip().lower().decode("latin-1")
+        candidates = (media_type, media_type.partition("/")[0] + "/*", "*/*")
+        for candidate in candidates if media_type else ("*/*",):
+            if candidate in self._kinds:
+                kind = self._kinds[candidate]
+                if content_type is not None and len(self._seen) < 64:
+                    self._seen[content_type] = kind
+                return kind
+        raise UnsupportedMediaType(
+            f"the body must be {' or '.join(self._kinds)}",
+            headers={"Accept": ", ".join(self._kinds)},
+        )
+
+
+class Kind:
+    """One media type of a body, and what is expected of it."""
+
+    def __init__(self, media_type: str, content: dict[str, Any], schemas: Schemas) -> None:
+        schema = content.get("schema", True)
+        self._schema: Schema = schemas.of(schema)
+        self._properties = properties_of(schema)
+        self._defaults = {
+            name: inner["default"]
+            for name, inner in self._properties.items()
+            if isinstance(inner, dict) and "default" in inner
+        }
+        self._checked = "schema" in content
+        self.parse = self._parser(media_type)
+
+    def _parser(self, media_type: str) -> Callable[[bytes], Any]:
+        if is_json(media_type):
+            return parse_json
+        self._checked = self._checked and media_type == _FORM
+        if media_type == _FORM:
+            return self._parse_form
+        return _parse_text if media_type.startswith("text/") else bytes
+
+    def read(self, raw: bytes) -> tuple[Any, list[Violation]]:
+        value = self.parse(raw)
+        if self._checked and not self._schema.is_valid(value):
+            return None, self._schema.violations(value)
+        if self._defaults and isinstance(value, dict):
+            for name, default in self._defaults.items():
+                if name not in value:
+                    value[name] = copy.deepcopy(default)
+        return value, []
+
+    def _parse_form(self, raw: bytes) -> dict[str, Any]:
+        form: dict[str, Any] = {}
+        try:
+            pairs = parse_qsl(raw.decode(), keep_blank_values=True, strict_parsing=True)
+        except ValueError:
+            raise BadRequest("the body is not a form") from None
+        for name, text in pairs:
+            schema = self._properties.get(name, {})
+            if isinstance(schema, dict) and schema.get("type") == "array":
+                form.setdefault(name, []).append(_read(schema.get("items"), text))
+            else:
+                form[name] = _read(schema, text)
+        return form
+
+
+def _read(schema: Any, text: str) -> Any:
+    try:
+        return reader_of(schema)(text)
+    except Unreadable:
+        # Left as text, for the schema to refuse with its pointer.
+        return text
+
+
+def parse_json(raw: bytes) -> Any:
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(
+            f"the body is not JSON: line {error.lineno}, column {error.colno}",
+            code="malformed_json",
+        ) from None
+
+
+def _parse_text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise BadRequest("the body is not UTF-8") from None
+
+
+def properties_of(schema: Any) -> dict[str, Any]:
+    """The members a schema describes at its top, those of its `allOf` included."""
+    if not isinstance(schema, dict):
+        return {}
+    found: dict[str, Any] = {}
+    for part in schema.get("allOf", ()):
+        found |= properties_of(part)
+    return found | schema.get("properties", {})
+
+
+def _violation(keyword: str, message: str) -> Violation:
+    return {"pointer": "", "keyword": keyword, "message": message}

@@ -1,0 +1,35 @@
+"""Owns the imports from Connexion: the few of its parts that specserver stands on."""
+
+import warnings
+
+with warnings.catch_warnings():
+    # Connexion imports Starlette's test client, which warns about a package nobody here uses.
+    warnings.simplefilter("ignore")
+    from connexion.exceptions import InvalidSpecification, ResolverError
+    from connexion.middleware import ConnexionMiddleware
+    from connexion.middleware.abstract import SpecMiddleware
+    from connexion.middleware.lifespan import LifespanMiddleware
+    from connexion.middleware.main import API
+    from connexion.resolver import RelativeResolver
+    from connexion.security import (
+        ApiKeySecurityHandler,
+        BasicSecurityHandler,
+        BearerSecurityHandler,
+        SecurityHandlerFactory,
+    )
+    from connexion.spec import OpenAPISpecification
+
+__all__ = [
+    "API",
+    "ApiKeySecurityHandler",
+    "BasicSecurityHandler",
+    "BearerSecurityHandler",
+    "ConnexionMiddleware",
+    "InvalidSpecification",
+    "LifespanMiddleware",
+    "OpenAPISpecification",
+    "RelativeResolver",
+    "ResolverError",
+    "SecurityHandlerFactory",
+    "SpecMiddleware",
+]

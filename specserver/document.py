@@ -1,0 +1,154 @@
+"""Owns the document: loading it, holding it to OpenAPI 3.1, and following its references."""
+
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import openapi_spec_validator
+import yaml
+from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
+
+from specserver.connexion_seam import InvalidSpecification, OpenAPISpecification
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+
+
+class DocumentInvalid(InvalidSpecification):  # type: ignore[misc]  # connexion is untyped
+    """The document breaks OpenAPI 3.1, or asks for what specserver cannot serve."""
+
+
+class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is untyped
+    """Connexion's specification, for OpenAPI 3.1.
+
+    Connexion loads 3.0 only, and follows references by copying, which never ends on a schema that
+    holds itself. Here `raw` keeps its references, for validators and for serving; `spec` has them
+    followed, and a reference that leads back into itself is left as it is.
+    """
+
+    def __init__(self, raw_spec: dict[str, Any], *, base_uri: str = "") -> None:
+        self._raw_spec = copy.deepcopy(raw_spec)
+        self._set_defaults(self._raw_spec)
+        self._validate_spec(self._raw_spec)
+        self._spec = References(self._raw_spec).follow(self._raw_spec)
+        self._base_uri = base_uri
+
+    @classmethod
+    def _validate_spec(cls, spec: dict[str, Any]) -> None:
+        version = str(spec.get("openapi"))
+        if not re.fullmatch(r"3\.1\.\d+", version):
+            raise DocumentInvalid(f"the document is OpenAPI {version}; 3.1 is served")
+        try:
+            openapi_spec_validator.validate(spec)
+        except OpenAPIValidationError as error:
+            place = "/".join(str(part) for part in getattr(error, "absolute_path", ())) or "root"
+            message = str(getattr(error, "message", error))
+            raise DocumentInvalid(f"the document is invalid at {place}: {message}") from error
+
+    @classmethod
+    def load(cls, spec: Path | str | dict[str, Any], *, arguments: Any = None) -> "Document":
+        """Reads YAML or JSON. `arguments` is Connexion's, for templates, which are not rendered."""
+        if not isinstance(spec, (str, Path)):
+            return cls(_with_string_keys(spec))
+        text = Path(spec).read_text(encoding="utf-8")
+        loaded = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a safe loader
+        if not isinstance(loaded, dict):
+            raise DocumentInvalid(f"{spec} does not hold a mapping")
+        return cls(_with_string_keys(loaded))
+
+    def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """Path template, method in upper case, and operation object with its references followed.
+
+        Parameters of the path item are among the operation's; security is the document's where
+        the operation has none of its own.
+        """
+        for path, item in (self._spec.get("paths") or {}).items():
+            for method in METHODS:
+                if method in item:
+                    yield path, method.upper(), self._operation(item, method)
+
+    def _operation(self, item: dict[str, Any], method: str) -> dict[str, Any]:
+        operation: dict[str, Any] = dict(item[method])
+        parameters = {(p["in"], p["name"]): p for p in item.get("parameters", ())}
+        parameters |= {(p["in"], p["name"]): p for p in operation.get("parameters", ())}
+        operation["parameters"] = list(parameters.values())
+        operation["security"] = operation.get("security", self._spec.get("security") or [])
+        return operation
+
+    @property
+    def has_security(self) -> bool:
+        return any(
+            any(requirement for requirement in operation["security"])
+            for _, _, operation in self.operations()
+        )
+
+
+class References:
+    """Follows `$ref` inside one document. Subtrees are shared, not copied: treat as read-only."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._done: dict[str, Any] = {}
+        self._open: list[str] = []
+
+    def target(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            raise DocumentInvalid(f"reference {reference!r} leaves the document")
+        node: Any = self._root
+        for part in reference[1:].split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            try:
+                node = node[int(key)] if isinstance(node, list) else node[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                raise DocumentInvalid(f"reference {reference!r} leads nowhere") from None
+        return node
+
+    def follow(self, node: Any) -> Any:
+        if isinstance(node, list):
+            return [self.follow(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        reference = node.get("$ref")
+        if not isinstance(reference, str):
+            return {key: self.follow(value) for key, value in node.items()}
+        if reference in self._open:
+            return node
+        if reference not in self._done:
+            self._open.append(reference)
+            followed = self.follow(self.target(reference))
+            self._open.pop()
+            if self._open:
+                # It may hold references left open because of where we came from.
+                return self._with_siblings(node, followed)
+            self._done[reference] = followed
+        return self._with_siblings(node, self._done[reference])
+
+    def _with_siblings(self, node: dict[str, Any], followed: Any) -> Any:
+        siblings = {key: self.follow(value) for key, value in node.items() if key != "$ref"}
+        return {**followed, **siblings} if siblings and isinstance(followed, dict) else followed
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C or Python
+    """YAML as OpenAPI means it: timestamps stay text, and only true and false are booleans."""
+
+
+def _plain_resolvers(loader: Any) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    unwanted = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")
+    return {
+        first: [(tag, pattern) for tag, pattern in rules if tag not in unwanted]
+        for first, rules in loader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.yaml_implicit_resolvers = _plain_resolvers(_Loader)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")
+)
+
+
+def _with_string_keys(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {str(key): _with_string_keys(value) for key, value in node.items()}
+    return [_with_string_keys(item) for item in node] if isinstance(node, list) else node

@@ -1,0 +1,144 @@
+"""Owns Exchange: one request on its way, as the boundary holds it."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, cast
+
+from specserver.operations import Operation
+from specserver.problems import Problem
+from specserver.replies import Reply, as_reply
+from specserver.requests import Request
+
+if TYPE_CHECKING:
+    from specserver.plan import Plan
+
+Receive = Callable[[], Awaitable[Any]]
+
+
+class Exchange:
+    """Kept across attempts: `validate` runs once, and `state` is the boundary's to fill."""
+
+    __slots__ = (
+        "_arguments",
+        "_loop",
+        "_plan",
+        "_receive",
+        "_refusal",
+        "app_state",
+        "attempt",
+        "body_bytes",
+        "path",
+        "principal",
+        "request",
+        "request_id",
+        "scheme",
+        "started_at",
+        "state",
+    )
+
+    def __init__(
+        self,
+        plan: "Plan",
+        request: Request,
+        path: dict[str, str],
+        request_id: str,
+        app_state: Any,
+        body_bytes: bytes,
+        receive: Receive,
+    ) -> None:
+        self._plan = plan
+        self._receive = receive
+        self._loop = asyncio.get_running_loop()
+        self._arguments: dict[str, Any] | None = None
+        self._refusal: Problem | None = None
+        self.request = request
+        self.path = path
+        self.request_id = request_id
+        self.app_state = app_state
+        self.body_bytes = body_bytes
+        self.started_at = time.monotonic()
+        self.attempt = 0
+        self.state: dict[str, Any] = {}
+        self.principal: Any = None
+        self.scheme: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.request_id} of {self._plan.operation.id}>"
+
+    @property
+    def operation(self) -> Operation:
+        return self._plan.operation
+
+    def validate(self) -> None:
+        """Checks and binds the request; raises the same Problem each time it is asked."""
+        if self._arguments is not None:
+            return
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            self._arguments = self._plan.binding.bind(self.request, self.path, self.body_bytes)
+        except Problem as refusal:
+            self._refusal = refusal
+            raise
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Every bound argument by its Python name, `body` among them."""
+        self.validate()
+        return cast("dict[str, Any]", self._arguments)
+
+    def invoke(self, *first: Any) -> Reply:
+        """Runs the handler with `first` and the arguments it names.
+
+        An asynchronous handler is waited for when this is called on a pool thread; on the event
+        loop this gives its coroutine, and `invoke_async` is the better name to call.
+        """
+        call = self._plan.call
+        answer = call.handler(*first, **call.arguments(self.arguments, self))
+        if not call.is_async:
+            return as_reply(answer)
+        finished = _finish(answer)
+        return cast("Reply", finished if _on_loop(self._loop) else self.wait_for(finished))
+
+    def wait_for(self, pending: Coroutine[Any, Any, Any]) -> Any:
+        """From a pool thread: runs a coroutine on the event loop and waits for its result."""
+        return asyncio.run_coroutine_threadsafe(pending, self._loop).result()
+
+    async def invoke_async(self, *first: Any) -> Reply:
+        """`invoke` for an asynchronous boundary; a synchronous handler runs on the thread pool."""
+        call = self._plan.call
+        if not call.is_async:
+            return cast("Reply", await self._plan.threads.run(self.invoke, *first))
+        return as_reply(await call.handler(*first, **call.arguments(self.arguments, self)))
+
+    def authenticate(self) -> Any:
+        """Sets `principal` and `scheme` by the app's verifiers; await it where one of them is async."""
+        security = self._plan.security
+        if security is None:
+            return None
+        caller = security.authenticate(self.request)
+        if inspect.isawaitable(caller):
+            return self._authenticated(caller)
+        self.principal, self.scheme = cast("tuple[Any, str]", caller)
+        return None
+
+    async def _authenticated(self, caller: Awaitable[Any]) -> None:
+        self.principal, self.scheme = await caller
+
+    async def disconnected(self) -> None:
+        """Returns when the client is gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+async def _finish(answer: Awaitable[Any]) -> Reply:
+    return as_reply(await answer)

@@ -1,0 +1,123 @@
+"""Owns validation against JSON Schema 2020-12: schemas compiled once, violations collected."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+from specserver.messages import message
+
+Violation = dict[str, Any]
+
+# A body of a megabyte can break a rule a hundred thousand times; no reader wants more than this.
+MAX_VIOLATIONS = 500
+
+_MEMBER_KEYWORDS = ("required", "dependentRequired")
+_UNEXPECTED_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
+
+
+class Schemas:
+    """Compiles schemas by their place in one document, so references work, recursion included."""
+
+    _URI = "urn:specserver:document"
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._registry = jsonschema_rs.Registry(
+            [(self._URI, root)], draft=jsonschema_rs.Draft202012
+        )
+
+    def at(self, *place: str | int) -> "Schema":
+        pointer = "".join(["/" + escape(str(part), percent=True) for part in place])
+        return Schema({"$ref": f"{self._URI}#{pointer}"}, self._registry)
+
+    def of(self, schema: dict[str, Any] | bool) -> "Schema":
+        """A schema given as it is; its local references are into the document."""
+        return Schema(_rebased(schema, self._URI), self._registry)
+
+
+class Schema:
+    """One compiled schema."""
+
+    __slots__ = ("_validator", "is_valid")
+
+    def __init__(
+        self, schema: dict[str, Any] | bool, registry: jsonschema_rs.Registry | None = None
+    ) -> None:
+        self._validator = jsonschema_rs.Draft202012Validator(
+            schema, registry=registry, validate_formats=True, offline=True
+        )
+        self.is_valid = self._validator.is_valid
+
+    def violations(self, instance: Any) -> list[Violation]:
+        """Every violation with the JSON pointer of the member it is about."""
+        found = islice(_violations(self._validator.iter_errors(instance)), MAX_VIOLATIONS)
+        return list({(v["pointer"], v["keyword"], v["message"]): v for v in found}.values())
+
+
+def _violations(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[Violation]:
+    for error in errors:
+        keyword = error.kind.name
+        pointer = "".join(["/" + escape(str(part)) for part in error.instance_path])
+        if keyword == "required":
+            # The place to mend is the missing member and not the object it is missing from.
+            member = error.kind.as_dict()["property"]
+            yield _violation(f"{pointer}/{escape(member)}", keyword, "is required")
+        elif keyword in _UNEXPECTED_KEYWORDS:
+            for member in error.kind.as_dict()["unexpected"]:
+                yield _violation(f"{pointer}/{escape(member)}", keyword, "is not a known member")
+        elif keyword in {"anyOf", "oneOf"}:
+            yield from _of_branches(pointer, keyword, error)
+        else:
+            yield _violation(pointer, keyword, message(error.kind))
+
+
+def _of_branches(
+    pointer: str, keyword: str, error: jsonschema_rs.ValidationError
+) -> Iterator[Violation]:
+    """The branch the sender meant, where it can be told, speaks for all of them."""
+    context = error.kind.as_dict().get("context") or []
+    branches = [list(_violations(branch)) for branch in context]
+    meant = [b for b in branches if b and not any(_rules_out(v, pointer) for v in b)]
+    if len(meant) == 1 and all(branches):
+        yield from meant[0]
+    else:
+        yield _violation(pointer, keyword, message(error.kind))
+
+
+def _rules_out(violation: Violation, pointer: str) -> bool:
+    """A wrong type here, or a wrong constant just below, means another branch was meant."""
+    below: str = violation["pointer"][len(pointer) :]
+    if violation["keyword"] == "type":
+        return below == ""
+    return violation["keyword"] in {"const", "enum"} and below.count("/") <= 1
+
+
+def _violation(pointer: str, keyword: str, text: str) -> Violation:
+    return {"pointer": pointer, "keyword": keyword, "message": text}
+
+
+def escape(part: str, *, percent: bool = False) -> str:
+    """A reference token of a JSON pointer (RFC 6901), also as a URI fragment."""
+    part = part.replace("~", "~0").replace("/", "~1")
+    if percent:
+        part = "".join([c if c.isalnum() and c.isascii() else _percent(c) for c in part])
+    return part
+
+
+def _percent(character: str) -> str:
+    if character in "-._~":
+        return character
+    return "".join([f"%{byte:02X}" for byte in character.encode()])
+
+
+def _rebased(schema: Any, uri: str) -> Any:
+    if isinstance(schema, list):
+        return [_rebased(item, uri) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    rebased = {key: _rebased(value, uri) for key, value in schema.items()}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        rebased["$ref"] = uri + reference
+    return rebased
