@@ -30,7 +30,7 @@ class Cluster:
         self.directory = directory
         self.settings = settings
         self.data = directory / "data"
-        self._server: subprocess.Popen[bytes] | None = None
+        self._server: subprocess.Popen[Any] | None = None
         self._template: str | None = None
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         if _is_root():
@@ -45,7 +45,9 @@ class Cluster:
 
     def start(self, deadline_s: float = 30) -> None:
         """Returns once the server answers a query."""
-        command = [self._bin / "postgres", "-D", self.data, "-k", self.directory]
+        command = [
+            str(part) for part in (self._bin / "postgres", "-D", self.data, "-k", self.directory)
+        ]
         options = ("listen_addresses=", "max_connections=200", *self.settings)
         for option in options:
             command += ["-c", option]

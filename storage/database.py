@@ -21,6 +21,7 @@ POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
 _WRITING: Final = "menagerie_writing"
 _ON_COMMIT: Final = "menagerie_on_commit"
+_OFFSET: Final = "menagerie_clock_offset"
 _CLOCK: Final = select(DatabaseClock())
 
 
@@ -41,7 +42,7 @@ class Database:
     def read(self) -> Iterator[Session]:
         """A session that never flushes; on SQLite it sees one state of the database throughout."""
         with _translated(), Session(self.engine, autoflush=False, expire_on_commit=False) as db:
-            db.info[_WRITING] = False
+            db.info.update({_WRITING: False, _OFFSET: self.clock_offset})
             yield db
 
     @contextmanager
@@ -53,6 +54,7 @@ class Database:
         """
         with _held(self._lock), _translated():
             with Session(self._writer, expire_on_commit=False) as db, db.begin():
+                db.info[_OFFSET] = self.clock_offset
                 yield db
             after = db.info.pop(_ON_COMMIT, ())
         for act in after:
@@ -60,7 +62,7 @@ class Database:
 
     def now(self, db: Session) -> datetime:
         """The database's clock, which alone decides what is due, leased or expired."""
-        return db.execute(_CLOCK).scalar_one() + self.clock_offset
+        return now(db)
 
     def migrate(self) -> None:
         """Bring the schema to the newest revision."""
@@ -70,6 +72,13 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+def now(db: Session) -> datetime:
+    """The clock of the session's database."""
+    moment: datetime = db.execute(_CLOCK).scalar_one()
+    offset: timedelta = db.info[_OFFSET]
+    return moment + offset
 
 
 def on_commit(db: Session, act: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ class Work(Record):
     """One operation.
 
     `due`: when it may run; while a worker holds it, when the lease ends; NULL once finished.
+    `deadline`: counted from the first claim, so that waiting for a worker costs nobody time.
     `steps`: the results of finished steps by name. `slot`: the turn of a schedule, unique.
     """
 
@@ -38,7 +39,7 @@ class Work(Record):
     args: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
     steps: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
     due: Mapped[datetime | None]
-    deadline: Mapped[datetime]
+    deadline: Mapped[datetime | None]
     lease: Mapped[int] = mapped_column(BigInteger, default=0)
     attempts: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(default="waiting")

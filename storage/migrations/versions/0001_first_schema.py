@@ -148,7 +148,7 @@ def _work() -> None:
         sa.Column("args", Json, nullable=False),
         sa.Column("steps", Json, nullable=False),
         sa.Column("due", Timestamp(), nullable=True),
-        sa.Column("deadline", Timestamp(), nullable=False),
+        sa.Column("deadline", Timestamp(), nullable=True),
         sa.Column("lease", sa.BigInteger(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),

@@ -1,0 +1,203 @@
+"""The client of cells: signed requests over a unix socket or HTTPS, and what their answers mean."""
+
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import quote, unquote
+
+import httpx
+import orjson
+from sqlalchemy.orm import Session
+
+from control.signing import Signer
+from control.work.errors import GiveUp, LeaseLost
+from storage import cells
+from storage.cells import Cell
+from storage.instances import Instance
+
+Answer = dict[str, Any]
+OBSERVE_TIMEOUT_S: Final = 10.0
+ACT_TIMEOUT_S: Final = 120.0
+"""How long an engine may take to start or stop before the call is made again."""
+CONNECT_TIMEOUT_S: Final = 3.0
+_UNIX: Final = "http+unix://"
+_RETRY_STATUSES: Final = frozenset({408, 425, 429})
+
+
+class CellUnavailable(Exception):  # noqa: N818 - a state of the cell
+    """The cell did not answer, or could not now; the same call may work later."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class CellRefused(GiveUp):
+    """The cell understood and will never do it; `reason` says why."""
+
+
+class InstanceUnknown(CellRefused):
+    """The cell has no such instance."""
+
+
+class CellClient(Protocol):
+    """What the control plane asks of a cell.
+
+    Acts carry the operation's step as `key`, which the cell answers once and repeats from then
+    on, and the `lease`, of which it refuses any older than it has seen (LeaseLost).
+    All raise CellUnavailable or CellRefused.
+    """
+
+    def describe(self) -> Answer: ...
+    def observations(self) -> list[Answer]: ...
+    def observe(self, instance_id: str) -> Answer | None: ...
+    def capacity(self, instance_id: str) -> Answer: ...
+    def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer: ...
+    def pause(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
+    def resume(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
+    def resize(
+        self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer: ...
+    def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
+    def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
+    def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
+
+
+class Cells(Protocol):
+    """Where the clients come from."""
+
+    def for_instance(self, db: Session, instance: Instance) -> CellClient: ...
+    def for_cell(self, cell: Cell) -> CellClient: ...
+
+
+class HttpCells:
+    """Clients by address, each with connections it keeps; safe to share between threads."""
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+        self._lock = threading.Lock()
+        self._clients: dict[tuple[str, str | None], HttpCell] = {}
+
+    def for_instance(self, db: Session, instance: Instance) -> CellClient:
+        return self.for_cell(cells.fetch(db, instance.cell_id))
+
+    def for_cell(self, cell: Cell) -> CellClient:
+        address = (cell.url, cell.ca_root_pem)
+        with self._lock:
+            if address not in self._clients:
+                self._clients[address] = HttpCell(cell.url, self._signer, ca_pem=cell.ca_root_pem)
+            return self._clients[address]
+
+    def close(self) -> None:
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+            self._clients.clear()
+
+
+class HttpCell:
+    """One cell by its URL: `http+unix:///path/to.sock`, or `https://…` trusted by `ca_pem`."""
+
+    def __init__(self, url: str, signer: Signer, *, ca_pem: str | None = None) -> None:
+        self._sign: Callable[[str, str, bytes], dict[str, str]] = signer.sign_request
+        if url.startswith(_UNIX):
+            transport = httpx.HTTPTransport(uds=unquote(url.removeprefix(_UNIX)))
+            url = "http://cell"
+        else:
+            transport = httpx.HTTPTransport(verify=ssl.create_default_context(cadata=ca_pem))
+        self._http = httpx.Client(transport=transport, base_url=url)
+
+    def describe(self) -> Answer:
+        return self._ask("/v1/cell")
+
+    def observations(self) -> list[Answer]:
+        items: list[Answer] = self._ask("/v1/instances")["items"]
+        return items
+
+    def observe(self, instance_id: str) -> Answer | None:
+        try:
+            return self._ask(_path(instance_id))
+        except InstanceUnknown:
+            return None
+
+    def capacity(self, instance_id: str) -> Answer:
+        return self._ask(f"{_path(instance_id)}/capacity")
+
+    def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
+        return self._act("PUT", _path(instance_id), spec, key, lease)
+
+    def pause(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        return self._act("POST", f"{_path(instance_id)}/actions/pause", None, key, lease)
+
+    def resume(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        return self._act("POST", f"{_path(instance_id)}/actions/resume", None, key, lease)
+
+    def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
+        body = {"size": dict(size)}
+        return self._act("POST", f"{_path(instance_id)}/actions/resize", body, key, lease)
+
+    def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
+        body = {"label": label}
+        return self._act("POST", f"{_path(instance_id)}/actions/snapshot", body, key, lease)
+
+    def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        return self._act("POST", f"{_path(instance_id)}/actions/delete", None, key, lease)
+
+    def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        return self._act("POST", f"{_path(instance_id)}/actions/erase", None, key, lease)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _ask(self, path: str) -> Answer:
+        return self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S)
+
+    def _act(
+        self, method: str, path: str, body: Mapping[str, Any] | None, key: str, lease: int
+    ) -> Answer:
+        headers = {"Operation-Key": key, "Operation-Lease": str(lease)}
+        content = b""
+        if body is not None:
+            content = orjson.dumps(body)
+            headers["Content-Type"] = "application/json"
+        return self._send(method, path, content, headers, ACT_TIMEOUT_S)
+
+    def _send(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> Answer:
+        try:
+            answer = self._http.request(
+                method,
+                path,
+                content=body or None,
+                headers={**headers, **self._sign(method, path, body)},
+                timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
+            )
+        except httpx.TimeoutException as error:
+            raise CellUnavailable("the cell did not answer in time") from error
+        except httpx.HTTPError as error:
+            raise CellUnavailable("the cell cannot be reached") from error
+        return _meaning(answer)
+
+
+def _path(instance_id: str) -> str:
+    return f"/v1/instances/{quote(instance_id, safe='')}"
+
+
+def _meaning(answer: httpx.Response) -> Answer:
+    """The answer's body, or the exception its status stands for."""
+    try:
+        body = orjson.loads(answer.content) if answer.content else {}
+    except orjson.JSONDecodeError:
+        body = {}
+    if answer.is_success:
+        return dict(body)
+    detail = str(body.get("detail") or f"the cell answered {answer.status_code}")
+    if answer.status_code == httpx.codes.CONFLICT and body.get("code") == "stale_lease":
+        raise LeaseLost(detail)
+    if answer.status_code == httpx.codes.NOT_FOUND:
+        raise InstanceUnknown(detail)
+    if answer.is_server_error or answer.status_code in _RETRY_STATUSES:
+        raise CellUnavailable(detail)
+    raise CellRefused(detail)

@@ -1,0 +1,52 @@
+"""How a worker hears of work that other processes enqueued: NOTIFY, or SQLite's data_version."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+import psycopg
+import structlog
+
+from control.work.bell import Bell
+from control.work.queue import CHANNEL
+from storage.database import Database
+
+LOOK_EVERY_S: Final = 0.05
+_log = structlog.get_logger("work")
+
+
+def listener(database: Database, bell: Bell, stopping: threading.Event) -> Callable[[], None]:
+    """A function that rings the bell until stopped; the worker's own poll stands behind it."""
+    if database.dialect == "postgresql":
+        return lambda: _listen(database, bell, stopping)
+    return lambda: _watch(database, bell, stopping)
+
+
+def _listen(database: Database, bell: Bell, stopping: threading.Event) -> None:
+    url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}".encode())
+            # What was enqueued before the LISTEN rang nobody.
+            bell.ring()
+            while not stopping.is_set():
+                for _ in connection.notifies(timeout=LOOK_EVERY_S * 10, stop_after=1):
+                    bell.ring()
+    except psycopg.OperationalError as error:
+        _log.warning("listening interrupted", error=str(error))
+        stopping.wait(1)
+
+
+def _watch(database: Database, bell: Bell, stopping: threading.Event) -> None:
+    """`PRAGMA data_version` changes when any other connection has committed."""
+    # A connection of its own outside transactions: an open one would always see the same version.
+    with closing(sqlite3.connect(str(database.url.database), isolation_level=None)) as connection:
+        seen = None
+        while not stopping.is_set():
+            version = connection.execute("PRAGMA data_version").fetchone()
+            if version != seen:
+                seen = version
+                bell.ring()
+            stopping.wait(LOOK_EVERY_S)

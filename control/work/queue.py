@@ -1,0 +1,151 @@
+"""The work table's statements: enqueue, claim, checkpoint, renew and end, each held by a lease."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Select, delete, exists, func, select, update
+from sqlalchemy.orm import Session, aliased
+
+from control.work import bell, registry
+from control.work.errors import LeaseLost
+from storage import identifiers
+from storage.database import Database, now, on_commit
+from storage.work import Work
+
+CHANNEL: Final = "menagerie_work"
+ERROR_LENGTH_MAX: Final = 1000
+_ANNOUNCED: Final = "menagerie_work_announced"
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Which operation a worker holds, and by which lease."""
+
+    seq: int
+    lease: int
+
+
+def enqueue(
+    db: Session,
+    kind: str,
+    lane: str,
+    args: dict[str, Any] | None = None,
+    *,
+    after_s: float = 0,
+    slot: tuple[str, datetime] | None = None,
+) -> Work:
+    """Start an operation with the transaction of `db`; it runs once that is committed.
+
+    Operations of one lane run one after the other, in this order. `slot` is a schedule's turn.
+    """
+    registry.find(kind)
+    if db.get_bind().dialect.name == "postgresql":
+        # Held until the commit, so that within a lane the order of seq is the order of commits.
+        db.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lane, 0))))
+    work = Work(
+        operation=identifiers.new("op_"),
+        kind=kind,
+        lane=lane,
+        args=args or {},
+        steps={},
+        due=now(db) + timedelta(seconds=after_s),
+        schedule=slot[0] if slot else None,
+        slot=slot[1] if slot else None,
+    )
+    db.add(work)
+    db.flush()
+    announce(db)
+    return work
+
+
+def announce(db: Session) -> None:
+    """Wake the workers when this transaction commits: those here, and on PostgreSQL all others."""
+    if db.info.setdefault(_ANNOUNCED, False):
+        return
+    db.info[_ANNOUNCED] = True
+    on_commit(db, bell.ring_all)
+    if db.get_bind().dialect.name == "postgresql":
+        db.execute(select(func.pg_notify(CHANNEL, "")))
+
+
+def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Work | None:
+    """Take the next due operation that heads its lane, and lease it; None when nothing is due."""
+    with database.write() as db:
+        moment = now(db)
+        due = _heads(kinds).where(Work.due <= moment).order_by(Work.due, Work.seq).limit(1)
+        work = db.scalars(due.with_for_update(skip_locked=True)).one_or_none()
+        if work is None:
+            return None
+        work.due = moment + timedelta(seconds=lease_s)
+        work.deadline = work.deadline or moment + timedelta(
+            seconds=registry.find(work.kind).deadline_s
+        )
+        work.lease += 1
+        work.state = "running"
+        return work
+
+
+def next_due_s(database: Database, kinds: Sequence[str]) -> float | None:
+    """Seconds until the next operation is due (0 or less: now), or None when there is none."""
+    with database.read() as db:
+        due = db.scalar(_heads(kinds).with_only_columns(func.min(Work.due)))
+        return None if due is None else (due - now(db)).total_seconds()
+
+
+def _heads(kinds: Sequence[str]) -> Select[Work]:
+    """Unfinished work with nothing unfinished before it in its lane."""
+    earlier = aliased(Work)
+    ahead = exists().where(
+        earlier.lane == Work.lane, earlier.due.is_not(None), earlier.seq < Work.seq
+    )
+    return select(Work).where(Work.due.is_not(None), Work.kind.in_(kinds), ~ahead)
+
+
+def checkpoint(db: Session, hold: Hold, **values: Any) -> None:
+    """Write to the operation's row, or raise LeaseLost when another lease was given since."""
+    held = (
+        update(Work)
+        .where(Work.seq == hold.seq, Work.lease == hold.lease, Work.due.is_not(None))
+        .values(**values)
+        .returning(Work.seq)
+        .execution_options(synchronize_session=False)
+    )
+    if db.execute(held).one_or_none() is None:
+        raise LeaseLost(f"operation {hold.seq} is no longer held by lease {hold.lease}")
+
+
+def renew(database: Database, hold: Hold, lease_s: float) -> None:
+    """Push the lease's end out; LeaseLost, also beyond the deadline, where none may go on."""
+    with database.write() as db:
+        moment = now(db)
+        deadline = db.scalar(select(Work.deadline).where(Work.seq == hold.seq))
+        if deadline is not None and moment > deadline:
+            raise LeaseLost(f"operation {hold.seq} is past its deadline")
+        checkpoint(db, hold, due=moment + timedelta(seconds=lease_s))
+
+
+def postpone(database: Database, hold: Hold, after_s: float, **values: Any) -> None:
+    """Give the operation back, due again in `after_s`."""
+    with database.write() as db:
+        due = now(db) + timedelta(seconds=after_s)
+        checkpoint(db, hold, due=due, state="waiting", **values)
+
+
+def end(db: Session, hold: Hold, state: str, error: str | None = None) -> None:
+    """Finish the operation, which frees its lane."""
+    cut = error[:ERROR_LENGTH_MAX] if error else None
+    checkpoint(db, hold, due=None, state=state, finished_at=now(db), error=cut)
+    announce(db)
+
+
+def is_open(db: Session, lane: str) -> bool:
+    """Whether the lane has unfinished work."""
+    return bool(db.scalar(select(exists().where(Work.lane == lane, Work.due.is_not(None)))))
+
+
+def forget_finished(db: Session, before: datetime) -> int:
+    """Delete operations that ended before that moment; how many went."""
+    finished = delete(Work).where(Work.due.is_(None), Work.finished_at < before)
+    return len(db.execute(finished.returning(Work.seq)).all())

@@ -1,0 +1,125 @@
+"""The worker: threads that claim and run operations, renew leases and keep the schedules."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from control.work import listeners, queue, registry, runner, schedules
+from control.work.bell import Bell
+from control.work.errors import LeaseLost
+from control.work.operation import Operation
+from storage.errors import Unavailable
+from storage.work import Work
+
+if TYPE_CHECKING:  # services name the room that names this one
+    from control.services import Services
+
+LEASE_S: Final = 30.0
+POLL_S: Final = 1.0
+THREADS: Final = 4
+_log = structlog.get_logger("work")
+
+
+class Worker:
+    """Runs operations of `kinds` (all that are known) until stopped, inside any process.
+
+    Killed at any moment, it loses nothing: what it held is taken up when the lease ends.
+    """
+
+    def __init__(
+        self,
+        services: "Services",
+        kinds: Sequence[str] | None = None,
+        *,
+        threads: int = THREADS,
+        lease_s: float = LEASE_S,
+        keep_schedules: bool = True,
+    ) -> None:
+        self._services = services
+        self._database = services.database
+        self._kinds = list(kinds) if kinds is not None else registry.kinds()
+        self._lease_s = lease_s
+        self._keep_schedules = keep_schedules
+        self._bell = Bell()
+        self._stopping = threading.Event()
+        self._held: set[Operation] = set()
+        self._threads = [
+            threading.Thread(
+                target=self._until_stopped, args=(turn,), name=f"work-{name}", daemon=True
+            )
+            for name, turn in self._turns(threads)
+        ]
+
+    def _turns(self, threads: int) -> list[tuple[str, Callable[[], None]]]:
+        listen = listeners.listener(self._database, self._bell, self._stopping)
+        turns = [(str(number), self._work) for number in range(threads)]
+        return [*turns, ("renew", self._renew), ("schedule", self._schedule), ("listen", listen)]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def run(self) -> None:
+        """Work until `stop` is called from elsewhere, such as a signal handler."""
+        self.start()
+        self._stopping.wait()
+        self.join()
+
+    def stop(self) -> None:
+        """Take nothing new; returns at once. Steps under way end, and the next are left."""
+        self._stopping.set()
+        for operation in list(self._held):
+            operation.interrupted = True
+        for _ in self._threads:
+            self._bell.ring()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until all threads have ended, each at most that long."""
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(timeout_s)
+
+    def _until_stopped(self, turn: Callable[[], None]) -> None:
+        while not self._stopping.is_set():
+            try:
+                turn()
+            except Unavailable as outage:
+                _log.warning("database unavailable", detail=outage.detail)
+                self._stopping.wait(POLL_S)
+            except Exception:  # noqa: BLE001 - a thread that ends would never work again
+                _log.exception("worker turn failed")
+                self._stopping.wait(POLL_S)
+
+    def _work(self) -> None:
+        """Run one operation, or wait until there may be one."""
+        wait_s = queue.next_due_s(self._database, self._kinds)
+        if wait_s is not None and wait_s <= 0:
+            work = queue.claim(self._database, self._kinds, self._lease_s)
+            if work is not None:
+                # Where one was due there may be more: pass the ring on before working.
+                self._bell.ring()
+                self._hold(Operation(work, self._services), work)
+                return
+        self._bell.wait(POLL_S if wait_s is None else min(max(wait_s, 0.005), POLL_S))
+
+    def _hold(self, operation: Operation, work: Work) -> None:
+        self._held.add(operation)
+        try:
+            runner.run(operation, work)
+        finally:
+            self._held.discard(operation)
+
+    def _renew(self) -> None:
+        self._stopping.wait(self._lease_s / 3)
+        for operation in list(self._held):
+            try:
+                queue.renew(self._database, operation.hold, self._lease_s)
+            except LeaseLost:
+                operation.lost = True
+
+    def _schedule(self) -> None:
+        if self._keep_schedules:
+            schedules.enqueue_due(self._database)
+        self._stopping.wait(POLL_S)
