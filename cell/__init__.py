@@ -1,0 +1,1 @@
+"""The cell: the agent that holds credentials and runs engines, a trust domain of its own."""

@@ -1,0 +1,1 @@
+"""The TLS front door of a cell: the single way in to every instance."""

@@ -1,0 +1,82 @@
+"""What the cell learns from the gateway: connections and bytes of each instance, by worker."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+
+@dataclass(slots=True)
+class Traffic:
+    connections: int = 0
+    last_activity_at: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def came_in(self, size_bytes: int) -> None:
+        self.bytes_in += size_bytes
+        self.last_activity_at = time.time()
+
+    def went_out(self, size_bytes: int) -> None:
+        self.bytes_out += size_bytes
+        self.last_activity_at = time.time()
+
+
+class Activity:
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / f"{os.getpid()}.json"
+        self._instances: dict[str, Traffic] = {}
+        self._written = b""
+        # The first connection of an instance must be known before the cell thinks it idle.
+        self.urgent = False
+
+    def opened(self, instance_id: str) -> Traffic:
+        traffic = self._instances.setdefault(instance_id, Traffic())
+        self.urgent = self.urgent or not traffic.connections
+        traffic.connections += 1
+        traffic.last_activity_at = time.time()
+        return traffic
+
+    def closed(self, traffic: Traffic) -> None:
+        traffic.connections -= 1
+        traffic.last_activity_at = time.time()
+
+    def forget_all_but(self, instance_ids: set[str]) -> None:
+        for instance_id in [i for i in self._instances if i not in instance_ids]:
+            if not self._instances[instance_id].connections:
+                del self._instances[instance_id]
+
+    def write(self) -> bool:
+        """True where something had changed since the last time."""
+        self.urgent = False
+        content = orjson.dumps(
+            {instance_id: _shown(traffic) for instance_id, traffic in self._instances.items()}
+        )
+        if content == self._written:
+            return False
+        temporary = self._path.with_suffix(".part")
+        temporary.write_bytes(content)
+        temporary.replace(self._path)
+        self._written = content
+        return True
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def _shown(traffic: Traffic) -> dict[str, float | int]:
+    return {
+        "connections": traffic.connections,
+        "last_activity_at": round(traffic.last_activity_at, 3),
+        "bytes_in": traffic.bytes_in,
+        "bytes_out": traffic.bytes_out,
+    }
+
+
+def remove_stale(directory: Path, alive: set[int]) -> None:
+    """Files of workers that are gone would keep their instances from ever being idle."""
+    for path in directory.glob("*.json"):
+        if path.stem.isdigit() and int(path.stem) not in alive:
+            path.unlink(missing_ok=True)

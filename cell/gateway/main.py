@@ -1,0 +1,212 @@
+"""The gateway's parent process: it holds the ports, starts workers, and starts them again."""
+
+import contextlib
+import os
+import signal
+import socket
+import time
+import traceback
+from pathlib import Path
+
+import orjson
+import structlog
+
+from cell.gateway import activity, worker
+from cell.gateway.logs import configure
+from cell.gateway.settings import GatewaySettings
+from cell.gateway.slots import Slots
+
+log = structlog.get_logger("gateway")
+
+BACKLOG = 1_024
+BIND_FOR_S = 3.0
+# A worker that dies at once is started again ever more slowly, but soon enough that a client
+# which tries for five seconds gets in.
+RESTART_FIRST_S = 0.05
+RESTART_MAX_S = 2.0
+HEALTHY_AFTER_S = 5.0
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+
+def run(settings: GatewaySettings) -> None:
+    """Serves until SIGTERM or SIGINT; blocks, and must own the process's main thread."""
+    configure(settings)
+    home = settings.cell_home
+    for directory in (home / "run", home / "activity"):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    activity.remove_stale(home / "activity", alive=set())
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        _Parent(settings, former).run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+class _Parent:
+    def __init__(self, settings: GatewaySettings, mask: set[int | signal.Signals]) -> None:
+        self._settings = settings
+        self._mask = mask
+        self._home = settings.cell_home
+        self._slots = Slots(settings.workers)
+        self._workers: dict[int, int] = {}
+        self._started_at = [0.0] * settings.workers
+        self._pause_s = [RESTART_FIRST_S] * settings.workers
+        self._due: dict[int, float] = {}
+        self._stopping = False
+        # Workers see the end of the parent, however it ends, by the end of this pipe.
+        self._lifeline, self._held = os.pipe()
+        # The parent keeps every port open, so while a worker restarts its clients wait in the
+        # queue of the port instead of being refused.
+        self._listeners = listen(settings)
+
+    def run(self) -> None:
+        for column in range(self._settings.workers):
+            self._start(column)
+        self._describe()
+        log.info("gateway.started", ports=self._ports(), workers=self._settings.workers)
+        while not self._wait():
+            for column, due in list(self._due.items()):
+                if time.monotonic() >= due:
+                    del self._due[column]
+                    self._start(column)
+                    self._describe()
+        self._stop()
+        log.info("gateway.stopped")
+
+    def _wait(self) -> bool:
+        """True when it is time to stop."""
+        due = min(self._due.values(), default=time.monotonic() + 60)
+        received = signal.sigtimedwait(SIGNALS, max(0.0, due - time.monotonic()))
+        if received is not None and received.si_signo != signal.SIGCHLD:
+            return True
+        self._reap()
+        return False
+
+    def _start(self, column: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(column)
+        self._workers[pid] = column
+        self._started_at[column] = time.monotonic()
+
+    def _become_worker(self, column: int) -> None:
+        status = 1
+        try:
+            os.close(self._held)
+            for other, listeners in enumerate(self._listeners):
+                for _, listener in listeners if other != column else []:
+                    listener.close()
+            self._slots.use_column(column)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            worker.run(self._settings, self._listeners[column], self._slots, self._lifeline)
+            status = 0
+        except BaseException:  # noqa: BLE001 - whatever it is, this process must end here
+            log.error("gateway.worker_failed", reason=traceback.format_exc())  # noqa: TRY400 - one line, in the format set
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        for pid, column in list(self._workers.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if not done:
+                continue
+            del self._workers[pid]
+            self._slots.clear_column(column)
+            activity.remove_stale(self._home / "activity", alive=set(self._workers))
+            lived_s = time.monotonic() - self._started_at[column]
+            healthy = lived_s >= HEALTHY_AFTER_S
+            pause_s = RESTART_FIRST_S if healthy else self._pause_s[column]
+            self._pause_s[column] = min(RESTART_MAX_S, pause_s * 2)
+            self._due[column] = time.monotonic() + pause_s
+            if not self._stopping:
+                exit_code = os.waitstatus_to_exitcode(status)
+                log.warning("gateway.worker_died", pid=pid, exit_code=exit_code)
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for listeners in self._listeners:
+            for _, listener in listeners:
+                listener.close()
+        self._signal_workers(signal.SIGTERM)
+        deadline = time.monotonic() + self._settings.drain_s + 2
+        while self._workers and time.monotonic() < deadline:
+            signal.sigtimedwait((signal.SIGCHLD,), 0.1)
+            self._reap()
+        self._signal_workers(signal.SIGKILL)
+        for pid in self._workers:
+            os.waitpid(pid, 0)
+        activity.remove_stale(self._home / "activity", alive=set())
+        self._description.unlink(missing_ok=True)
+        os.close(self._held)
+        os.close(self._lifeline)
+
+    def _signal_workers(self, number: signal.Signals) -> None:
+        for pid in self._workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _ports(self) -> dict[str, int]:
+        return {name: listener.getsockname()[1] for name, listener in self._listeners[0]}
+
+    @property
+    def _description(self) -> Path:
+        return self._home / "run" / "gateway.json"
+
+    def _describe(self) -> None:
+        content = {"pid": os.getpid(), "ports": self._ports(), "workers": sorted(self._workers)}
+        temporary = self._description.with_suffix(".part")
+        temporary.write_bytes(orjson.dumps(content))
+        temporary.replace(self._description)
+
+
+def listen(settings: GatewaySettings) -> list[worker.Listeners]:
+    """For each worker its own socket on every address."""
+    addresses = [address.strip() for address in settings.listen.split(",")]
+    port = settings.https_port
+    workers: list[worker.Listeners] = [[] for _ in range(settings.workers)]
+    for address in addresses:
+        # Sharing a port is meant for our own workers. Bound alone first, a port that another
+        # gateway has is an error, and not half of the clients in the wrong cell.
+        first = _bind(settings, address, port, shared=False)
+        port = first.getsockname()[1]
+        if settings.workers == 1:
+            workers[0].append(("https", first))
+            continue
+        first.close()
+        for listeners in workers:
+            listeners.append(("https", _bind(settings, address, port, shared=True)))
+    return workers
+
+
+def _bind(settings: GatewaySettings, address: str, port: int, *, shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    # What a connection inherits: answers go out at once, and peers that are gone, or that take
+    # nothing they are sent, are noticed by the kernel.
+    for option, value in (
+        (socket.TCP_NODELAY, 1),
+        (socket.TCP_KEEPIDLE, settings.keepalive_s),
+        (socket.TCP_KEEPINTVL, max(1, settings.keepalive_s // 4)),
+        (socket.TCP_KEEPCNT, 4),
+        (socket.TCP_USER_TIMEOUT, int(settings.stalled_timeout_s * 1000)),
+    ):
+        listener.setsockopt(socket.IPPROTO_TCP, option, value)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    give_up_at = time.monotonic() + BIND_FOR_S
+    while True:
+        try:
+            listener.bind((address, port))
+            listener.listen(BACKLOG)
+        except OSError:
+            # The workers of a killed gateway take a moment to let go.
+            if time.monotonic() >= give_up_at:
+                listener.close()
+                raise
+            time.sleep(0.05)
+        else:
+            return listener

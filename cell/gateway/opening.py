@@ -1,0 +1,57 @@
+"""Finding the backend of a connection: at once where it runs, else by waking or waiting."""
+
+import asyncio
+import socket
+
+from cell.gateway.refusal import Refusal
+from cell.gateway.routes import Route
+from cell.gateway.shared import Shared
+
+WAKES = frozenset({"idle", "starting"})
+SERVED = WAKES | {"running"}
+LOOK_AGAIN_S = 0.05
+
+
+def check(route: Route | None) -> Route:
+    """Raises the refusal of a host that is not to be served now."""
+    if route is None:
+        raise Refusal("unknown", "the instance is gone")
+    if route.state not in SERVED:
+        raise Refusal("paused", route.refusal or f"the instance is {route.state}")
+    return route
+
+
+def connect(path: str | None) -> socket.socket:
+    """A unix socket connects at once or not at all."""
+    if path is None:
+        raise FileNotFoundError("the route names no socket")
+    backend = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        backend.connect(path)
+    except OSError:
+        backend.close()
+        raise
+    return backend
+
+
+async def wait_for_backend(shared: Shared, host: str) -> socket.socket:
+    """Holds a connection while its instance wakes, or while a crashed engine is restarted."""
+    settings, now = shared.settings, shared.loop.time
+    deadline = now() + settings.wake_hold_s
+    give_up_at = now() + settings.backend_retry_s
+    woken_until = now()
+    while True:
+        shared.routes.refresh()
+        route = check(shared.routes.find(host))
+        if route.state in WAKES and route.instance_id is not None and now() >= woken_until:
+            hold_s = max(0.0, deadline - now())
+            await shared.waker.wake(route.instance_id, shared.routes.cell_socket, hold_s)
+            # The routes say so a little later than the cell itself.
+            woken_until = now() + settings.backend_retry_s
+            give_up_at = min(deadline, woken_until)
+        try:
+            return connect(route.socket)
+        except OSError:
+            if now() >= give_up_at:
+                raise Refusal("unreachable", "the instance does not answer", 1) from None
+        await asyncio.sleep(LOOK_AGAIN_S)

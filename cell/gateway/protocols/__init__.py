@@ -1,0 +1,1 @@
+"""One module per protocol: how it starts, and how it words a refusal."""

@@ -1,0 +1,13 @@
+"""Why a connection that got through TLS is not served; each protocol words it in its own way."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["paused", "too_many_connections", "unreachable", "not_woken", "unknown"]
+
+
+@dataclass(frozen=True)
+class Refusal(Exception):  # noqa: N818 - it is an answer, not a fault of ours
+    kind: Kind
+    text: str
+    retry_after_s: int | None = None

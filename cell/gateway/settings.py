@@ -1,0 +1,43 @@
+"""What can be set about the gateway."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """Port 0 takes a free port; `<cell_home>/run/gateway.json` names the ports in use."""
+
+    cell_home: Path
+    # Addresses, comma separated: "127.0.0.1", "0.0.0.0,::".
+    listen: str = "127.0.0.1"
+    https_port: int = 8443
+    workers: int = 1
+    # Networks of load balancers that put a PROXY v2 header before each connection. From them the
+    # header is required; from anywhere else it is refused as the nonsense it then is.
+    proxy_cidrs: tuple[str, ...] = ()
+
+    # From accept to a finished TLS handshake, and from there to a whole first request.
+    handshake_timeout_s: float = 10.0
+    first_request_timeout_s: float = 30.0
+    # How long a connection waits for a paused instance to wake, or for a crashed one to return.
+    wake_hold_s: float = 30.0
+    backend_retry_s: float = 5.0
+    # A connection whose one side has ended, or which moves no byte at all.
+    linger_s: float = 2.0
+    half_closed_timeout_s: float = 300.0
+    idle_timeout_s: float = 86_400.0
+    # A peer that is gone without a word, and one that takes no byte it was sent.
+    keepalive_s: int = 60
+    stalled_timeout_s: float = 900.0
+
+    # Per worker. Past the second, the oldest unfinished handshake makes room for the newest.
+    connections_max: int = 8_000
+    handshakes_max: int = 1_000
+    poll_s: float = 0.2
+    drain_s: float = 5.0
+
+    # None leaves structlog as the caller has set it up.
+    log_format: Literal["json", "text"] | None = None
+    log_level: str = "info"

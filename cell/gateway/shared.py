@@ -1,0 +1,37 @@
+"""What all connections of one worker share."""
+
+import asyncio
+import collections
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cell.gateway.activity import Activity
+from cell.gateway.certificates import Certificates
+from cell.gateway.routes import Network, Routes
+from cell.gateway.settings import GatewaySettings
+from cell.gateway.slots import Slots
+from cell.gateway.wake import Waker
+
+if TYPE_CHECKING:
+    from cell.gateway.connection import Connection
+
+# More than a pipe or a TLS record holds, and small enough that a blocked connection stays cheap.
+RECEIVE_BYTES = 262_144
+
+
+@dataclass
+class Shared:
+    """`unproven` are the connections, oldest first, that have not asked for anything yet."""
+
+    settings: GatewaySettings
+    loop: asyncio.AbstractEventLoop
+    routes: Routes
+    certificates: Certificates
+    slots: Slots
+    activity: Activity
+    waker: Waker
+    proxies: tuple[Network, ...]
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BYTES)))
+    connections: "set[Connection]" = field(default_factory=set)
+    unproven: "dict[Connection, None]" = field(default_factory=dict)
+    refused: collections.Counter[str] = field(default_factory=collections.Counter)

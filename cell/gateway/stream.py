@@ -1,0 +1,180 @@
+"""A non-blocking stream socket on the loop: direct writes, one bounded queue, half-closing.
+
+asyncio's own transports drop what a peer said before it hung up as soon as a write to it fails, so
+an early answer (413) followed by a close would be lost; here reading goes on until the end.
+"""
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from typing import Protocol
+
+CHUNKS_PER_CALL = 64
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Listener(Protocol):
+    """What a stream tells its owner."""
+
+    def received(self, stream: "Stream", data: memoryview) -> None: ...
+
+    def ended(self, stream: "Stream") -> None: ...
+
+    def failed(self, stream: "Stream") -> None: ...
+
+    def blocked(self, stream: "Stream") -> None: ...
+
+    def drained(self, stream: "Stream") -> None: ...
+
+    def unwritable(self, stream: "Stream") -> None: ...
+
+
+class Stream:
+    """`buffer` is shared by all streams of a worker: what was received is used up in the call."""
+
+    __slots__ = (
+        "_buffer",
+        "_ended",
+        "_ending",
+        "_loop",
+        "_owner",
+        "_queue",
+        "_reading",
+        "_socket",
+        "_unwritable",
+        "closed",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connected: socket.socket,
+        owner: Listener,
+        buffer: memoryview,
+    ) -> None:
+        self._loop = loop
+        self._socket = connected
+        self._owner = owner
+        self._buffer = buffer
+        self._queue: deque[bytes | memoryview] = deque()
+        self._reading = False
+        self._ended = False
+        self._ending = False
+        self._unwritable = False
+        self.closed = False
+
+    @property
+    def is_blocked(self) -> bool:
+        return bool(self._queue)
+
+    def resume(self) -> None:
+        if not self._reading and not self._ended and not self.closed:
+            self._reading = True
+            self._loop.add_reader(self._socket, self._on_readable)
+
+    def pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._socket)
+
+    def write(self, chunks: list[bytes]) -> None:
+        """Sent at once as far as it goes; where it does not, the owner hears `blocked`."""
+        if self.closed or self._unwritable:
+            return
+        if self._queue:
+            self._queue.extend(chunks)
+            return
+        if len(chunks) > CHUNKS_PER_CALL:
+            chunks = [b"".join(chunks)]
+        try:
+            sent = (
+                self._socket.send(chunks[0]) if len(chunks) == 1 else self._socket.sendmsg(chunks)
+            )
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._write_failed()
+            return
+        for chunk in chunks:
+            if sent >= len(chunk):
+                sent -= len(chunk)
+            else:
+                self._queue.append(memoryview(chunk)[sent:])
+                sent = 0
+        if self._queue:
+            self._loop.add_writer(self._socket, self._on_writable)
+            self._owner.blocked(self)
+
+    def end(self) -> None:
+        """Nothing more will be written; what is queued still goes out first."""
+        if not self._ending and not self.closed:
+            self._ending = True
+            if not self._queue:
+                self._shut_down()
+
+    def close(self, *, reset: bool = False) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.pause()
+        if self._queue:
+            self._loop.remove_writer(self._socket)
+            self._queue.clear()
+        if reset:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self._socket.close()
+
+    def _on_readable(self) -> None:
+        if self.closed:
+            return
+        try:
+            count = self._socket.recv_into(self._buffer)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.pause()
+            self._ended = True
+            self._owner.failed(self)
+            return
+        if count:
+            self._owner.received(self, self._buffer[:count])
+        else:
+            self.pause()
+            self._ended = True
+            self._owner.ended(self)
+
+    def _on_writable(self) -> None:
+        if self.closed:
+            return
+        queue = self._queue
+        try:
+            while queue:
+                sent = self._socket.send(queue[0])
+                if sent < len(queue[0]):
+                    queue[0] = memoryview(queue[0])[sent:]
+                    return
+                queue.popleft()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._write_failed()
+            return
+        self._loop.remove_writer(self._socket)
+        if self._ending:
+            self._shut_down()
+        self._owner.drained(self)
+
+    def _write_failed(self) -> None:
+        # The peer reads no more, but what it has said is still to be read.
+        self._unwritable = True
+        if self._queue:
+            self._queue.clear()
+            self._loop.remove_writer(self._socket)
+        self._owner.unwritable(self)
+
+    def _shut_down(self) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._unwritable = True

@@ -1,0 +1,78 @@
+"""One TLS session as bytes in and bytes out; it knows no sockets and never waits."""
+
+import contextlib
+import ssl
+
+CHUNK_BYTES = 16_384
+
+
+class TlsError(Exception):
+    """The session is over; `output` may hold an alert that the peer should get."""
+
+
+class TlsSession:
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.peer_ended = False
+        self._ended = False
+
+    @property
+    def version(self) -> str | None:
+        return self._object.version()
+
+    def receive(self, data: bytes | bytearray | memoryview) -> None:
+        self._incoming.write(data)
+
+    def handshake(self) -> bool:
+        """True when it is complete."""
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise TlsError(error.reason or "handshake failed") from error
+        return True
+
+    def read(self) -> list[bytes]:
+        """Every whole record that has arrived, decrypted."""
+        chunks: list[bytes] = []
+        read, incoming = self._object.read, self._incoming
+        try:
+            while incoming.pending or self._object.pending():
+                chunk = read(CHUNK_BYTES)
+                if not chunk:
+                    self.peer_ended = True
+                    break
+                chunks.append(chunk)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.peer_ended = True
+        except ssl.SSLError as error:
+            raise TlsError(error.reason or "broken record") from error
+        return chunks
+
+    def write(self, data: bytes | memoryview) -> None:
+        if self._ended or not data:
+            return
+        try:
+            self._object.write(data)
+        except ssl.SSLError as error:
+            raise TlsError(error.reason or "cannot write") from error
+
+    def end(self) -> None:
+        """Say close_notify: nothing more will be written. Reading goes on."""
+        if not self._ended:
+            self._ended = True
+            # It fails where the peer has not said its own yet, or is beyond saying anything.
+            with contextlib.suppress(ssl.SSLError):
+                self._object.unwrap()
+
+    @property
+    def has_output(self) -> bool:
+        return self._outgoing.pending > 0
+
+    def output(self) -> bytes:
+        return self._outgoing.read()

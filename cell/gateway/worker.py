@@ -1,0 +1,174 @@
+"""A worker: one process, one loop, one listening socket for each protocol and address."""
+
+import asyncio
+import gc
+import ipaddress
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+import structlog
+import uvloop
+
+from cell.gateway.activity import Activity
+from cell.gateway.certificates import Certificates
+from cell.gateway.connection import Connection
+from cell.gateway.protocols.front import Front
+from cell.gateway.protocols.https import Https
+from cell.gateway.routes import Routes
+from cell.gateway.settings import GatewaySettings
+from cell.gateway.shared import Shared
+from cell.gateway.slots import Slots
+from cell.gateway.wake import Waker
+
+log = structlog.get_logger("gateway.worker")
+
+FRONTS: dict[str, Front] = {"https": Https()}
+ACCEPTS_PER_CALL = 64
+NO_DESCRIPTORS_PAUSE_S = 0.1
+ACTIVITY_S = 1.0
+REPORT_S = 10.0
+REAP_S = 30.0
+
+Listeners = list[tuple[str, socket.socket]]
+
+
+class Worker:
+    def __init__(self, settings: GatewaySettings, listeners: Listeners, slots: Slots) -> None:
+        home = settings.cell_home
+        loop = asyncio.get_running_loop()
+        alpn = tuple(name for front in FRONTS.values() for name in front.alpn)
+        self._settings = settings
+        self._listeners = listeners
+        self._stopping = asyncio.Event()
+        self._loop = loop
+        self._shared = Shared(
+            settings=settings,
+            loop=loop,
+            routes=Routes(home / "routes.json"),
+            certificates=Certificates(home / "pki", alpn),
+            slots=slots,
+            activity=Activity(home / "activity"),
+            waker=Waker(home),
+            proxies=tuple(ipaddress.ip_network(cidr) for cidr in settings.proxy_cidrs),
+        )
+
+    async def run(self, lifeline: int) -> None:
+        """Until SIGTERM, SIGINT or the end of the parent; then lets connections finish a while."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stopping.set)
+        self._loop.add_reader(lifeline, self._stopping.set)
+        # Both are read before the first connection is taken: no host is known without its
+        # allow-list.
+        self._shared.routes.refresh()
+        self._shared.certificates.refresh()
+        tasks = [
+            self._loop.create_task(self._every(self._settings.poll_s, self._poll)),
+            self._loop.create_task(self._every(ACTIVITY_S, self._write_activity)),
+            self._loop.create_task(self._every(REPORT_S, self._report)),
+            self._loop.create_task(self._every(self._reap_s(), self._reap)),
+        ]
+        for protocol, listener in self._listeners:
+            self._loop.add_reader(listener, self._accept, FRONTS[protocol], listener)
+        log.info("gateway.worker_started", routes=len(self._shared.routes))
+        await self._stopping.wait()
+        for _, listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._loop.remove_reader(lifeline)
+        await self._drain()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._shared.waker.stop()
+        self._report()
+        self._shared.activity.remove()
+        log.info("gateway.worker_stopped")
+
+    def _accept(self, front: Front, listener: socket.socket) -> None:
+        for _ in range(ACCEPTS_PER_CALL):
+            try:
+                accepted, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of descriptors: the queue is left alone until some are given back.
+                log.warning("gateway.accept_failed", reason=str(error))
+                self._loop.remove_reader(listener)
+                self._loop.call_later(NO_DESCRIPTORS_PAUSE_S, self._listen_again, front, listener)
+                return
+            accepted.setblocking(False)
+            if self._make_room():
+                Connection(self._shared, front, accepted, address[0])
+            else:
+                self._shared.refused["worker_full"] += 1
+                accepted.close()
+
+    def _listen_again(self, front: Front, listener: socket.socket) -> None:
+        if not self._stopping.is_set():
+            self._loop.add_reader(listener, self._accept, front, listener)
+
+    def _make_room(self) -> bool:
+        shared = self._shared
+        crowded = len(shared.unproven) >= self._settings.handshakes_max
+        full = len(shared.connections) >= self._settings.connections_max
+        if (crowded or full) and shared.unproven:
+            next(iter(shared.unproven)).close()
+            shared.refused["made_room"] += 1
+            return True
+        return not full
+
+    async def _every(self, interval_s: float, work: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                work()
+            except OSError as error:
+                # A full disk must not end what serves; the next turn may work again.
+                log.warning("gateway.chore_failed", reason=str(error))
+
+    def _poll(self) -> None:
+        if self._shared.routes.refresh():
+            log.debug("gateway.routes_loaded", routes=len(self._shared.routes))
+        self._shared.certificates.refresh()
+        if self._shared.activity.urgent:
+            self._shared.activity.write()
+
+    def _write_activity(self) -> None:
+        self._shared.activity.write()
+
+    def _report(self) -> None:
+        if self._shared.refused:
+            log.info("gateway.refused", **dict(self._shared.refused))
+            self._shared.refused.clear()
+        self._shared.activity.forget_all_but(self._shared.routes.instance_ids())
+
+    def _reap_s(self) -> float:
+        settings = self._settings
+        return min(REAP_S, settings.half_closed_timeout_s / 4, settings.idle_timeout_s / 4)
+
+    def _reap(self) -> None:
+        for connection in list(self._shared.connections):
+            connection.reap()
+
+    async def _drain(self) -> None:
+        deadline = self._loop.time() + self._settings.drain_s
+        while self._shared.connections:
+            for connection in list(self._shared.connections):
+                if self._loop.time() >= deadline:
+                    connection.close()
+                else:
+                    connection.close_if_quiet()
+            await asyncio.sleep(0.02)
+
+
+def run(settings: GatewaySettings, listeners: Listeners, slots: Slots, lifeline: int) -> None:
+    # What exists now lives as long as the process; the collector need not look at it again.
+    gc.freeze()
+    log.debug("gateway.worker", pid=os.getpid())
+
+    async def serve() -> None:
+        await Worker(settings, listeners, slots).run(lifeline)
+
+    uvloop.run(serve())
