@@ -1,4 +1,4 @@
-"""The ASGI app for gunicorn: `gunicorn --config python:menagerie.gunicorn_settings menagerie.asgi:app`."""
+"""The ASGI app for gunicorn, whose settings are in menagerie.gunicorn_settings."""
 
 from menagerie import logs
 from menagerie.control_plane import build_app

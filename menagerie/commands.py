@@ -1,23 +1,15 @@
 """The server's commands: serve, api, worker, cell, gateway, migrate, config."""
 
-import os
-import sys
+from __future__ import annotations
+
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from menagerie import logs
-from menagerie.processes import end_with_parent
-from menagerie.settings import Settings, SettingsError, load
-
-app = typer.Typer(
-    name="menagerie",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Run the service, or parts of it.",
-)
+if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs none of it
+    from menagerie.settings import Settings
 
 Home = Annotated[
     Path | None, typer.Option(help="Where everything of the installation lives. [~/.menagerie]")
@@ -27,6 +19,9 @@ LogFormat = Annotated[str | None, typer.Option(help="How log lines are written: 
 
 def _settings(role: str, **options: Any) -> Settings:
     """The settings in force, logging set up for `role`; an unusable one ends with status 2."""
+    from menagerie import logs  # noqa: PLC0415 -- as all imports in here: keeps --help quick
+    from menagerie.settings import SettingsError, load  # noqa: PLC0415 -- see above
+
     try:
         settings = load(**options)
     except SettingsError as error:
@@ -50,7 +45,6 @@ def _gateway_ports(given: list[str] | None) -> dict[str, int]:
     return ports
 
 
-@app.command()
 def serve(
     home: Home = None,
     host: Annotated[str | None, typer.Option(help="Address of the API. [127.0.0.1]")] = None,
@@ -85,7 +79,6 @@ def serve(
     raise typer.Exit(main(settings))
 
 
-@app.command()
 def api(
     home: Home = None,
     host: Annotated[str | None, typer.Option(help="Address of the API. [127.0.0.1]")] = None,
@@ -97,7 +90,7 @@ def api(
 
     Example: menagerie api --host 0.0.0.0 --processes 4
     """
-    end_with_parent()
+    _end_with_parent()
     settings = _settings(
         "api", home=home, host=host, port=port, processes=processes, log_format=log_format
     )
@@ -106,37 +99,33 @@ def api(
     raise typer.Exit(control_plane.run_api(settings))
 
 
-@app.command()
 def worker(home: Home = None, log_format: LogFormat = None) -> None:
     """Run the work that outlives requests; as many as wanted on PostgreSQL."""
-    end_with_parent()
+    _end_with_parent()
     settings = _settings("worker", home=home, log_format=log_format)
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
     raise typer.Exit(control_plane.run_worker(settings))
 
 
-@app.command()
 def cell(home: Home = None, log_format: LogFormat = None) -> None:
     """Run the agent that holds credentials and runs engines on this machine."""
-    end_with_parent()
+    _end_with_parent()
     settings = _settings("cell", home=home, log_format=log_format)
     from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
 
     data_plane.run_cell(settings)
 
 
-@app.command()
 def gateway(home: Home = None, log_format: LogFormat = None) -> None:
     """Run the TLS front door of this machine's cell."""
-    end_with_parent()
+    _end_with_parent()
     settings = _settings("gateway", home=home, log_format=log_format)
     from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
 
     data_plane.run_gateway(settings)
 
 
-@app.command()
 def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     """Bring the database to this version's schema. `serve` does it by itself."""
     settings = _settings("migrate", home=home, log_format=log_format)
@@ -147,7 +136,6 @@ def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     typer.echo("the database is at this version's schema")
 
 
-@app.command()
 def config(home: Home = None) -> None:
     """Print the settings in force, and where each that is not the default was set."""
     from menagerie.settings import redacted, sources  # noqa: PLC0415
@@ -155,22 +143,19 @@ def config(home: Home = None) -> None:
     settings = _settings("config", home=home)
     origin = sources(home=home)
     for name, value in redacted(settings).items():
-        typer.echo(f"{name} = {value}  # {origin.get(name, 'default')}")
+        typer.echo(f"{name} = {json.dumps(value)}  # {origin.get(name, 'default')}")
 
 
-def main(arguments: list[str]) -> int:
-    """Run one server command; its exit status."""
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    try:
-        result = app(args=arguments, prog_name="menagerie", standalone_mode=False)
-    except typer.Exit as ended:
-        return int(ended.exit_code)
-    except typer.Abort:
-        return 130
-    except Exception as error:
-        # typer and click report a wrong option by raising; only those know how to show themselves.
-        if hasattr(error, "show") and hasattr(error, "exit_code"):
-            error.show(file=sys.stderr)
-            return int(error.exit_code)
-        raise
-    return int(result or 0)
+def _end_with_parent() -> None:
+    from menagerie.processes import end_with_parent  # noqa: PLC0415 -- see above
+
+    end_with_parent()
+
+
+COMMANDS = (serve, api, worker, cell, gateway, migrate, config)
+
+
+def register(app: typer.Typer) -> None:
+    """Put the server's commands beside those of `app`."""
+    for command in COMMANDS:
+        app.command(rich_help_panel="Server")(command)

@@ -40,15 +40,15 @@ def cursor_key(root: Path) -> bytes:
 def signing_key(root: Path) -> Ed25519PrivateKey:
     """The key that signs one-time URLs and requests to cells."""
     fresh = Ed25519PrivateKey.generate().private_bytes_raw()
-    return Ed25519PrivateKey.from_private_bytes(
-        _made_once(root / "keys" / "signing.key", fresh)
-    )
+    return Ed25519PrivateKey.from_private_bytes(_made_once(root / "keys" / "signing.key", fresh))
 
 
 def public_key(root: Path) -> bytes:
     """The 32 raw bytes a cell checks those signatures with."""
-    return signing_key(root).public_key().public_bytes(
-        serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    return (
+        signing_key(root)
+        .public_key()
+        .public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     )
 
 

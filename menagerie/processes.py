@@ -70,9 +70,14 @@ class Child:
             self.process.wait()
 
 
+def started_by_serve() -> bool:
+    """Whether `menagerie serve` started this process and tends it."""
+    return os.environ.get(_PARENT) == str(os.getppid())
+
+
 def end_with_parent() -> None:
     """Have this process asked to end when the `serve` that started it is gone, however it went."""
-    parent = os.environ.pop(_PARENT, None)
+    parent = os.environ.get(_PARENT)
     if parent is None or not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

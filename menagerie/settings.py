@@ -41,7 +41,9 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address the API listens on")
     port: int = Field(8080, ge=0, le=65535, description="port the API listens on")
-    base_url: str = Field("", description="address of the API as clients see it; empty: http://host:port")
+    base_url: str = Field(
+        "", description="address of the API as clients see it; empty: http://host:port"
+    )
     processes: int = Field(1, ge=1, description="API processes; more than one needs PostgreSQL")
     threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
     worker_threads: int = Field(8, ge=1, description="workflows under way at once, per worker")
@@ -57,7 +59,9 @@ class Settings(BaseSettings):
     region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
     instance_domain: str = Field("localhost", description="domain under which instance hosts live")
 
-    owner_email: str = Field("owner@localhost.localdomain", description="first start: the owner's e-mail")
+    owner_email: str = Field(
+        "owner@localhost.localdomain", description="first start: the owner's e-mail"
+    )
     first_org_name: str = Field("Home", description="first start: name of the organization")
     first_org_plan: Literal["free", "solo", "team", "enterprise"] = Field(
         "enterprise", description="first start: plan of that organization"
@@ -68,7 +72,9 @@ class Settings(BaseSettings):
 
     session_ttl_s: int = Field(2_592_000, ge=60, description="how long a user session lasts")
     mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor counts on a session")
-    reveal_ttl_s: int = Field(60, ge=1, le=600, description="how long a one-time URL may be fetched")
+    reveal_ttl_s: int = Field(
+        60, ge=1, le=600, description="how long a one-time URL may be fetched"
+    )
     replay_ttl_s: int = Field(86_400, ge=1, description="how long an Idempotency-Key replays")
     idle_pause_s: int = Field(
         900, ge=1, description="free plan: pause an instance after this long without connections"

@@ -46,7 +46,7 @@ def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> st
     ]
     text = "\n".join(lines)
     if owner is None:
-        key = f"$(sed -n 's/.*\"api_key\": \"\\(.*\\)\".*/\\1/p' {file})"
+        key = f'$(sed -n \'s/.*"api_key": "\\(.*\\)".*/\\1/p\' {file})'
     else:
         text += _FIRST.format(
             file=file,
@@ -69,7 +69,6 @@ def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> st
 
 
 def _command(settings: Settings) -> str:
-
 
     if settings.root == DEFAULT_HOME.expanduser():
         return ".venv/bin/menagerie"

@@ -1,0 +1,16 @@
+"""The `menagerie` command: the client's commands and the server's, in one."""
+
+import sys
+
+from clients.cli import app, run
+from menagerie import commands
+
+
+def main() -> None:
+    """Run the command line; never returns."""
+    commands.register(app)
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The parts that decide: the API and the worker."""
+
+import os
+import signal
+import sys
+from threading import Event
+from typing import Any
+
+import uvicorn
+
+from control.services import Services
+from control.work import Worker
+from menagerie import composition
+from menagerie.processes import started_by_serve
+from menagerie.settings import Settings
+from specserver import App
+
+
+def build_app(settings: Settings) -> App:
+    """The API; on SQLite with its worker inside, as writers of one file belong in one process."""
+    services = composition.build_services(settings)
+    services.database.migrate()
+    app = composition.build_app(settings, services)
+    if settings.on_sqlite:
+        worker = build_worker(settings, services)
+        app.on_startup.append(worker.start)
+        app.on_shutdown.append(worker.stop)
+    app.on_shutdown.append(services.database.dispose)
+    return app
+
+
+def build_worker(settings: Settings, services: Services) -> Worker:
+    return Worker(
+        services,
+        threads=settings.worker_threads,
+        reconcile_interval_s=settings.reconcile_interval_s,
+    )
+
+
+def run_api(settings: Settings) -> int:
+    """Serve the API until SIGTERM: under gunicorn, or alone where `serve` tends this process."""
+    if not started_by_serve():
+        command = [
+            *(sys.executable, "-m", "gunicorn"),
+            *("--config", "python:menagerie.gunicorn_settings", "menagerie.asgi:app"),
+        ]
+        os.execve(sys.executable, command, os.environ | _environment(settings))  # noqa: S606
+    config = uvicorn.Config(
+        build_app(settings),  # type: ignore[arg-type]
+        host=settings.host,
+        port=settings.port,
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        log_config=None,
+        timeout_graceful_shutdown=5,
+    )
+    uvicorn.Server(config).run()
+    return 0
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    from menagerie.serve import environment  # noqa: PLC0415 -- only this path needs it
+
+    return environment(settings)
+
+
+def run_worker(settings: Settings) -> int:
+    """Work until SIGTERM."""
+    services = composition.build_services(settings)
+    worker = build_worker(settings, services)
+    stopping = Event()
+
+    def stop(_number: int, _frame: Any) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    worker.start()
+    stopping.wait()
+    worker.stop()
+    services.database.dispose()
+    return 0
