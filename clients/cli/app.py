@@ -1,0 +1,123 @@
+"""The root of the command line: which commands there are, loaded when they are first needed."""
+
+import importlib
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from clients.cli import desk, failures
+from clients.cli.operations import NounGroup
+from clients.document import Document
+from clients.errors import ClientError
+from clients.schemas import DocumentError
+
+RESOURCES: Final = "Resources"
+SHORTCUTS: Final = "Shortcuts"
+
+# Command: the module that holds it (its `app`), and the line --help shows without loading it.
+SHORTCUT_MODULES: Final = {
+    "demo": ("clients.cli.demo", "Walk the whole way once: create, wait, reveal, query."),
+    "query": ("clients.cli.query", "Run one SQL statement on an instance."),
+    "connect": ("clients.cli.connect", "Open a database client on an instance."),
+    "credentials": ("clients.cli.credentials", "Reveal an instance's credentials, or rotate them."),
+    "logs": ("clients.cli.logs", "Stream the engine logs of an instance."),
+    "login": ("clients.cli.login", "Sign in and keep the session in the profile."),
+    "logout": ("clients.cli.logout", "End the profile's session."),
+    "profiles": ("clients.cli.profiles", "List, choose, change and remove profiles."),
+    "completion": ("clients.cli.completion", "Show or install shell completion."),
+}
+
+
+class RootGroup(TyperGroup):
+    """Commands registered on `app`, then shortcuts, then one group per noun of the document."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  typer's signature
+        nouns = [name for name in _groups(desk.document_at_hand([])) if name not in self.commands]
+        return sorted({*SHORTCUT_MODULES, *nouns}) + list(self.commands)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ARG002  see above
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        if cmd_name in SHORTCUT_MODULES:
+            summary = SHORTCUT_MODULES[cmd_name][1]
+            return TyperCommand(name=cmd_name, help=summary, rich_help_panel=SHORTCUTS)
+        return _noun_group(desk.document_at_hand([]), cmd_name)
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+        name = args[0]
+        if name in self.commands:
+            return super().resolve_command(ctx, args)
+        group = None
+        if name not in SHORTCUT_MODULES or len(args) > 1:
+            group = self._documented(name, args, completing=ctx.resilient_parsing)
+        if name in SHORTCUT_MODULES and (group is None or args[1] not in group.list_commands(ctx)):
+            return name, _shortcut(name), args[1:]
+        if group is None:
+            return super().resolve_command(ctx, args)
+        return name, group, args[1:]
+
+    def _documented(self, name: str, args: list[str], *, completing: bool) -> NounGroup | None:
+        """Answer the group of the document; the server is asked where it may know more."""
+        if completing or "--help" in args or (name in SHORTCUT_MODULES):
+            return _noun_group(desk.document_at_hand(args), name)
+        group = _noun_group(desk.current_document(args), name)
+        known = group is not None and (len(args) < 2 or args[1] in group.list_commands(None))  # noqa: PLR2004  group and command
+        return (
+            group if known else _noun_group(desk.current_document(args, even_if_fresh=True), name)
+        )
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except (ClientError, DocumentError) as error:
+            failures.show(error)
+            raise typer.Exit(failures.exit_code(error)) from error
+
+
+def _groups(document: Document | None) -> dict[str, str]:
+    nouns = document.nouns if document is not None else {}
+    return {noun.replace("_", "-"): noun for noun in nouns}
+
+
+def _noun_group(document: Document | None, name: str) -> NounGroup | None:
+    noun = _groups(document).get(name)
+    if document is None or noun is None:
+        return None
+    return NounGroup(document, noun, name=name, rich_help_panel=RESOURCES)
+
+
+def _shortcut(name: str) -> Any:
+    command = typer.main.get_command(importlib.import_module(SHORTCUT_MODULES[name][0]).app)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    name="menagerie",
+    cls=RootGroup,
+    help="A managed database hosting service that anyone can run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+@app.callback()
+def root() -> None:
+    """A managed database hosting service that anyone can run."""
+
+
+def command_names() -> list[str]:
+    """Answer the names of all client commands, those of the document included."""
+    return sorted({*SHORTCUT_MODULES, *_groups(desk.document_at_hand([]))})
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and answer its exit code."""
+    try:
+        app(args=argv, prog_name="menagerie")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

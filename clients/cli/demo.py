@@ -1,0 +1,115 @@
+"""`menagerie demo`: the README's walk, done by itself, with the curl line of each step."""
+
+import json
+import secrets
+from typing import Annotated, Any, Final
+
+import typer
+
+from clients.cli import sql
+from clients.cli.credentials import curl_line
+from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.progress import waiting
+from clients.document import Operation
+from clients.endpoint import Endpoint, Session
+from clients.errors import ConfigurationError
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+CREATE: Final = (
+    "CREATE TABLE animals AS SELECT * FROM (VALUES ('duck', 2, 1.1), ('elephant', 4, 5400.0),"
+    " ('dolphin', 0, 200.0)) AS t(name, legs, weight_kg)"
+)
+SELECT: Final = "SELECT name, legs, weight_kg FROM animals ORDER BY weight_kg DESC"
+
+
+@app.command(epilog="Example: `menagerie demo --keep`")
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the instance afterwards.")] = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Walk the whole way once: create a DuckDB instance, wait, reveal, query, delete.
+
+    Each step is shown with the curl line that does the same. The lines read the API key from
+    `$MENAGERIE_API_KEY` and the instance's password from `$PASSWORD`.
+    """
+    desk = open_desk(profile)
+    with desk.client:
+        instance = _create(desk)
+        try:
+            _walk(desk, instance)
+        finally:
+            if keep:
+                typer.echo(f"\nkept: menagerie connect {instance['name']}", err=True)
+            else:
+                _delete(desk, instance)
+
+
+def _create(desk: Desk) -> dict[str, Any]:
+    operation = desk.operation("POST", "/projects/{project_id}/instances")
+    if desk.profile.project_id is None:
+        raise ConfigurationError("the profile names no project: set MENAGERIE_PROJECT")
+    order = {"engine": "duckdb", "size": "f0", "name": f"demo-{secrets.token_hex(3)}"}
+    _step(
+        "Create an instance", curl(desk, operation, {"project_id": desk.profile.project_id}, order)
+    )
+    instance: dict[str, Any] = desk.client.send(operation, order).body
+    return instance
+
+
+def _walk(desk: Desk, instance: dict[str, Any]) -> None:
+    get = desk.operation("GET", "/instances/{instance_id}")
+    subject = {"instance_id": instance["id"]}
+    _step("Wait until it runs", curl(desk, get, subject, query="?wait_for=running&timeout_s=60"))
+    with waiting("running") as tell:
+        instance = desk.client.wait(instance["id"], "running", operation_id=get.id, on_change=tell)
+    reveal = desk.operation("POST", "/instances/{instance_id}/credentials/reveal")
+    read_url = "python3 -c 'import json, sys; print(json.load(sys.stdin)[\"url\"])'"
+    fetch = f'URL=$({curl(desk, reveal, subject)} | {read_url})\ncurl -sS{_trust(desk)} "$URL"'
+    _step("Reveal its credentials, once: the answer's `url` is fetched from the cell", fetch)
+    endpoint = Endpoint(desk.client, instance)
+    credential = endpoint.reveal()
+    with Session(endpoint, credential) as session:
+        for statement in (CREATE, SELECT):
+            body = json.dumps({"sql": statement}).replace("'", "'\\''")
+            line = curl_line(credential, desk.client.ca_file, "$PASSWORD").partition(" -d ")[0]
+            _step("Query it over TLS", f"{line} -d '{body}'")
+            sql.show(session.query(statement), sql.Rows.table)
+
+
+def _delete(desk: Desk, instance: dict[str, Any]) -> None:
+    operation = desk.operation("DELETE", "/instances/{instance_id}")
+    subject = {"instance_id": instance["id"]}
+    _step("Delete it", curl(desk, operation, subject))
+    gone = desk.client.send(operation, subject).body
+    if gone and gone.get("purge_after"):
+        typer.echo(f"its data is kept until {gone['purge_after']}", err=True)
+
+
+def _step(title: str, line: str) -> None:
+    typer.secho(f"\n{title}", bold=True)
+    typer.secho(line, dim=True)
+
+
+def curl(
+    desk: Desk,
+    operation: Operation,
+    path: dict[str, Any],
+    body: dict[str, Any] | None = None,
+    query: str = "",
+) -> str:
+    """Answer the operation's request as a curl line that can be pasted."""
+    url = desk.client.base_url + operation.path
+    for name, value in {"org_id": desk.org_id or "$ORG", **path}.items():
+        url = url.replace(f"{{{name}}}", str(value))
+    method = (
+        "" if operation.method == ("GET" if body is None else "POST") else f" -X {operation.method}"
+    )
+    sent = f" \\\n  -H 'Content-Type: application/json' -d '{json.dumps(body)}'" if body else ""
+    trust = _trust(desk) if url.startswith("https") else ""
+    quoted = f"'{url}{query}'" if query else url
+    return f'curl -sS{trust}{method} {quoted} -H "Authorization: Bearer $MENAGERIE_API_KEY"{sent}'
+
+
+def _trust(desk: Desk) -> str:
+    return f" --cacert {desk.client.ca_file}" if desk.client.ca_file else ""

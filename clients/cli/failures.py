@@ -1,0 +1,87 @@
+"""How failures read on a terminal, and the exit codes that tell scripts apart what happened."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import typer
+
+from clients import errors
+from clients.cli.output import plain
+from clients.schemas import DocumentError
+
+OTHER: Final = 1
+USAGE: Final = 2
+AUTH: Final = 3
+NOT_FOUND: Final = 4
+CONFLICT: Final = 5
+INVALID: Final = 6
+
+# First match wins: the narrow ones stand before those they belong to.
+EXIT_CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
+    (errors.SignInRequired, AUTH),
+    (errors.ConfigurationError, USAGE),
+    (errors.UnknownName, NOT_FOUND),
+    (errors.Unauthenticated, AUTH),
+    (errors.Forbidden, AUTH),
+    (errors.NotFound, NOT_FOUND),
+    (errors.Conflict, CONFLICT),
+    (errors.Invalid, INVALID),
+)
+HINTS: Final = {
+    errors.SignInRequired: "`menagerie login` signs in; MENAGERIE_API_KEY or a profile gives a key",
+    errors.Unauthenticated: "the token is not accepted; `menagerie login` gives another",
+    errors.ConnectionFailed: "`menagerie profiles show` tells where the server is looked for",
+}
+STEP_UP: Final = re.compile(r"mfa|second factor|assurance", re.IGNORECASE)
+
+
+def exit_code(error: Exception) -> int:
+    if isinstance(error, errors.QueryFailed):
+        return {400: INVALID, 401: AUTH, 413: INVALID}.get(error.status, OTHER)
+    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), OTHER)
+
+
+def show(error: Exception) -> None:
+    """Write the failure to stderr, one fact a line."""
+    for line in lines(error):
+        typer.echo(plain(line), err=True)
+
+
+def lines(error: Exception) -> list[str]:
+    """Answer what there is to say: what, why, each violation by its option, whom to ask."""
+    if not isinstance(error, errors.Problem):
+        what = "cannot read the document: " if isinstance(error, DocumentError) else ""
+        return [f"error: {what}{error}", *_hint(error)]
+    said = [f"error: {error.title} ({error.status})"]
+    if error.detail and error.detail != error.title:
+        said.append(f"  {error.detail}")
+    said += [
+        f"  {_place(one)}: {one.get('message', one.get('keyword', 'invalid'))}"
+        for one in error.violations
+    ]
+    if error.retry_after_s is not None:
+        said.append(f"  try again in {error.retry_after_s:.0f} s")
+    if error.request_id:
+        said.append(f"request id: {error.request_id}")
+    return said + _hint(error)
+
+
+def _place(violation: Mapping[str, Any]) -> str:
+    """Answer the option a violation is about: `/a_b/0/c` is `--a-b (0/c)`."""
+    if violation.get("parameter"):
+        return option_name(str(violation["parameter"]))
+    first, _, rest = str(violation.get("pointer", "")).lstrip("#/").partition("/")
+    if not first:
+        return "body"
+    return option_name(first) + (f" ({rest})" if rest else "")
+
+
+def option_name(field_name: str) -> str:
+    return "--" + re.sub(r"[^a-z0-9]+", "-", field_name.lower()).strip("-")
+
+
+def _hint(error: Exception) -> list[str]:
+    if isinstance(error, errors.Forbidden) and STEP_UP.search(f"{error.code} {error.detail}"):
+        return ["hint: `menagerie login --step-up` adds the second factor to the session"]
+    return [f"hint: {hint}" for kind, hint in HINTS.items() if type(error) is kind]

@@ -1,0 +1,96 @@
+"""`menagerie login`: a session by email and password, stepped up by TOTP, kept in the profile."""
+
+import sys
+from getpass import getpass
+from typing import Annotated, Any
+
+import typer
+
+from clients import profiles
+from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.errors import ConfigurationError
+from clients.profiles import Profiles
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command(epilog="Example: `menagerie login --email ada@example.com`")
+def login(
+    email: Annotated[
+        str | None, typer.Option("--email", help="Asked for where it is left out.")
+    ] = None,
+    password_stdin: Annotated[
+        bool,
+        typer.Option("--password-stdin", help="Read the password from stdin instead of asking."),
+    ] = False,
+    totp: Annotated[
+        bool,
+        typer.Option("--totp", help="Ask for the authenticator's code too.", show_default=False),
+    ] = False,
+    totp_code: Annotated[
+        str | None, typer.Option("--totp-code", help="The authenticator's code; it works once.")
+    ] = None,
+    step_up: Annotated[
+        bool, typer.Option("--step-up", help="Only add the second factor to the session there is.")
+    ] = False,
+    save_as: Annotated[
+        str | None,
+        typer.Option(
+            "--save-as", help="Profile to keep the session in. [default: the one in force]"
+        ),
+    ] = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Sign in and keep the session in the profile.
+
+    The password is asked for, or read from stdin; it is never an argument. A session whose second
+    factor was proven may erase instances and close orgs for the next minutes.
+    """
+    desk = open_desk(profile)
+    code = totp_code or (_ask("TOTP code") if totp or step_up else None)
+    with desk.client:
+        if step_up:
+            session = _send(desk, "/sessions/current/actions/step-up", {"code": code})
+            typer.echo(f"stepped up until {session.get('mfa_expires_at')}", err=True)
+            return
+        body = {
+            "email": email or typer.prompt("Email"),
+            "password": _password(from_stdin=password_stdin),
+        }
+        session = _send(desk, "/sessions", body | ({"totp_code": code} if code else {}))
+    name = save(desk, str(session["token"]), save_as)
+    typer.echo(
+        f"signed in until {session.get('expires_at')}; session kept in profile {name}", err=True
+    )
+
+
+def _send(desk: Desk, suffix: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    answer: dict[str, Any] = desk.client.send(desk.operation("POST", suffix), arguments).body
+    return answer
+
+
+def _password(*, from_stdin: bool) -> str:
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    return _ask("Password")
+
+
+def _ask(what: str) -> str:
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"there is no terminal to ask for the {what.lower()}")
+    return getpass(f"{what}: ")
+
+
+def save(desk: Desk, token: str, save_as: str | None) -> str:
+    """Keep the session beside the server it is for; the first profile kept becomes active."""
+    kept = Profiles.read()
+    name = save_as or desk.profile.name or "default"
+    if name not in kept.named:
+        local = profiles.local_server()
+        # What the local server's own file says stays there: it would only grow old in here.
+        given = desk.profile if local is None or local.base_url != desk.profile.base_url else None
+        kept.named[name] = {"base_url": desk.profile.base_url} | (given.settings() if given else {})
+    kept.named[name] |= {"session_token": token}
+    kept.active = kept.active or name
+    kept.write()
+    return name

@@ -1,0 +1,25 @@
+"""`menagerie logs`: the engine log of an instance, as its cell streams it."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from clients.cli import sql
+from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.output import plain
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command(epilog="Example: `menagerie logs sales | grep -i error`")
+def logs(
+    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    org: OrgOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Stream the engine logs of an instance."""
+    desk = open_desk(profile, org=org)
+    with desk.client:
+        for part in sql.endpoint_of(desk, instance).logs():
+            typer.echo(plain(part) if sys.stdout.isatty() else part, nl=False)

@@ -1,0 +1,262 @@
+"""Commands made of the document's operations: their options, their help, and what they do."""
+
+import inspect
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from clients.cli import options, output
+from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.options import Option
+from clients.cli.output import OutputOption
+from clients.cli.progress import waiting
+from clients.document import Document, Operation
+
+# Where an answer does not say what is wanted of the resource.
+WANTED_AFTER: Final = {
+    "create": "running",
+    "resume": "running",
+    "pause": "paused",
+    "delete": "deleted",
+    "erase": "erased",
+}
+COMMON: Final = ("list", "create", "get", "update", "delete")
+
+BodyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--body",
+        metavar="JSON",
+        help=f"The whole body as JSON; {options.FROM_FILE}. Single options win over it.",
+    ),
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--idempotency-key",
+        help="Use this key instead of a fresh one.",
+        metavar="KEY",
+        rich_help_panel="Common",
+    ),
+]
+WaitOption = Annotated[
+    bool,
+    typer.Option("--wait", help="Wait until the status is the wanted one.", show_default=False),
+]
+WaitTimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--wait-timeout",
+        help="Seconds to wait at most. Default: 300.",
+        min=1,
+        metavar="SECONDS",
+        show_default=False,
+    ),
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Fetch every page.", show_default=False)]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(
+        "--limit", help="Fetch this many, over several pages where needed.", min=1, metavar="COUNT"
+    ),
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", show_default=False)
+]
+
+
+class NounGroup(TyperGroup):
+    """The commands of one noun; each is built when it is first asked for."""
+
+    def __init__(self, document: Document, noun: str, **settings: Any) -> None:
+        super().__init__(help=document.describe_noun(noun), no_args_is_help=True, **settings)
+        self._operations = {
+            command_name(one): one for one in sorted(document.nouns[noun], key=_place)
+        }
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer's signature
+        return list(self._operations)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  typer's signature
+        if cmd_name not in self._operations:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = build(self._operations[cmd_name])
+        return self.commands[cmd_name]
+
+
+def _place(operation: Operation) -> int:
+    """Answer where it stands among its noun's commands: the common ones first."""
+    return COMMON.index(operation.verb) if operation.verb in COMMON else len(COMMON)
+
+
+def command_name(operation: Operation) -> str:
+    return operation.verb.replace("_", "-").replace(".", "-")
+
+
+def build(operation: Operation) -> Any:
+    """Answer the command for one operation."""
+    taken = options.options_of(operation)
+
+    def command(**values: Any) -> None:
+        execute(operation, taken, values)
+
+    extra = {name: note for name, note in _extras(operation).items() if note is not None}
+    parameters = [one.parameter() for one in taken]
+    for name, (annotation, default) in extra.items():
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    app.command(
+        command_name(operation), help=help_text(operation), short_help=operation.summary,
+        epilog=f"Example: `{example(operation, taken)}`", deprecated=operation.deprecated,
+        no_args_is_help=False,
+    )(command)  # fmt: skip
+    return typer.main.get_command(app)
+
+
+def _extras(operation: Operation) -> dict[str, Any]:
+    with_body = operation.body_type is not None
+    return {
+        "body": (BodyOption, None) if with_body else None,
+        "wait": (WaitOption, False) if operation.answers_with_status else None,
+        "wait_timeout": (WaitTimeoutOption, 300.0) if operation.answers_with_status else None,
+        "every_page": (AllOption, False) if operation.is_page else None,
+        "limit": (LimitOption, None) if operation.is_page else None,
+        "yes": (YesOption, False) if needs_confirmation(operation) else None,
+        "idempotency_key": (KeyOption, None) if operation.is_replayable else None,
+        "output": (OutputOption, None),
+        "profile": (ProfileOption, None),
+    }
+
+
+def needs_confirmation(operation: Operation) -> bool:
+    """Whether only an owner may do it: those are the operations that cannot be undone."""
+    return operation.policy.get("role") == "owner"
+
+
+def help_text(operation: Operation) -> str:
+    said = [operation.summary.rstrip(".") + ".", operation.description]
+    permission = operation.policy.get("permission")
+    if permission not in {None, "none", "self"}:
+        said.append(
+            f"Needs the permission `{permission}`"
+            + ("; a user session only." if operation.needs_session else ".")
+        )
+    said.append(f"`{operation.method} {operation.path}`")
+    return "\n\n".join(one for one in said if one)
+
+
+def example(operation: Operation, taken: list[Option]) -> str:
+    """Answer a command line that works: subject, what is required, what the document shows."""
+    words = ["menagerie", operation.noun.replace("_", "-"), command_name(operation)]
+    shown = operation.body_example if isinstance(operation.body_example, Mapping) else {}
+    for one in taken:
+        in_example = one.field.place == "body" and one.field.name in shown
+        if one.is_positional or in_example or (one.field.required and not one.context_flag):
+            words += one.example()
+    if operation.answers_with_status:
+        words.append("--wait")
+    return shlex.join(words)
+
+
+def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]) -> None:
+    """Run the operation with what was typed, and show its answer."""
+    desk = open_desk(values["profile"])
+    body = values.get("body")
+    if body is not None:
+        body = options.parse_json(options.read_text(body, "--body"), "--body")
+    typed = dict(values)
+    _ask_for_secrets(taken, typed, body)
+    arguments = {
+        one.field.argument: one.value(typed[one.keyword])
+        for one in taken
+        if typed[one.keyword] is not None
+    }
+    lacking = options.missing(
+        taken, lambda one: one.field.argument in arguments or _in_body(one, body)
+    )
+    if lacking:
+        raise typer.BadParameter("is required", param_hint=", ".join(one.flag for one in lacking))
+    _name_to_id(desk, operation, taken, arguments)
+    if needs_confirmation(operation) and not values["yes"] and sys.stdin.isatty():
+        subject = ", ".join(
+            str(arguments[one.field.argument]) for one in taken if one.is_positional
+        )
+        typer.confirm(
+            f"{operation.summary}: {subject or desk.org_id}. This cannot be undone. Go on?",
+            abort=True,
+        )
+    with desk.client:
+        answer = _send(desk, operation, arguments, body, values)
+    output.show(answer, values["output"])
+    if answer is None:
+        typer.echo(f"{operation.id}: done", err=True)
+
+
+def _in_body(option: Option, body: Any) -> bool:
+    if option.field.place != "body" or body is None:
+        return False
+    return not isinstance(body, Mapping) or option.field.name in body
+
+
+def _ask_for_secrets(taken: list[Option], typed: dict[str, Any], body: Any) -> None:
+    for one in taken:
+        wanted = one.is_secret and one.field.required and not _in_body(one, body)
+        if wanted and typed[one.keyword] is None and sys.stdin.isatty():
+            from getpass import getpass  # noqa: PLC0415  only where a secret is asked for
+
+            typed[one.keyword] = getpass(f"{one.field.name}: ")
+
+
+def _name_to_id(
+    desk: Desk, operation: Operation, taken: list[Option], arguments: dict[str, Any]
+) -> None:
+    """Put ids in the place of names, from the org down: each is looked up in the one above."""
+    for field in operation.at("path"):
+        option = next(one for one in taken if one.field is field)
+        if field.argument not in arguments and option.context_flag:
+            known = desk.org_id if field.name == "org_id" else desk.profile.project_id
+            if known is None:
+                raise typer.BadParameter(
+                    "is neither given nor in the profile", param_hint=option.flag
+                )
+            arguments[field.argument] = known
+        arguments[field.argument] = desk.identify(
+            operation, field, str(arguments[field.argument]), arguments
+        )
+
+
+def _send(
+    desk: Desk,
+    operation: Operation,
+    arguments: dict[str, Any],
+    body: Any,
+    values: Mapping[str, Any],
+) -> Any:
+    client = desk.client
+    if operation.is_page and (values["every_page"] or values["limit"]):
+        rows = list(client.paginate(operation.id, limit=values["limit"], **arguments))
+        return {"items": rows, "next_cursor": None}
+    key = values.get("idempotency_key")
+    answer = client.send(operation, arguments, body=body, idempotency_key=key).body
+    wanted = _wanted_status(operation, answer)
+    if not values.get("wait") or wanted is None or operation.watcher is None:
+        return answer
+    org = {name: arguments[name] for name in ("org_id",) if name in arguments}
+    with waiting(wanted) as on_change:
+        return client.wait(
+            answer["id"], wanted, operation_id=operation.watcher.id,
+            timeout_s=values["wait_timeout"], on_change=on_change, **org,
+        )  # fmt: skip
+
+
+def _wanted_status(operation: Operation, answer: Any) -> str | None:
+    if not isinstance(answer, Mapping) or not {"id", "status"} <= set(answer):
+        return None
+    return answer.get("desired_status") or WANTED_AFTER.get(operation.verb)

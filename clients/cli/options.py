@@ -1,0 +1,257 @@
+"""Fields of an operation as typer options and arguments, and what was typed back as values."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from clients import schemas
+from clients.cli.failures import option_name
+from clients.document import Field, Operation
+from clients.names import lister
+
+# Options that every command may have; a field of the same name gives way by its place's name.
+RESERVED: Final = frozenset({
+    "--body", "--idempotency-key", "--wait", "--wait-timeout", "--all", "--yes",
+    "--output", "--profile", "--org", "--project", "--help",
+})  # fmt: skip
+# Fields that options of our own stand for.
+STOOD_FOR: Final = frozenset({("query", "limit"), ("header", "Idempotency-Key")})
+TYPES: Final[dict[str, type]] = {"integer": int, "number": float, "boolean": bool, "string": str}
+CONTEXT: Final = {"org_id": "--org", "project_id": "--project"}
+CHOICES_SHOWN_MAX: Final = 24
+FROM_FILE: Final = "`@file` reads it from a file, `-` from stdin"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field as it stands on a command line."""
+
+    field: Field
+    operation: Operation
+
+    @property
+    def keyword(self) -> str:
+        """The name under which typer hands the value over."""
+        return re.sub(r"\W", "_", f"{self.field.place}_{self.field.name}").lower()
+
+    @cached_property
+    def is_positional(self) -> bool:
+        """Whether it is the subject: a path parameter that no profile gives."""
+        return self.field.place == "path" and self.context_flag is None
+
+    @cached_property
+    def context_flag(self) -> str | None:
+        """--org or --project, where the profile may stand in; not for a project's own commands."""
+        if self.field.place != "path" or self.field.name not in CONTEXT:
+            return None
+        is_subject = self.field.name == "project_id" and self.operation.noun == "projects"
+        return None if is_subject else CONTEXT[self.field.name]
+
+    @cached_property
+    def flag(self) -> str:
+        if self.context_flag:
+            return self.context_flag
+        if self.is_positional:
+            return self.field.name.removesuffix("_id").upper()
+        flag = option_name(self.field.name)
+        return f"--{self.field.place}-{flag[2:]}" if flag in RESERVED else flag
+
+    @property
+    def is_secret(self) -> bool:
+        return self.field.schema.get("format") == "password" or bool(
+            self.field.schema.get("writeOnly")
+        )
+
+    @cached_property
+    def is_nullable(self) -> bool:
+        return bool(self.field.schema.get("nullable")) and self.field.place == "body"
+
+    def parameter(self) -> Parameter:
+        """Answer it as a parameter of the command's function, for typer to read."""
+        kind = Parameter.KEYWORD_ONLY
+        if self.is_positional:
+            info = typer.Argument(help=self._help(), metavar=self.flag, show_default=False)
+            return Parameter(self.keyword, kind, annotation=Annotated[str, info])
+        flags = f"{self.flag}/--no-{self.flag[2:]}" if self._is_flag else self.flag
+        bounds: dict[str, Any] = {
+            "min": self.field.schema.get("minimum"),
+            "max": self.field.schema.get("maximum"),
+        }
+        ranged = self.field.kind in {"integer", "number"} and not self.is_nullable
+        info = typer.Option(
+            flags,
+            help=self._help(),
+            metavar=self._metavar,
+            show_default=False,
+            rich_help_panel=self._panel,
+            **(bounds if ranged else {}),
+        )
+        return Parameter(
+            self.keyword, kind, default=None, annotation=Annotated[self._type | None, info]
+        )
+
+    @property
+    def _is_flag(self) -> bool:
+        return self.field.kind == "boolean" and not self.is_nullable
+
+    @property
+    def _panel(self) -> str:
+        if self.context_flag:
+            return "Common"
+        return "Options"
+
+    @cached_property
+    def _type(self) -> Any:
+        if self.field.kind == "enum":
+            known = [*schemas.choices(self.field.schema), *(["null"] if self.is_nullable else [])]
+            return _one_of(known)
+        if self.field.kind == "array":
+            listed = schemas.kind(self._items) == "enum"
+            return list[_one_of(schemas.choices(self._items))] if listed else list[str]  # type: ignore[misc]  # made at run time
+        return str if self.is_nullable else TYPES.get(self.field.kind, str)
+
+    @cached_property
+    def _items(self) -> dict[str, Any]:
+        return schemas.merge(self.operation.document.raw, self.field.schema.get("items", {}))
+
+    @property
+    def _metavar(self) -> str | None:
+        """What stands for the value in --help; the values themselves where they are few."""
+        if self._is_flag:
+            return None
+        if self.field.kind == "enum":
+            return None if self._is_short else option_name(self.field.name)[2:].upper()
+        names = {"integer": "INTEGER", "number": "NUMBER", "json": "JSON"}
+        return names.get(self.field.kind, "TEXT")
+
+    @property
+    def _is_short(self) -> bool:
+        return len("|".join(schemas.choices(self.field.schema))) <= CHOICES_SHOWN_MAX
+
+    def _help(self) -> str:
+        said = [first_paragraph(self.field.description)]
+        if self.field.place == "path" and lister(self.operation, self.field):
+            said.append("Its name will do.")
+        if self.field.kind == "enum" and not self._is_short:
+            said.append(f"One of {', '.join(schemas.choices(self.field.schema))}.")
+        if self.is_secret:
+            said.append(f"Asked for where it is left out; {FROM_FILE}.")
+        elif self.field.kind == "json":
+            said.append(f"JSON; {FROM_FILE}.")
+        elif self.field.kind == "array":
+            said.append("May be given several times.")
+        if self.is_nullable and self.field.kind != "enum":
+            said.append("`null` clears it.")
+        if self.context_flag:
+            said.append("Default: the profile's.")
+        elif self.field.schema.get("default") is not None:
+            said.append(f"Default: {json.dumps(self.field.schema['default']).strip(chr(34))}.")
+        elif self.field.required and not self.is_positional:
+            said.append("Required.")
+        return " ".join(one for one in said if one)
+
+    def value(self, typed: Any) -> Any:
+        """Answer what was typed as the value to send. `null` is None."""
+        kind = self.field.kind
+        if self.is_nullable and typed == "null":
+            return None
+        if kind == "array":
+            return self._array(typed)
+        if kind == "json":
+            return parse_json(read_text(typed, self.flag), self.flag)
+        if self.is_secret:
+            return self._secret(typed)
+        if self.is_nullable and kind in {"integer", "number", "boolean"}:
+            return parse_json(typed, self.flag)
+        return typed
+
+    def _array(self, typed: list[str]) -> Any:
+        if len(typed) == 1 and typed[0].lstrip().startswith("["):
+            return parse_json(typed[0], self.flag)
+        if schemas.kind(self._items) in {"enum", "string"}:
+            return list(typed)
+        return [parse_json(one, self.flag) for one in typed]
+
+    def _secret(self, typed: str) -> str:
+        if typed == "-" or typed.startswith("@"):
+            return read_text(typed, self.flag).rstrip("\r\n")
+        typer.echo(
+            f"{self.flag}: other programs can see it there; `-` reads it from stdin",
+            err=True,
+        )
+        return typed
+
+    def example(self) -> list[str]:
+        """Answer the words that show its use."""
+        shown = schemas.example(self.field.schema)
+        if self.field.kind == "array" and (shown == [] or not isinstance(shown, list)):
+            shown = [schemas.example(self._items)]
+        if self.is_positional:
+            return [self.field.name.removesuffix("_id").replace("_", "-")]
+        if self._is_flag:
+            return [self.flag if shown is not False else f"--no-{self.flag[2:]}"]
+        if self.is_secret:
+            return [self.flag, "-"]
+        if isinstance(shown, list):
+            return [word for one in shown for word in (self.flag, as_word(one))]
+        return [self.flag, as_word(shown)]
+
+
+def options_of(operation: Operation) -> list[Option]:
+    """Answer the operation's options: the subject first, then what is required, then the rest."""
+    found = [
+        Option(field, operation)
+        for field in operation.fields
+        if (field.place, field.name) not in STOOD_FOR
+        or (field.name == "limit" and not operation.is_page)
+    ]
+    return sorted(
+        found,
+        key=lambda one: (not one.is_positional, not one.field.required, bool(one.context_flag)),
+    )
+
+
+def _one_of(values: list[str]) -> Any:
+    return Literal.__getitem__(tuple(values))
+
+
+def as_word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def first_paragraph(text: str) -> str:
+    return " ".join(text.strip().split("\n\n")[0].split())
+
+
+def read_text(typed: str, flag: str) -> str:
+    """Answer what was typed, or the file or stdin it points to."""
+    if typed == "-":
+        return sys.stdin.read()
+    if not typed.startswith("@"):
+        return typed
+    try:
+        return Path(typed[1:]).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {typed[1:]}: {error}", param_hint=flag) from error
+
+
+def parse_json(text: str, flag: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"not JSON: {error}", param_hint=flag) from error
+
+
+def missing(options: Iterable[Option], given: Callable[[Option], bool]) -> list[Option]:
+    """Answer the required options that were not given."""
+    return [
+        one for one in options if one.field.required and not one.context_flag and not given(one)
+    ]

@@ -1,0 +1,168 @@
+"""How answers are shown: tables for people, JSON and YAML for programs."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+COLUMNS_MAX: Final = 8
+PIPE_WIDTH: Final = 4096
+# Columns people look for first, in the order they read best; others follow as they come.
+FIRST: Final = (
+    "id", "name", "slug", "email", "engine", "engine_version", "kind", "old", "new", "size",
+    "status", "paused_by", "region", "plan", "role", "prefix", "scopes", "vcpu", "memory_bytes",
+)  # fmt: skip
+LAST: Final = ("created_at", "expires_at", "last_used_at")
+CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+class Format(StrEnum):
+    """What --output takes."""
+
+    table = "table"
+    json = "json"
+    yaml = "yaml"
+
+
+OutputOption = Annotated[
+    Format | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="How to show the answer. Default: table.",
+        show_default=False,
+        rich_help_panel="Common",
+    ),
+]
+
+
+def chosen(output: Format | None) -> Format:
+    """Answer the format in force: the option, else MENAGERIE_OUTPUT, else a table."""
+    named = os.environ.get("MENAGERIE_OUTPUT")
+    return output or (Format(named) if named in list(Format) else Format.table)
+
+
+def plain(text: str) -> str:
+    """Answer the text without control characters: what a server sends must not drive a terminal."""
+    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def show(body: Any, output: Format | None, *, title: str | None = None) -> None:
+    """Write an answer's body to stdout."""
+    if body is None:
+        return
+    form = chosen(output)
+    if isinstance(body, str):
+        typer.echo(body if not sys.stdout.isatty() else plain(body), nl=not body.endswith("\n"))
+    elif form is Format.json:
+        show_json(body)
+    elif form is Format.yaml:
+        import yaml  # noqa: PLC0415  only this format needs it
+
+        typer.echo(yaml.safe_dump(body, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        _show_table(body, title)
+
+
+def show_json(body: Any) -> None:
+    """Write JSON; coloured on a terminal, and nothing but JSON into a pipe."""
+    text = json.dumps(body, indent=2, ensure_ascii=False)
+    if not sys.stdout.isatty():
+        typer.echo(text)
+        return
+    from rich.console import Console  # noqa: PLC0415  a pipe never needs it
+
+    Console().print_json(text)
+
+
+def _show_table(body: Any, title: str | None) -> None:
+    rows = body.get("items") if isinstance(body, Mapping) else body
+    if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows):
+        names = columns(rows)
+        print_table(names, [[cell(name, row.get(name)) for name in names] for row in rows], title)
+        if not rows:
+            typer.echo("nothing to show", err=True)
+        if isinstance(body, Mapping) and body.get("next_cursor"):
+            typer.echo(f"there is more: --all, or --cursor {body['next_cursor']}", err=True)
+    elif isinstance(body, Mapping):
+        print_record(body)
+    else:
+        show_json(body)
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Answer which members of the rows become columns, best first, at most COLUMNS_MAX."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    some = [name for name in names if any(_is_shown(row.get(name)) for row in rows)]
+    first = [name for name in FIRST if name in some]
+    last = [name for name in LAST if name in some][:1]
+    rest = [
+        name for name in some
+        if name not in first and name not in LAST and not name.endswith("_at")
+    ]  # fmt: skip
+    return [*first, *rest][: COLUMNS_MAX - len(last)] + last
+
+
+def _is_shown(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and not any(isinstance(one, (dict, list)) for one in value)
+    return value is not None and not isinstance(value, Mapping)
+
+
+def cell(name: str, value: Any) -> str:
+    """Answer the value as people read it; sizes and money by the unit in the name."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
+    if isinstance(value, (int, float)) and name.endswith("_bytes"):
+        return _size(value)
+    if isinstance(value, int) and "usd_cents" in name:
+        return f"${value / 100:,.2f}"
+    if isinstance(value, list) and not any(isinstance(one, (dict, list)) for one in value):
+        value = ", ".join(str(one) for one in value)
+    return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _size(size: float) -> str:
+    step = 0
+    while size >= 1024 and step < len(BINARY) - 1:  # noqa: PLR2004  binary units
+        size, step = size / 1024, step + 1
+    return f"{size:.4g} {BINARY[step]}"
+
+
+def print_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
+) -> None:
+    """Print rows under headings; into a pipe they are never cut or folded."""
+    from rich import box  # noqa: PLC0415  see show_json
+    from rich.console import Console  # noqa: PLC0415  see show_json
+    from rich.table import Table  # noqa: PLC0415  see show_json
+    from rich.text import Text  # noqa: PLC0415  see show_json
+
+    if not names:
+        return
+    table = Table(box=box.SIMPLE_HEAD, title=title, pad_edge=False, highlight=False)
+    for name in names:
+        table.add_column(Text(plain(name)), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(one) for one in row))
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """Print one resource, a member a line."""
+    from rich.console import Console  # noqa: PLC0415  see show_json
+    from rich.table import Table  # noqa: PLC0415  see show_json
+    from rich.text import Text  # noqa: PLC0415  see show_json
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in record.items():
+        grid.add_row(Text(plain(str(name))), Text(cell(name, value)))
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(grid)

@@ -1,0 +1,111 @@
+"""`menagerie profiles`: the servers and tokens a person works with."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from clients import profiles
+from clients.cli.options import read_text
+from clients.cli.output import OutputOption, show
+from clients.errors import ConfigurationError
+from clients.profiles import SECRETS, VARIABLES, Profile, Profiles
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode="markdown",
+    help="List, choose, change and remove profiles.",
+)  # fmt: skip
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
+
+
+@app.command("list", epilog="Example: `menagerie profiles list`")
+def list_(output: OutputOption = None) -> None:
+    """List the profiles; no secret is shown."""
+    kept = Profiles.read()
+    show([_row(name, kept) for name in sorted(kept.named)], output)
+
+
+def _row(name: str, kept: Profiles) -> dict[str, Any]:
+    table = kept.named[name]
+    secrets = [key for key in sorted(SECRETS) if table.get(key)]
+    public = {key: table.get(key) for key in VARIABLES if key not in SECRETS}
+    return {"name": name, "active": name == kept.active, **public, "holds": secrets}
+
+
+@app.command("show", epilog="Example: `menagerie profiles show`")
+def show_(
+    profile: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    output: OutputOption = None,
+) -> None:
+    """Show what is in force, and where it comes from."""
+    found = profiles.resolve(profile)
+    show({"origin": found.origin, **{key: _masked(found, key) for key in VARIABLES}}, output)
+
+
+def _masked(found: Profile, key: str) -> str | None:
+    value: str | None = getattr(found, key)
+    return f"{value[:12]}…" if value and key in SECRETS else value
+
+
+@app.command("use", epilog="Example: `menagerie profiles use staging`")
+def use(name: Name) -> None:
+    """Make a profile the one in force."""
+    kept = Profiles.read()
+    _require(name, kept)
+    kept.active = name
+    kept.write()
+
+
+@app.command(
+    "set",
+    epilog="Example: `menagerie profiles set staging base_url=https://db.example.com api_key=-`",
+)
+def set_(
+    name: Name,
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY=VALUE...",
+            help=f"Keys: {', '.join(VARIABLES)}. `KEY=` clears one; `KEY=-` reads it from stdin,"
+            " `KEY=@file` from a file.",
+        ),
+    ],
+) -> None:
+    """Make a profile, or change one.
+
+    A secret given as it stands can be seen by other programs of this machine: give it by `-` or
+    `@file`.
+    """
+    kept = Profiles.read()
+    table = kept.named.setdefault(name, {})
+    for one in settings:
+        key, sign, value = one.partition("=")
+        if not sign or key not in VARIABLES:
+            raise typer.BadParameter(
+                f"{one!r} is not one of {', '.join(VARIABLES)} with a value", param_hint="KEY=VALUE"
+            )
+        table[key] = read_text(value, key).strip()
+    if not table.get("base_url"):
+        raise ConfigurationError(f"profile {name} has no base_url")
+    kept.active = kept.active or name
+    kept.write()
+
+
+@app.command("remove", epilog="Example: `menagerie profiles remove staging`")
+def remove(name: Name) -> None:
+    """Remove a profile with the tokens in it."""
+    kept = Profiles.read()
+    _require(name, kept)
+    del kept.named[name]
+    if kept.active == name:
+        kept.active = None
+        sys.stderr.write("no profile is active now; the local server is used where there is one\n")
+    kept.write()
+
+
+def _require(name: str, kept: Profiles) -> None:
+    if name not in kept.named:
+        raise ConfigurationError(
+            f"no profile {name!r} (known: {', '.join(sorted(kept.named)) or 'none'})"
+        )

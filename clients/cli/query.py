@@ -1,0 +1,54 @@
+"""`menagerie query`: one SQL statement on an instance."""
+
+from typing import Annotated
+
+import typer
+
+from clients.cli import sql
+from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.options import read_text
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+StoreOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-store", help="Neither use nor keep a stored credential.", show_default=False
+    ),
+]
+
+
+@app.command(epilog="Example: `menagerie query sales 'SELECT $1 + 1 AS n' --param 41`")
+def query(
+    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    statement: Annotated[
+        str,
+        typer.Argument(
+            metavar="SQL", help="The statement; `@file` reads it from a file, `-` from stdin."
+        ),
+    ],
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", help="A value for `?` or `$1`, in order: JSON, or else text."),
+    ] = None,
+    output: Annotated[
+        sql.Rows, typer.Option("--output", "-o", help="How to show the rows.")
+    ] = sql.Rows.table,
+    no_store: StoreOption = False,
+    org: OrgOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Run one SQL statement on an instance.
+
+    The first query reveals the instance's credential and keeps it in `credentials.json` of the
+    configuration folder (mode 0600); `--no-store` reveals it anew and keeps nothing.
+    """
+    desk = open_desk(profile, org=org)
+    with desk.client:
+        endpoint = sql.endpoint_of(desk, instance)
+        sql.require_sql_over_https(endpoint)
+        keeper = sql.Keeper(endpoint, store=not no_store)
+        text = read_text(statement, "SQL")
+        values = [sql.parameter(one) for one in param or ()]
+        result = keeper.with_session(lambda session: session.query(text, values))
+    sql.show(result, output)

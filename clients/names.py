@@ -1,0 +1,63 @@
+"""Telling ids from names, and finding the id behind a name."""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from clients.document import Field, Operation
+from clients.errors import AmbiguousName, UnknownName
+
+if TYPE_CHECKING:
+    from clients.client import Client
+
+NAMES: Final = ("name", "slug", "email")
+ID: Final = re.compile(r"^[a-z]{2,8}_[0-9A-HJKMNP-TV-Z]{26}$")
+
+
+def is_id(field: Field, value: str) -> bool:
+    """Whether the value is an id, or the word the document shows in an id's place (`current`)."""
+    return bool(ID.match(value)) or value == field.schema.get("example")
+
+
+def lister(operation: Operation, field: Field) -> Operation | None:
+    """Answer the operation that lists what the path parameter names one of."""
+    head, _, _ = operation.path.partition(f"/{{{field.name}}}")
+    found = operation.document.at("GET", head)
+    return found if found is not None and found.is_list else None
+
+
+def identify(
+    client: "Client", operation: Operation, field: Field, value: str, arguments: Mapping[str, Any]
+) -> str:
+    """Answer the id for what may be an id or a name; raise where no or several have the name."""
+    if is_id(field, value):
+        return value
+    listing = lister(operation, field)
+    if listing is None:
+        return value
+    kind = field.name.removesuffix("_id").replace("_", " ")
+    items = _items(client, listing, value, arguments)
+    if items and not any(set(NAMES) & set(item) for item in items):
+        return value  # what has no name can only be meant by a word the server knows
+    found = [item for item in items if value in (item.get(name) for name in NAMES)]
+    if not found:
+        raise UnknownName(f"no {kind} is called {value!r}")
+    if len(found) > 1:
+        ids = ", ".join(str(item["id"]) for item in found)
+        raise AmbiguousName(f"{len(found)} {kind}s are called {value!r}; give the id: {ids}")
+    return str(found[0]["id"])
+
+
+def _items(
+    client: "Client", listing: Operation, value: str, arguments: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    path = {one.name: arguments[one.name] for one in listing.at("path") if one.name in arguments}
+    named = next((one for one in listing.at("query") if one.name == "name"), None)
+    if named is not None and not re.search(named.schema.get("pattern", ""), value):
+        return []  # nothing can be called what no name may be
+    query = {"name": value} if named is not None else {}
+    if listing.is_page:
+        return list(client.paginate(listing.id, limit=None, **{**path, **query}))
+    body = client.send(listing, {**path, **query}).body
+    items: list[dict[str, Any]] = body["items"] if isinstance(body, dict) else body
+    return items

@@ -1,0 +1,120 @@
+"""Where the document comes from: a cached copy of the server's, else the one that was shipped.
+
+A copy is JSON under the user's cache folder, one per server and one for the shipped YAML, because
+parsing half a megabyte of YAML takes longer than a command should.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clients import private_files
+from clients.document import Document
+from clients.schemas import DocumentError
+
+FRESH_S: Final = 600.0
+
+# Answers (etag, document); document is None where the server says the copy is still good.
+Fetch = Callable[[str | None], tuple[str | None, Mapping[str, Any] | None]]
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    base = environ.get("XDG_CACHE_HOME") or str(
+        Path(environ.get("HOME", "~")).expanduser() / ".cache"
+    )
+    return Path(base) / "menagerie"
+
+
+def shipped_path() -> Path | None:
+    """Answer where the shipped document is: in a checkout, or beside the installed package."""
+    root = Path(__file__).resolve().parent.parent
+    for path in (root / "openapi.yaml", root / "menagerie" / "openapi.yaml"):
+        if path.is_file():
+            return path
+    return None
+
+
+@dataclass
+class Source:
+    """The document of one server, with its copies on disk."""
+
+    base_url: str
+    folder: Path
+    shipped: Path | None = None
+
+    @property
+    def _copy(self) -> Path:
+        name = hashlib.sha256(self.base_url.encode()).hexdigest()[:24]
+        return self.folder / f"server-{name}.json"
+
+    def at_hand(self) -> Document:
+        """Answer the newest copy there is without asking anyone."""
+        copy = self._read(self._copy)
+        return Document(copy["document"]) if copy else self._shipped()
+
+    def current(self, fetch: Fetch, *, even_if_fresh: bool = False) -> Document:
+        """Answer the server's document; the copy at hand where the server cannot be asked."""
+        copy = self._read(self._copy) or {}
+        age_s = time.time() - float(copy.get("fetched_at", 0))
+        if copy and not even_if_fresh and 0 <= age_s < FRESH_S:
+            return Document(copy["document"])
+        try:
+            etag, raw = fetch(copy.get("etag"))
+        except Exception:  # noqa: BLE001  an unreachable server is reported by the command itself
+            return self.at_hand()
+        document = copy.get("document") if raw is None else raw
+        if not document or "paths" not in document:
+            return self.at_hand()
+        self._write(self._copy, {"etag": etag, "fetched_at": time.time(), "document": document})
+        return Document(document)
+
+    def _shipped(self) -> Document:
+        path = self.shipped or shipped_path()
+        if path is None:
+            raise DocumentError(
+                "no copy of the server's openapi.json, and no openapi.yaml was shipped"
+            )
+        stamp = path.stat()
+        etag = f"{path}-{stamp.st_mtime_ns}-{stamp.st_size}"
+        cached = self.folder / "shipped.json"
+        copy = self._read(cached)
+        if copy and copy.get("etag") == etag:
+            return Document(copy["document"])
+        raw = parse_yaml(path.read_text(encoding="utf-8"))
+        self._write(cached, {"etag": etag, "fetched_at": time.time(), "document": raw})
+        return Document(raw)
+
+    @staticmethod
+    def _read(path: Path) -> dict[str, Any] | None:
+        copy = private_files.read_json(path)
+        return copy if isinstance(copy, dict) and isinstance(copy.get("document"), dict) else None
+
+    @staticmethod
+    def _write(path: Path, copy: Mapping[str, Any]) -> None:
+        try:
+            private_files.write(path, json.dumps(copy, separators=(",", ":"), default=str))
+        except OSError:
+            # A cache that cannot be written makes commands slower, and nothing else.
+            return
+
+
+def parse_yaml(text: str) -> dict[str, Any]:
+    """Answer the YAML as JSON would have it: dates stay text."""
+    import yaml  # noqa: PLC0415  only ever needed when there is no cached copy
+
+    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rules in fast.yaml_implicit_resolvers.items()
+    }
+    loader = type("Loader", (fast,), {"yaml_implicit_resolvers": resolvers})
+    raw = yaml.load(text, Loader=loader)  # noqa: S506  a safe loader that leaves dates alone
+    if not isinstance(raw, dict):
+        raise DocumentError("the document is not an object")
+    parsed: dict[str, Any] = json.loads(json.dumps(raw, default=str))
+    return parsed

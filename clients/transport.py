@@ -1,0 +1,102 @@
+"""HTTP connections: certificates always verified, and `*.localhost` reached wherever it is."""
+
+import ipaddress
+import ssl
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from clients.errors import ConfigurationError
+
+LOOPBACK: Final = "127.0.0.1"
+USER_AGENT: Final = "menagerie-client/1.0.0"
+
+
+def is_local(host: str) -> bool:
+    """Whether the host is this machine by its name alone."""
+    host = host.rstrip(".").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class LocalhostTransport(httpx.BaseTransport):
+    """Connects to 127.0.0.1 for hosts under `.localhost`, which many resolvers do not know.
+
+    SNI, certificate check and Host header keep the real name. Each such host has connections of
+    its own: a shared pool would hand one instance's connection to another, since both have the
+    same address.
+    """
+
+    def __init__(self, context: ssl.SSLContext | bool) -> None:
+        self._context = context
+        self._plain = httpx.HTTPTransport(verify=context)
+        self._by_host: dict[str, httpx.HTTPTransport] = {}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if not host.lower().rstrip(".").endswith(".localhost"):
+            return self._plain.handle_request(request)
+        if host not in self._by_host:
+            self._by_host[host] = httpx.HTTPTransport(verify=self._context)
+        moved = httpx.Request(
+            request.method,
+            request.url.copy_with(host=LOOPBACK),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={**request.extensions, "sni_hostname": host},
+        )
+        return self._by_host[host].handle_request(moved)
+
+    def close(self) -> None:
+        for transport in (self._plain, *self._by_host.values()):
+            transport.close()
+
+
+def transport_for_localhost(ca_file: str | None = None) -> httpx.BaseTransport:
+    """Answer a transport that verifies by this CA and finds `*.localhost`, for any httpx.Client."""
+    return LocalhostTransport(trust(ca_file))
+
+
+def trust(ca_file: str | None = None, ca_pem: str | None = None) -> ssl.SSLContext:
+    """Answer a verifying context: the system's roots and what is given on top of them."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        if ca_file:
+            context.load_verify_locations(cafile=str(Path(ca_file).expanduser()))
+        if ca_pem:
+            context.load_verify_locations(cadata=ca_pem)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"cannot use the certificates of {ca_file or 'ca.pem'}: {error}"
+        ) from error
+    return context
+
+
+def open_http(
+    url: str,
+    *,
+    ca_file: str | None = None,
+    ca_pem: str | None = None,
+    timeout_s: float | None = 30.0,
+) -> httpx.Client:
+    """Answer a client for the server of this URL. It follows no redirects."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(f"not an http or https address: {url!r}")
+    context = trust(ca_file, ca_pem) if parts.scheme == "https" else True
+    local = is_local(parts.hostname)
+    return httpx.Client(
+        # A proxy is for the world outside: it could not reach this machine's loopback.
+        transport=LocalhostTransport(context) if local else None,
+        verify=context,
+        trust_env=not local,
+        timeout=httpx.Timeout(timeout_s, connect=10.0),
+        headers={"User-Agent": USER_AGENT},
+    )
