@@ -1,0 +1,1 @@
+"""Servers of ours for engines that are libraries: one package each, with its own document."""

@@ -1,0 +1,88 @@
+"""Owns the command line: `python -m instance_services.duckdb`."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from instance_services.duckdb.database import Limits
+from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.service import make_app
+from instance_services.duckdb.users import Users
+
+# EX_SOFTWARE: the supervisor starts the process anew.
+_LOST = 70
+_LAST_WORDS_S = 0.2
+
+
+def _arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m instance_services.duckdb",
+        description="Serve one DuckDB database over HTTP on a unix socket.",
+    )
+    parser.add_argument("--socket", type=Path, required=True, help="unix socket to listen on")
+    parser.add_argument("--data", type=Path, required=True, help="database file")
+    parser.add_argument("--users", type=Path, required=True, help='{"app": ["<sha256 hex>", …]}')
+    parser.add_argument("--memory-bytes", type=int, help="the engine's memory limit")
+    parser.add_argument("--threads", type=int, help="threads of the engine")
+    parser.add_argument("--temp-directory", type=Path, help="where queries spill; emptied at start")
+    parser.add_argument("--temp-bytes", type=int, help="how much they may spill")
+    parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
+    parser.add_argument("--waiting-max", type=int, default=256, help="requests that may wait")
+    parser.add_argument("--stop-timeout-s", type=int, default=5, help="for running queries to end")
+    parser.add_argument("--log-level", default="info", help="debug, info, warning, error")
+    return parser.parse_args(words)
+
+
+def main(words: list[str] | None = None) -> int:
+    given = _arguments(words)
+    _set_up_logs(given.log_level)
+    limits = Limits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
+    temp_directory = given.temp_directory or given.data.with_name("temp")
+    engine = Engine(
+        given.data, temp_directory, limits, waiting_max=given.waiting_max, on_broken=_give_up
+    )
+    config = uvicorn.Config(
+        make_app(engine, Users(given.users)),
+        uds=str(given.socket),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        log_config=None,
+        timeout_graceful_shutdown=given.stop_timeout_s,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    return 0 if server.started else 1
+
+
+def _give_up() -> None:
+    """Ends the process soon, without the clean-up that a broken engine would abort in."""
+    import asyncio
+
+    structlog.get_logger().error("the engine is lost; restarting is all that helps")
+    asyncio.get_running_loop().call_later(_LAST_WORDS_S, os._exit, _LOST)
+
+
+def _set_up_logs(level: str) -> None:
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Owns the storage limit: how much disk the database uses, and whether it may grow."""
+
+import os
+from pathlib import Path
+
+
+class Full(Exception):  # noqa: N818 - an answer to the client and not a fault
+    """The database may not grow."""
+
+
+class Allowance:
+    """Counts the database file, its log and what queries have spilled. Threads may share it."""
+
+    def __init__(self, database: Path, temp_directory: Path, storage_bytes: int | None) -> None:
+        self._database = database
+        self._log = database.with_name(database.name + ".wal")
+        self._temp_directory = temp_directory
+        self.storage_bytes = storage_bytes
+
+    def used_bytes(self) -> int:
+        return _size(self._database) + _size(self._log) + _size_within(self._temp_directory)
+
+    def exceeded(self) -> bool:
+        return self.storage_bytes is not None and self.used_bytes() > self.storage_bytes
+
+    def check(self) -> None:
+        """Raises Full at the limit; deleting and dropping need no check."""
+        if self.exceeded():
+            raise Full(
+                f"storage is full: {self.used_bytes()} of {self.storage_bytes} bytes are used; "
+                "delete or drop and run CHECKPOINT, or choose a larger storage"
+            )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _size_within(directory: Path) -> int:
+    try:
+        return sum(_size(Path(entry.path)) for entry in os.scandir(directory) if entry.is_file())
+    except FileNotFoundError:
+        return 0

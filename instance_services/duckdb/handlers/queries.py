@@ -1,0 +1,20 @@
+"""Owns the operations of the tag Queries."""
+
+from typing import Any
+
+from specserver import Exchange, Problem, Reply
+
+from instance_services.duckdb.engine import Broken, Engine, Overloaded
+from instance_services.duckdb.session import Failed
+from instance_services.duckdb.waiting import answer
+
+
+async def run(body: dict[str, Any], exchange: Exchange) -> Reply:
+    engine: Engine = exchange.app_state
+    try:
+        job = engine.submit(body["sql"], body.get("params") or [])
+        return Reply(200, await answer(engine, job, exchange))
+    except Failed as error:
+        raise Problem(400, str(error)) from None
+    except (Broken, Overloaded) as error:
+        raise Problem(503, str(error), headers={"Retry-After": "1"}) from None

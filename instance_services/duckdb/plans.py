@@ -1,0 +1,128 @@
+"""Owns plans: what is learnt once of a SQL text, so that running it again costs no more than it must.
+
+A plan says which statements to run, and how the columns of the last one become JSON.
+"""
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+
+from instance_services.duckdb import statements, values
+
+_KEPT = 512
+_KEPT_LENGTH = 4096
+_SCALARS = (str, int, float, bool, type(None))
+
+
+@dataclass(slots=True)
+class Columns:
+    """How the columns of a result become JSON."""
+
+    names: list[str]
+    types: list[str]
+    floats: list[int]
+    converters: list[tuple[int, values.Convert]]
+
+    @classmethod
+    def of(cls, names: Sequence[str], kinds: Sequence[Any], rendered: Sequence[bool]) -> "Columns":
+        converters = [
+            (place, convert)
+            for place, kind in enumerate(kinds)
+            if (values.is_nested(kind) or not rendered[place]) and not values.is_float(kind)
+            if (convert := values.converter(kind))
+        ]
+        floats = [place for place, kind in enumerate(kinds) if values.is_float(kind)]
+        return cls(list(names), [str(kind) for kind in kinds], floats, converters)
+
+
+@dataclass(slots=True)
+class Plan:
+    """`last` is what answers; `columns` is None until it is known what it answers with."""
+
+    first: list[Any]
+    last: Any
+    has_result: bool
+    is_select: bool
+    keeps_types: bool
+    begins: bool
+    grows: bool
+    rendered: bool = False
+    columns: Columns | None = None
+    kinds: list[Any] = field(default_factory=list)
+
+
+class Plans:
+    """Plans by SQL text and the classes of its parameters; of one connection, on its thread."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._kept: OrderedDict[Any, Plan] = OrderedDict()
+
+    def forget(self) -> None:
+        """To be called when types may have changed."""
+        self._kept.clear()
+
+    def of(self, sql: str, params: list[Any]) -> Plan:
+        """The plan of a text; raises Refused, or duckdb.Error for bad syntax."""
+        key = (sql, *map(type, params)) if params else sql
+        plan = self._kept.get(key)
+        if plan is not None:
+            self._kept.move_to_end(key)
+            return plan
+        plan = self._make(sql, params)
+        if plan.is_select and not plan.first and len(sql) <= _KEPT_LENGTH and _scalar(params):
+            self._kept[key] = plan
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        return plan
+
+    def _make(self, sql: str, params: list[Any]) -> Plan:
+        found = statements.split(self._connection, sql)
+        plan = Plan(
+            first=found[:-1],
+            last=found[-1],
+            has_result=statements.has_result(found[-1]),
+            is_select=statements.is_select(found[-1]),
+            keeps_types=statements.keeps_types(found),
+            begins=any(statement.type.name == "TRANSACTION" for statement in found),
+            grows=any(statements.grows(statement) for statement in found),
+        )
+        # After other statements of the same request the types may be others than now.
+        if plan.is_select and not plan.first:
+            # Where nothing is learnt, running the statement as it is tells the error.
+            with contextlib.suppress(duckdb.Error):
+                self._learn(plan, params)
+        return plan
+
+    def learn(self, plan: Plan, params: list[Any]) -> None:
+        """For a last statement whose predecessors have been run."""
+        if plan.is_select:
+            with contextlib.suppress(duckdb.Error):
+                self._learn(plan, params)
+
+    def _learn(self, plan: Plan, params: list[Any]) -> None:
+        """Asks the engine for the types without running the statement."""
+        query = plan.last.query
+        if params:
+            relation = self._connection.sql(f"SELECT * FROM (\n{query}\n) LIMIT 0", params=params)
+        else:
+            relation = self._connection.sql(plan.last)
+        kinds, names = relation.types, relation.columns
+        found = [values.expression(place, kind) for place, kind in enumerate(kinds, 1)]
+        if not any(found):
+            return
+        if params:
+            told = self._connection.execute(f"DESCRIBE {query}", params).fetchall()
+            names = [row[0] for row in told]
+        selected = ", ".join(text or f"#{place}" for place, text in enumerate(found, 1))
+        (plan.last,) = self._connection.extract_statements(f"SELECT {selected} FROM (\n{query}\n)")
+        plan.columns = Columns.of(names, kinds, [text is not None for text in found])
+        plan.rendered = True
+
+
+def _scalar(params: list[Any]) -> bool:
+    return all(isinstance(param, _SCALARS) for param in params)

@@ -1,0 +1,145 @@
+"""Owns the way of one request through the engine: run, fetch, render. One thread, one connection."""
+
+import contextlib
+import re
+import time
+from typing import Any
+
+import duckdb
+import orjson
+
+from instance_services.duckdb import values
+from instance_services.duckdb.allowance import Allowance
+from instance_services.duckdb.plans import Columns, Plan, Plans
+from instance_services.duckdb.statements import Refused
+
+ROWS_MAX = 10_000
+
+_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
+
+
+class Failed(Exception):  # noqa: N818 - the statement failed, the service did not
+    """The statement could not be run; the text is for the client."""
+
+
+class Session:
+    """Answers requests over one connection, each as if autocommit were all there is."""
+
+    def __init__(self, connection: Any, allowance: Allowance) -> None:
+        self._connection = connection
+        self._allowance = allowance
+        self._plans = Plans(connection)
+
+    def answer(self, sql: str, params: list[Any]) -> bytes:
+        """The answer as JSON; Failed where the statement is at fault."""
+        started = time.perf_counter()
+        plan = None
+        try:
+            plan = self._plans.of(sql, params)
+            return self._run(plan, params, started)
+        except Refused as error:
+            raise Failed(str(error)) from None
+        except Exception as error:
+            # A value that Python cannot hold or a parameter it cannot pass is no duckdb.Error.
+            raise Failed(_text(error, rendered=plan is not None and plan.rendered)) from error
+        finally:
+            if plan is not None:
+                self._tidy(plan)
+
+    def _tidy(self, plan: Plan) -> None:
+        if not plan.keeps_types:
+            self._plans.forget()
+        if plan.begins:
+            # A transaction that is still open would swallow the requests of others.
+            with contextlib.suppress(duckdb.Error):
+                self._connection.rollback()
+
+    def _run(self, plan: Plan, params: list[Any], started: float) -> bytes:
+        if plan.grows:
+            self._allowance.check()
+        connection = self._connection
+        if plan.first:
+            for statement in plan.first:
+                connection.execute(statement)
+            self._plans.learn(plan, params)
+        if plan.has_result and not plan.is_select:
+            return self._run_relation(plan, params, started)
+        connection.execute(plan.last, params or None)
+        if not plan.has_result:
+            counted = connection.fetchall()
+            return _encode(_NO_COLUMNS, [], started, changed=counted[0][0] if counted else 0)
+        columns = plan.columns
+        if columns is None:
+            columns = plan.columns = _described(connection)
+        rows = connection.fetchmany(ROWS_MAX + 1)
+        answer = _encode(columns, rows, started)
+        if len(rows) > ROWS_MAX:
+            # A result that is not read to its end keeps its transaction and its memory.
+            connection.execute("SELECT 1").fetchall()
+        return answer
+
+    def _run_relation(self, plan: Plan, params: list[Any], started: float) -> bytes:
+        """A statement that may run only once, and whose types are known only then."""
+        relation = self._connection.sql(plan.last, params=params or None)
+        if relation is None:
+            return _encode(_NO_COLUMNS, [], started, changed=0)
+        names, kinds = relation.columns, relation.types
+        found = [values.expression(place, kind) for place, kind in enumerate(kinds, 1)]
+        if any(found):
+            relation = relation.project(
+                ", ".join(text or f"#{place}" for place, text in enumerate(found, 1))
+            )
+        columns = Columns.of(names, kinds, [text is not None for text in found])
+        return _encode(columns, relation.fetchmany(ROWS_MAX + 1), started)
+
+
+_NO_COLUMNS = Columns([], [], [], [])
+
+
+def _described(connection: Any) -> Columns:
+    told = connection.description
+    kinds = [column[1] for column in told]
+    return Columns.of([column[0] for column in told], kinds, [False] * len(kinds))
+
+
+def _encode(
+    columns: Columns, rows: list[Any], started: float, *, changed: int | None = None
+) -> bytes:
+    truncated = len(rows) > ROWS_MAX
+    if truncated:
+        rows.pop()
+    if columns.converters:
+        rows = _converted(rows, columns.converters)
+    document = {
+        "columns": columns.names,
+        "column_types": columns.types,
+        "rows": rows,
+        "row_count": len(rows) if changed is None else changed,
+        "truncated": truncated,
+        "elapsed_ms": round((time.perf_counter() - started) * 1000, 3),
+    }
+    answer = orjson.dumps(document, default=values.fallback)
+    # orjson writes null for NaN and the infinities, so only an answer that holds a null is searched.
+    if columns.floats and b"null" in answer:
+        document["rows"] = _converted(rows, [(place, values.finite) for place in columns.floats])
+        answer = orjson.dumps(document, default=values.fallback)
+    return answer
+
+
+def _converted(rows: list[Any], converters: list[tuple[int, values.Convert]]) -> list[Any]:
+    if not rows:
+        return rows
+    columns = list(zip(*rows, strict=True))
+    for place, convert in converters:
+        columns[place] = tuple(
+            None if value is None else convert(value) for value in columns[place]
+        )
+    return list(zip(*columns, strict=True))
+
+
+def _text(error: Exception, *, rendered: bool) -> str:
+    text = str(error) or type(error).__name__
+    if rendered:
+        # The statement stands one line lower inside the one that renders it.
+        text = _LINE.sub(lambda found: f"LINE {max(1, int(found.group(1)) - 1)}:", text)
+    return text

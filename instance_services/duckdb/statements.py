@@ -1,0 +1,112 @@
+"""Owns what a request's SQL text is: its statements, which of them are refused, and why."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import duckdb
+
+# Settings are locked, but these act without a setting, or on paths that the engine must keep open
+# for itself: COPY could write over the database file, ATTACH could fill the temporary directory.
+_REFUSED = {
+    "ATTACH": "attaching databases is not offered",
+    "CALL": "CALL is not offered; table functions can be selected from",
+    "COPY": "COPY is not offered; the engine reaches no files",
+    "COPY_DATABASE": "COPY is not offered; the engine reaches no files",
+    "DETACH": "detaching databases is not offered",
+    "EXECUTE": "PREPARE and EXECUTE are not offered; use params",
+    "EXPORT": "EXPORT is not offered; the engine reaches no files",
+    "EXTENSION": "extensions are not offered",
+    "LOAD": "extensions are not offered",
+    "LOGICAL_PLAN": "logical plans are not offered",
+    "PRAGMA": "this PRAGMA is not offered",
+    "PREPARE": "PREPARE and EXECUTE are not offered; use params",
+    "UPDATE_EXTENSIONS": "extensions are not offered",
+}
+# After one of these, what was learnt of the types of other statements still holds.
+_KEEPS_TYPES = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "EXPLAIN"})
+# What may grow the database; the rest is always allowed, or a full database could not be emptied.
+_GROWS = frozenset({"INSERT", "UPDATE", "MERGE_INTO", "CREATE", "ALTER"})
+_RETURNS = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO"})
+# EXPLAIN ANALYZE runs what follows it, so what follows must be something that could be run.
+_EXPLAINED = frozenset(
+    "create delete describe from insert merge pivot select show summarize table unpivot update "
+    "values with (".split()
+)
+_WORD = re.compile(rb'"(?:[^"]|"")*"|\w+|.', re.DOTALL)
+_CHECKPOINT = re.compile(r"\s*(?:force\s+)?checkpoint\b", re.IGNORECASE)
+
+
+class Refused(Exception):  # noqa: N818 - an answer to the client and not a fault
+    """The text holds a statement that this service does not run."""
+
+
+def split(connection: Any, sql: str) -> list[Any]:
+    """The statements of the text; Refused for what is not offered, duckdb.Error for bad syntax."""
+    if "enable_logging" in sql.lower():
+        _refuse_logging(sql)
+    statements: list[Any] = connection.extract_statements(sql)
+    if not statements:
+        raise Refused("the request holds no statement")
+    for statement in statements:
+        _check(statement)
+    return statements
+
+
+def keeps_types(statements: Sequence[Any]) -> bool:
+    return all(statement.type.name in _KEEPS_TYPES for statement in statements)
+
+
+def grows(statement: Any) -> bool:
+    return statement.type.name in _GROWS
+
+
+def is_select(statement: Any) -> bool:
+    return bool(statement.type.name == "SELECT")
+
+
+def has_result(statement: Any) -> bool:
+    """Whether the statement answers rows; the others answer how many rows they changed."""
+    if statement.type.name in _RETURNS:
+        return "returning" in (word.lower() for word in words(statement.query))
+    return [kind.name for kind in statement.expected_result_type] == ["QUERY_RESULT"]
+
+
+def words(sql: str) -> Iterator[str]:
+    """The text's tokens without comments; a string constant is cut to its first character."""
+    # The tokenizer counts in bytes.
+    text = sql.encode()
+    for start, kind in duckdb.tokenize(sql):
+        match = None if kind == duckdb.token_type.comment else _WORD.match(text, start)
+        if match:
+            yield match.group().decode(errors="replace")
+
+
+def _check(statement: Any) -> None:
+    name = statement.type.name
+    if name == "CALL" and _CHECKPOINT.match(statement.query):
+        return
+    if name in _REFUSED:
+        raise Refused(_REFUSED[name])
+    if name == "EXPLAIN":
+        _check_explained(statement.query)
+
+
+def _check_explained(sql: str) -> None:
+    tokens = [word.lower() for word in words(sql)]
+    place = 0
+    while place < len(tokens) and tokens[place] in ("explain", "analyze", "verbose"):
+        place += 1
+        if tokens[place : place + 1] == ["("] and tokens[place + 1] not in _EXPLAINED:
+            # Options, as in EXPLAIN (ANALYZE, FORMAT json).
+            place = tokens.index(")", place) + 1
+    first = tokens[place] if place < len(tokens) else ""
+    if first not in _EXPLAINED:
+        raise Refused(f"EXPLAIN {first.upper()} is not offered")
+
+
+def _refuse_logging(sql: str) -> None:
+    """Logging to a file is not held back by the locked settings, and stops the engine for good."""
+    names = {word.strip('"').lower() for word in words(sql)}
+    if "enable_logging" in names or "query" in names:
+        raise Refused("enable_logging is not offered")
