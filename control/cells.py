@@ -22,6 +22,7 @@ ACT_TIMEOUT_S: Final = 120.0
 """How long an engine may take to start or stop before the call is made again."""
 CONNECT_TIMEOUT_S: Final = 3.0
 _UNIX: Final = "http+unix://"
+_RETRY_CODES: Final = frozenset({"in_flight", "busy"})
 _RETRY_STATUSES: Final = frozenset({408, 425, 429})
 
 
@@ -198,6 +199,7 @@ def _meaning(answer: httpx.Response) -> Answer:
         raise LeaseLost(detail)
     if answer.status_code == httpx.codes.NOT_FOUND:
         raise InstanceUnknown(detail)
-    if answer.is_server_error or answer.status_code in _RETRY_STATUSES:
+    passing = answer.status_code in _RETRY_STATUSES or body.get("code") in _RETRY_CODES
+    if answer.is_server_error or passing:
         raise CellUnavailable(detail)
     raise CellRefused(detail)

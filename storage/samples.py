@@ -9,7 +9,10 @@ from storage.columns import Record
 
 
 class Sample(Record):
-    """One row per instance and hour: peaks of sizes and connections, sums of seconds."""
+    """One row per instance and hour: peaks of sizes and connections, sums of seconds.
+
+    `seen_at` and `cpu_s_seen` are the last reading, from which the next one's share is counted.
+    """
 
     __tablename__ = "samples"
 
@@ -21,6 +24,8 @@ class Sample(Record):
     memory_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
     cpu_s: Mapped[float] = mapped_column(default=0.0)
     running_s: Mapped[float] = mapped_column(default=0.0)
+    seen_at: Mapped[datetime]
+    cpu_s_seen: Mapped[float] = mapped_column(default=0.0)
 
 
 def of_instance(
@@ -34,3 +39,9 @@ def of_instance(
         Sample.hour < until,
     )
     return list(db.scalars(rows.order_by(Sample.hour)))
+
+
+def newest(db: Session, org_id: str, instance_id: str) -> Sample | None:
+    """The instance's last hour that was measured."""
+    rows = select(Sample).where(Sample.org_id == org_id, Sample.instance_id == instance_id)
+    return db.scalars(rows.order_by(Sample.hour.desc()).limit(1)).one_or_none()

@@ -3,14 +3,15 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.orm import Session
 
-from control.work.operation import Operation
+if TYPE_CHECKING:  # an operation's queue asks this register for its kind
+    from control.work.operation import Operation
 
-Steps = Callable[[Operation], None]
-WayOut = Callable[[Operation, Session, str], None]
+Steps = Callable[["Operation"], None]
+WayOut = Callable[["Operation", Session, str], None]
 """Called once, in the transaction that ends the operation: (operation, db, reason)."""
 
 

@@ -8,6 +8,12 @@ from storage.columns import Json, Timestamp
 revision = "0001"
 down_revision = None
 
+# In an order in which they can be dropped.
+TABLES = (
+    "samples events changes instances sessions projects memberships audit api_keys "
+    "work users replays organizations limits cells"
+)
+
 
 def upgrade() -> None:
     _cells()
@@ -29,23 +35,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in (
-        "samples",
-        "events",
-        "changes",
-        "instances",
-        "sessions",
-        "projects",
-        "memberships",
-        "audit",
-        "api_keys",
-        "work",
-        "users",
-        "replays",
-        "organizations",
-        "limits",
-        "cells",
-    ):
+    for table in TABLES.split():
         op.drop_table(table)
 
 
@@ -386,6 +376,8 @@ def _samples() -> None:
         sa.Column("memory_bytes", sa.BigInteger(), nullable=False),
         sa.Column("cpu_s", sa.Double(), nullable=False),
         sa.Column("running_s", sa.Double(), nullable=False),
+        sa.Column("seen_at", Timestamp(), nullable=False),
+        sa.Column("cpu_s_seen", sa.Double(), nullable=False),
         sa.Column("created_at", Timestamp(), nullable=False),
         sa.ForeignKeyConstraint(["instance_id"], ["instances.id"], name="fk_samples_instance_id"),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_samples_org_id"),

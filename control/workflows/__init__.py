@@ -1,0 +1,25 @@
+"""The workflows of the control plane. Importing this package registers them all."""
+
+from control.workflows import (
+    cells,
+    changes,
+    erasure,
+    housekeeping,
+    instances,
+    metering,
+    purge,
+    reconcile,
+)
+from control.workflows.starting import start
+
+__all__ = [
+    "cells",
+    "changes",
+    "erasure",
+    "housekeeping",
+    "instances",
+    "metering",
+    "purge",
+    "reconcile",
+    "start",
+]

@@ -1,0 +1,42 @@
+"""Cells: what each runs and where, asked for again and again, so that the catalogue is true."""
+
+from typing import Final
+
+import structlog
+
+from control.cells import CellRefused, CellUnavailable
+from control.services import Services
+from control.work import Operation, schedule, workflow
+from storage import cells
+from storage.database import now
+
+EVERY_S: Final = 30
+_log = structlog.get_logger("cells")
+
+
+@workflow("cells.refresh", deadline_s=300)
+def refresh_all(op: Operation) -> None:
+    with op.database.read() as db:
+        known = [cell.id for cell in cells.every(db)]
+    for cell_id in known:
+        try:
+            refresh(op.services, cell_id)
+        except (CellUnavailable, CellRefused) as error:
+            _log.warning("cell not seen", cell_id=cell_id, error=str(error))
+
+
+def refresh(services: Services, cell_id: str) -> None:
+    """Ask the cell to describe itself and record it; raises as the cell's client does."""
+    with services.database.read() as db:
+        client = services.cells.for_cell(cells.fetch(db, cell_id))
+    told = client.describe()
+    with services.database.write() as db:
+        cell = cells.fetch(db, cell_id)
+        cell.ports = told["ports"]
+        cell.engines = told["engines"]
+        cell.ca_root_pem = told["ca"]["root_pem"]
+        cell.ca_chain_pem = told["ca"]["chain_pem"]
+        cell.last_seen_at = now(db)
+
+
+schedule("cells", "cells.refresh", every_s=EVERY_S)

@@ -1,0 +1,66 @@
+"""Delete and erase: the cell stops an instance and keeps its data, or destroys it."""
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from control.cells import Answer, CellClient, InstanceUnknown
+from control.work import Operation, workflow
+from control.workflows import starting
+from control.workflows.subjects import call, load, publish, publish_failed, record, rfc3339
+from storage.instances import Instance
+
+
+def deleting_failed(op: Operation, db: Session, reason: str) -> None:
+    _failed(op, db, reason, status="deleting", operation="delete")
+
+
+def erasing_failed(op: Operation, db: Session, reason: str) -> None:
+    _failed(op, db, reason, status="erasing", operation="erase")
+
+
+@workflow(starting.DELETE, deadline_s=600, on_failure=deleting_failed)
+def delete(op: Operation) -> None:
+    def deleted(db: Session, instance: Instance) -> None:
+        instance.became_deleted()
+        kept_until = instance.purge_after
+        publish(
+            db,
+            instance,
+            "instance.deleted.v1",
+            erased=False,
+            purge_after=rfc3339(kept_until) if kept_until else None,
+        )
+
+    call(op, "delete", "deleting", _unless_unknown(CellClient.delete))
+    record(op, "deleting", deleted)
+
+
+@workflow(starting.ERASE, deadline_s=600, on_failure=erasing_failed)
+def erase(op: Operation) -> None:
+    def erased(db: Session, instance: Instance) -> None:
+        instance.became_erased()
+        publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
+
+    call(op, "erase", "erasing", _unless_unknown(CellClient.erase))
+    record(op, "erasing", erased)
+
+
+def _unless_unknown(act: Callable[..., Answer]) -> Callable[..., Answer]:
+    """An instance that the cell never had, or has no more, is as gone as was asked."""
+
+    def go(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
+        try:
+            return act(cell, instance_id, key=key, lease=lease)
+        except InstanceUnknown:
+            return {}
+
+    return go
+
+
+def _failed(op: Operation, db: Session, reason: str, *, status: str, operation: str) -> None:
+    """It stays wanted gone: the reconciler tries again, and its owner sees why it lasts."""
+    instance = load(op, db)
+    if instance.status == status:
+        instance.became_failed(f"the {operation} failed and will be tried again: {reason}")
+        publish_failed(db, instance, operation, reason)

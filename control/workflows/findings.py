@@ -1,0 +1,89 @@
+"""What an observation means for a record at rest: asleep, awake, failed, gone, rotated."""
+
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from control.cells import Answer
+from control.workflows.subjects import publish, publish_failed, publish_ready
+from storage.instances import GONE, Instance
+
+SETTLED: Final = frozenset({"running", "paused", "failed"})
+"""Statuses with no work under way, in which the cell's word counts."""
+LOST: Final = "the cell no longer has the instance"
+
+
+def differs(instance: Instance, observation: Answer | None) -> bool:
+    """Whether `apply` would change anything; cheap, and asked for every instance every time."""
+    if instance.desired_status in GONE:
+        return False
+    if observation is None:
+        return instance.status != "failed"
+    return (
+        _status(instance, observation) != instance.status
+        or _generation(observation) > instance.credentials_generation
+        or (observation.get("port") or instance.port) != instance.port
+    )
+
+
+def apply(db: Session, instance: Instance, observation: Answer | None, moment: datetime) -> None:
+    """Bring the record to what was observed, with the event of each change."""
+    if not differs(instance, observation):
+        return
+    if observation is None:
+        _fail(db, instance, LOST)
+        return
+    instance.port = observation.get("port") or instance.port
+    _rotated(db, instance, observation)
+    status = _status(instance, observation)
+    if status == instance.status:
+        return
+    if status == "failed":
+        _fail(db, instance, observation.get("status_reason") or "the engine does not run")
+    elif status == "paused":
+        paused_by = "idle" if observation.get("paused_by") == "idle" else "user"
+        instance.became_paused(paused_by)
+        publish(db, instance, "instance.paused.v1", paused_by=paused_by)
+    else:
+        _run(db, instance, moment)
+
+
+def _status(instance: Instance, observation: Answer) -> str:
+    """The settled status observed; while the cell restarts an engine, the record stays."""
+    status = str(observation["status"])
+    return status if status in SETTLED else instance.status
+
+
+def _generation(observation: Answer) -> int:
+    return int((observation.get("credentials") or {}).get("generation") or 0)
+
+
+def _rotated(db: Session, instance: Instance, observation: Answer) -> None:
+    generation = _generation(observation)
+    if generation <= instance.credentials_generation:
+        return
+    first = instance.credentials_generation == 0
+    instance.credentials_generation = generation
+    if not first:
+        publish(
+            db,
+            instance,
+            "instance.credentials.rotated.v1",
+            generation=generation,
+            overlap_until=observation["credentials"].get("overlap_until"),
+        )
+
+
+def _run(db: Session, instance: Instance, moment: datetime) -> None:
+    was = instance.status
+    instance.became_running(moment)
+    if was == "paused":
+        publish(db, instance, "instance.resumed.v1", resumed_by="connection")
+    else:
+        publish_ready(db, instance)
+
+
+def _fail(db: Session, instance: Instance, reason: str) -> None:
+    instance.became_failed(reason)
+    publish_failed(db, instance, "run", reason)

@@ -1,0 +1,27 @@
+"""Housekeeping: rows that no longer say anything are deleted."""
+
+from datetime import timedelta
+from typing import Final
+
+from control.work import Operation, queue, schedule, workflow
+from storage import limits, replays, sessions
+from storage.database import now
+
+KEEP_FINISHED_WORK: Final = timedelta(days=1)
+KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
+
+
+@workflow("housekeeping", deadline_s=300)
+def clean(op: Operation) -> None:
+    """Each in its own transaction, so that none waits long for another."""
+    with op.database.write() as db:
+        replays.forget_expired(db, now(db))
+    with op.database.write() as db:
+        sessions.forget_ended(db, now(db) - KEEP_ENDED_SESSIONS)
+    with op.database.write() as db:
+        limits.forget_full(db, now(db))
+    with op.database.write() as db:
+        queue.forget_finished(db, now(db) - KEEP_FINISHED_WORK)
+
+
+schedule("housekeeping", "housekeeping", every_s=300)

@@ -1,0 +1,109 @@
+"""Provision, pause and resume: from what was asked of an instance to what its cell made of it."""
+
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from control.cells import Answer, CellClient
+from control.work import Again, GiveUp, Operation, workflow
+from control.workflows import starting
+from control.workflows.subjects import (
+    call,
+    load,
+    publish,
+    publish_failed,
+    publish_ready,
+    record,
+    specification,
+)
+from storage import instances
+from storage.database import now
+from storage.instances import Instance
+
+
+def provisioning_failed(op: Operation, db: Session, reason: str) -> None:
+    instance = load(op, db)
+    if instance.status in {"requested", "provisioning"}:
+        instance.became_failed(f"provisioning failed: {reason}")
+        publish_failed(db, instance, "provision", reason)
+
+
+@workflow(starting.PROVISION, deadline_s=600, on_failure=provisioning_failed)
+def provision(op: Operation) -> None:
+    def begin(db: Session) -> None:
+        instance = load(op, db)
+        if instance.status == "requested":
+            instance.provisioning()
+
+    def ready(db: Session, instance: Instance) -> None:
+        assert observed is not None
+        instance.became_running(now(db))
+        instance.port = observed.get("port") or instance.port
+        instance.credentials_generation = observed["credentials"]["generation"]
+        publish_ready(db, instance)
+
+    op.step_in_transaction("begin", begin)
+    call(op, "put", "provisioning", put(op))
+    observed = call(op, "usable", "provisioning", usable)
+    record(op, "provisioning", ready)
+
+
+def pausing_failed(op: Operation, db: Session, reason: str) -> None:
+    instance = load(op, db)
+    if instance.status == "pausing":
+        instance.became_running(now(db))
+        instance.status_reason = f"pausing failed: {reason}"
+        publish_failed(db, instance, "pause", reason)
+
+
+@workflow(starting.PAUSE, deadline_s=300, on_failure=pausing_failed)
+def pause(op: Operation) -> None:
+    def paused(db: Session, instance: Instance) -> None:
+        instance.became_paused("user")
+        publish(db, instance, "instance.paused.v1", paused_by="user")
+
+    call(op, "pause", "pausing", CellClient.pause)
+    record(op, "pausing", paused)
+
+
+def resuming_failed(op: Operation, db: Session, reason: str) -> None:
+    instance = load(op, db)
+    if instance.status == "resuming":
+        instance.became_paused(instance.paused_by or "user")
+        instance.status_reason = f"resuming failed: {reason}"
+        publish_failed(db, instance, "resume", reason)
+
+
+@workflow(starting.RESUME, deadline_s=300, on_failure=resuming_failed)
+def resume(op: Operation) -> None:
+    def resumed(db: Session, instance: Instance) -> None:
+        instance.became_running(now(db))
+        publish(db, instance, "instance.resumed.v1", resumed_by="user")
+
+    call(op, "resume", "resuming", CellClient.resume)
+    call(op, "usable", "resuming", usable)
+    record(op, "resuming", resumed)
+
+
+def put(op: Operation) -> Callable[..., Answer]:
+    """Declares the instance to its cell as the record wants it now."""
+
+    def declare(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
+        with op.database.read() as db:
+            instance = instances.fetch(db, op.args["org_id"], instance_id)
+            wanted = specification(db, op.services, instance)
+        return cell.put(instance_id, wanted, key=key, lease=lease)
+
+    return declare
+
+
+def usable(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:  # noqa: ARG001 - called like an act, and asks only
+    """Wait until the cell says that a login works; an instance gone to sleep since is fine."""
+    observed = cell.observe(instance_id)
+    if observed is None:
+        raise GiveUp("the cell no longer has the instance")
+    if observed["status"] == "failed":
+        raise GiveUp(observed.get("status_reason") or "the engine does not start")
+    if observed["status"] not in {"running", "paused"}:
+        raise Again(1)
+    return observed

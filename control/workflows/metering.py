@@ -1,0 +1,95 @@
+"""Metering: what each instance used, read from its cell every minute and kept by the hour."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from control.cells import Answer, CellRefused, CellUnavailable
+from control.work import Operation, schedule, workflow
+from storage import cells, samples
+from storage.cells import Cell
+from storage.database import now
+from storage.instances import Instance
+from storage.samples import Sample
+
+EVERY_S: Final = 60
+HOUR: Final = timedelta(hours=1)
+_log = structlog.get_logger("metering")
+
+
+@workflow("metering", deadline_s=120)
+def meter(op: Operation) -> None:
+    with op.database.read() as db:
+        known = cells.every(db)
+    for cell in known:
+        try:
+            meter_cell(op, cell)
+        except (CellUnavailable, CellRefused) as error:
+            _log.warning("cell not metered", cell_id=cell.id, error=str(error))
+
+
+def meter_cell(op: Operation, cell: Cell) -> None:
+    observations = op.services.cells.for_cell(cell).observations()
+    with op.database.write() as db:
+        moment = now(db)
+        mine = select(Instance).where(Instance.cell_id == cell.id)
+        by_id = {instance.id: instance for instance in db.scalars(mine)}
+        for observation in observations:
+            instance = by_id.get(observation["instance_id"])
+            if instance is not None and observation["status"] != "erased":
+                _add(db, instance, observation, moment)
+
+
+def _add(db: Session, instance: Instance, observation: Answer, moment: datetime) -> None:
+    """Count what passed since the last reading, once: the reading's moment moves with it."""
+    hour = moment.replace(minute=0, second=0, microsecond=0)
+    last = samples.newest(db, instance.org_id, instance.id)
+    cpu_s = float(observation.get("cpu_s") or 0)
+    since = _running_since(observation, last, moment)
+    before = last.cpu_s_seen if last is not None else 0.0
+    # A counter that fell began anew with a restarted engine.
+    used_s = cpu_s - before if cpu_s >= before else cpu_s
+    if last is not None and last.hour < hour:
+        _close(last, since)
+    if last is None or last.hour < hour:
+        last = Sample(
+            instance_id=instance.id,
+            org_id=instance.org_id,
+            hour=hour,
+            storage_bytes=0,
+            connections_max=0,
+            memory_bytes=0,
+            cpu_s=0.0,
+            running_s=0.0,
+        )
+        db.add(last)
+    last.storage_bytes = max(last.storage_bytes, observation.get("storage_bytes") or 0)
+    last.memory_bytes = max(last.memory_bytes, observation.get("memory_bytes") or 0)
+    last.connections_max = max(last.connections_max, observation.get("connections") or 0)
+    last.cpu_s += used_s
+    if since is not None:
+        last.running_s += (moment - max(since, hour)).total_seconds()
+    last.cpu_s_seen = cpu_s
+    last.seen_at = moment
+
+
+def _running_since(observation: Answer, last: Sample | None, moment: datetime) -> datetime | None:
+    """From when on the instance ran without our having counted it; None when it does not run."""
+    if observation["status"] != "running" or not observation.get("started_at"):
+        return None
+    started = datetime.fromisoformat(observation["started_at"])
+    counted = last.seen_at if last is not None else started
+    return min(max(started, counted), moment)
+
+
+def _close(sample: Sample, since: datetime | None) -> None:
+    """Give the earlier hour its share of the time that passed since its last reading."""
+    end = sample.hour + HOUR
+    if since is not None and since < end:
+        sample.running_s += (end - since).total_seconds()
+
+
+schedule("metering", "metering", every_s=EVERY_S)

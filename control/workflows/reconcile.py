@@ -1,0 +1,101 @@
+"""The reconciler: what cells observe becomes what records say, and lost work is started again."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from control.cells import Answer, CellRefused, CellUnavailable
+from control.work import Operation, queue, schedule, workflow
+from control.workflows import findings, starting
+from storage import cells, instances
+from storage.cells import Cell
+from storage.database import Database, now
+from storage.errors import NotFound
+from storage.instances import TRANSITIONAL, Instance
+
+EVERY_S: Final = 5
+LOST_AFTER: Final = timedelta(seconds=10)
+"""A transitional instance without work is touched only after this time, so that races settle."""
+RETRY_AFTER: Final = timedelta(seconds=60)
+"""How long a delete or erase that failed rests before it is tried again."""
+_log = structlog.get_logger("reconcile")
+
+
+@workflow("reconcile", deadline_s=120)
+def reconcile(op: Operation) -> None:
+    with op.database.read() as db:
+        known = cells.every(db)
+    for cell in known:
+        try:
+            observe(op, cell)
+        except (CellUnavailable, CellRefused) as error:
+            _log.warning("cell not observed", cell_id=cell.id, error=str(error))
+    restart_lost_work(op.database)
+
+
+def observe(op: Operation, cell: Cell) -> None:
+    """Compare one cell's observations with the records, and write what differs."""
+    with op.database.read() as db:
+        # Read first: a record unchanged since then is older than the observation.
+        mine = [row for row in _of_cell(db, cell.id) if row.status in findings.SETTLED]
+    seen = {each["instance_id"]: each for each in op.services.cells.for_cell(cell).observations()}
+    for instance in mine:
+        observation = seen.get(instance.id)
+        if findings.differs(instance, observation):
+            _record(op.database, instance, observation)
+
+
+def _record(database: Database, read: Instance, observation: Answer | None) -> None:
+    with database.write() as db:
+        instance = instances.fetch(db, read.org_id, read.id, lock=True)
+        moved_on = instance.updated_at != read.updated_at or instance.status != read.status
+        if not moved_on and not queue.is_open(db, instance.id):
+            findings.apply(db, instance, observation, now(db))
+
+
+def restart_lost_work(database: Database) -> None:
+    """Start the workflow of every instance that waits for one and has none."""
+    with database.read() as db:
+        moment = now(db)
+        stuck = [(row.org_id, row.id) for row in _stuck(db, moment)]
+    for org_id, instance_id in stuck:
+        with database.write() as db:
+            try:
+                instance = instances.fetch(db, org_id, instance_id, lock=True)
+            except NotFound:
+                continue
+            if not queue.is_open(db, instance.id):
+                _restart(db, instance)
+
+
+def _restart(db: Session, instance: Instance) -> None:
+    if instance.status == "failed" and instance.desired_status == "deleted":
+        instance.delete(instance.purge_after)
+    elif instance.status == "failed" and instance.desired_status == "erased":
+        instance.erase()
+    if instance.status in TRANSITIONAL:
+        _log.warning("work started again", instance_id=instance.id, status=instance.status)
+        starting.start(db, starting.BY_STATUS[instance.status], instance)
+
+
+def _stuck(db: Session, moment: datetime) -> list[Instance]:
+    transitional = select(Instance).where(
+        Instance.status.in_(sorted(TRANSITIONAL)), Instance.updated_at < moment - LOST_AFTER
+    )
+    unfinished = select(Instance).where(
+        Instance.status == "failed",
+        Instance.desired_status.in_(instances.GONE),
+        Instance.updated_at < moment - RETRY_AFTER,
+    )
+    found: list[Any] = [*db.scalars(transitional), *db.scalars(unfinished)]
+    return [row for row in found if not queue.is_open(db, row.id)]
+
+
+def _of_cell(db: Session, cell_id: str) -> list[Instance]:
+    return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id)))
+
+
+schedule("reconcile", "reconcile", every_s=EVERY_S)

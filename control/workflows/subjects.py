@@ -1,0 +1,116 @@
+"""What every workflow on an instance needs: the instance, its cell, and the cell's view of it."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from control.cells import Answer
+from control.policy.plans import PLANS
+from control.policy.sizes import SIZES
+from control.services import Services
+from control.work import Operation
+from storage import events, instances, organizations
+from storage.instances import Instance
+
+
+def load(op: Operation, db: Session) -> Instance:
+    """The operation's instance, its row held until the transaction ends."""
+    return instances.fetch(db, op.args["org_id"], op.args["instance_id"], lock=True)
+
+
+def call(op: Operation, name: str, status: str, act: Callable[..., Answer]) -> Answer | None:
+    """A step that asks the instance's cell: `act(cell, instance_id, key=…, lease=…)`.
+
+    None once the instance has left `status`: what was asked later (a delete) is not held up.
+    """
+
+    def ask() -> Answer | None:
+        with op.database.read() as db:
+            instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"])
+            if instance.status != status:
+                return None
+            cell = op.services.cells.for_instance(db, instance)
+        return act(cell, instance.id, key=op.key(name), lease=op.lease)
+
+    answer: Answer | None = op.step(name, ask)
+    return answer
+
+
+def record(
+    op: Operation, status: str, act: Callable[[Session, Instance], None], name: str = "record"
+) -> None:
+    """Do `act` once, in one transaction with the step's note, if the instance is still `status`."""
+
+    def transition(db: Session) -> None:
+        instance = load(op, db)
+        if instance.status == status:
+            act(db, instance)
+
+    op.step_in_transaction(name, transition)
+
+
+def publish(db: Session, instance: Instance, kind: str, **data: Any) -> None:
+    """Tell of a change of the instance, in the transaction that made it."""
+    events.append(
+        db, instance.org_id, kind, {"instance_id": instance.id, **data}, instance_id=instance.id
+    )
+
+
+def publish_ready(db: Session, instance: Instance) -> None:
+    publish(
+        db,
+        instance,
+        "instance.ready.v1",
+        engine=instance.engine,
+        version=instance.engine_version,
+        size=instance.size,
+        region=instance.region,
+        placement=instance.placement,
+        host=instance.host,
+        port=instance.port,
+    )
+
+
+def publish_failed(db: Session, instance: Instance, operation: str, reason: str) -> None:
+    """`status` says what became of the instance: it may run on although an operation failed."""
+    publish(
+        db,
+        instance,
+        "instance.failed.v1",
+        operation=operation,
+        reason=reason,
+        status=instance.status,
+    )
+
+
+def size_of(instance: Instance) -> dict[str, Any]:
+    """The figures the cell holds the instance to; storage is what was ordered of the ceiling."""
+    size = SIZES[instance.size]
+    return {
+        "name": size.name,
+        "vcpu": size.vcpu,
+        "memory_bytes": size.memory_bytes,
+        "storage_bytes": instance.storage_bytes,
+        "connections_max": size.connections_max,
+    }
+
+
+def specification(db: Session, services: Services, instance: Instance) -> dict[str, Any]:
+    """All that a cell must know to run the instance."""
+    plan = PLANS[organizations.fetch(db, instance.org_id).plan]
+    return {
+        "engine": instance.engine,
+        "engine_version": instance.engine_version,
+        "size": size_of(instance),
+        "host": instance.host,
+        "idle_pause_s": services.settings.idle_pause_s if plan.pauses_when_idle else None,
+        "allow_cidrs": None,
+        "rotation_overlap_s": services.settings.rotation_overlap_s,
+    }
+
+
+def rfc3339(moment: datetime) -> str:
+    """As every document of ours writes a moment: UTC, in milliseconds."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
