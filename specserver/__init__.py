@@ -1,7 +1,7 @@
 """Owns the public names of specserver, an OpenAPI 3.1 server runtime on Connexion."""
 
 from specserver.app import App
-from specserver.binding import HandlerMismatch
+from specserver.binding import HandlerMismatchError
 from specserver.document import Document, DocumentInvalid
 from specserver.exchange import Exchange
 from specserver.operations import HandlerResolver, Operation
@@ -38,7 +38,7 @@ __all__ = [
     "Exchange",
     "Forbidden",
     "Gone",
-    "HandlerMismatch",
+    "HandlerMismatchError",
     "HandlerResolver",
     "Headers",
     "InternalError",

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from specserver.connexion_seam import (
     API,
     ConnexionMiddleware,
@@ -14,13 +16,18 @@ from specserver.connexion_seam import (
     SpecMiddleware,
 )
 from specserver.document import Document
+from specserver.exchange import Receive
 from specserver.operations import HandlerResolver, Operation
-from specserver.plan import Boundary, make_plans
+from specserver.plan import Boundary, Plan, Surroundings, make_plans
 from specserver.problems import RenderProblem, render_problem
+from specserver.public import public
+from specserver.reference import Pages
 from specserver.requests import Scope
-from specserver.runtime import Receive, Runtime, Send
+from specserver.response_checks import ReplyChecks
+from specserver.runtime import AsgiApp, Runtime, Send
 from specserver.security import Verifier
 from specserver.threads import Threads
+from specserver.validation import Schemas
 
 Hook = Callable[[], Any]
 
@@ -46,59 +53,66 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         threads: int = 16,
         on_startup: Iterable[Hook] = (),
         on_shutdown: Iterable[Hook] = (),
-        extra_routes: Mapping[str, Any] | None = None,
+        extra_routes: Mapping[str, AsgiApp] | None = None,
         serve_docs: bool = True,
         public_extensions: Iterable[str] = (),
         middlewares: Iterable[Any] = (),
         base_path: str | None = None,
     ) -> None:
         self.document: Document = Document.load(document)
+        self.public_document = public(self.document.raw, public_extensions)
         self.state = state
         self.threads = Threads(threads)
-        self.problems = problems or partial(render_problem, type_prefix=problem_type_prefix)
-        self._hooks = (list(on_startup), list(on_shutdown))
-        self._runtime_options = {
-            "boundary": boundary,
-            "verifiers": security,
-            "threads": self.threads,
-            "max_body_bytes": max_body_bytes,
-            "problems": self.problems,
-            "app_state": state,
-            "extra_routes": dict(extra_routes or {}),
-            "validate_responses": validate_responses,
-        }
+        self.on_startup = list(on_startup)
+        self.on_shutdown = list(on_shutdown)
         super().__init__(
-            _Endpoint(),
+            _end,
             lifespan=self._lifespan,
             middlewares=[*middlewares, LifespanMiddleware, _Serving],
             resolver=handlers if hasattr(handlers, "resolve") else HandlerResolver(handlers),
         )
-        self.add_api(self.document, base_path=base_path, **self._runtime_options)
+        around = Surroundings(
+            resolver=self.options.resolver,
+            boundary=boundary,
+            verifiers=security,
+            security_map=self.options.security_map,
+            threads=self.threads,
+            max_body_bytes=max_body_bytes,
+            public_document=orjson.dumps(self.public_document),
+        )
+        self.add_api(
+            self.document,
+            base_path=base_path,
+            around=around,
+            problems=problems or partial(render_problem, type_prefix=problem_type_prefix),
+            app_state=state,
+            pages=Pages(self.public_document, docs=True) if serve_docs else None,
+            extra_routes=dict(extra_routes or {}),
+            validate_responses=validate_responses,
+        )
         # At once and not at the first request, so that what is wrong is known at start-up.
         self.app, self.middleware_stack = self._build_middleware_stack()
-        self.operations: dict[str, Operation] = {
-            plan.operation.id: plan.operation for plan in self._serving.plans
-        }
+        serving = next(layer for layer in self.middleware_stack if isinstance(layer, _Serving))
+        self.operations: dict[str, Operation] = {p.operation.id: p.operation for p in serving.plans}
 
-    def add_api(self, specification: Document, **options: Any) -> None:
-        """Connexion's own reads the document again, as OpenAPI 3.0."""
-        base_path = options.pop("base_path", None)
-        merged = {**self.options.__dict__, **options}
-        self.apis.append(API(specification, base_path=base_path, **merged))
-
-    @property
-    def _serving(self) -> "_Serving":
-        return next(layer for layer in self.middleware_stack if isinstance(layer, _Serving))
+    def add_api(self, specification: Document, *, base_path: str | None, **options: Any) -> None:
+        """Registers the document; Connexion's own would read it again, as OpenAPI 3.0."""
+        self.apis.append(
+            API(
+                specification,
+                base_path=specification.base_path if base_path is None else base_path,
+                **options,
+            )
+        )
 
     @asynccontextmanager
     async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
-        startup, shutdown = self._hooks
-        for hook in startup:
+        for hook in self.on_startup:
             await _call(hook)
         try:
             yield
         finally:
-            for hook in shutdown:
+            for hook in self.on_shutdown:
                 await _call(hook)
             self.threads.stop()
 
@@ -106,45 +120,21 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
 class _Serving(SpecMiddleware):  # type: ignore[misc]  # connexion is untyped
     """The one layer of Connexion's stack that replaces its routing, security and validation."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: AsgiApp) -> None:
         self.app = app
-        self.plans: list[Any] = []
+        self.plans: list[Plan] = []
 
     def add_api(
         self,
         specification: Document,
         *,
-        resolver: Any,
-        boundary: Boundary | None,
-        verifiers: Mapping[str, Verifier] | None,
-        security_map: Mapping[str, Any] | None,
-        threads: Threads,
-        max_body_bytes: int,
-        base_path: str | None,
-        problems: RenderProblem,
-        app_state: Any,
-        extra_routes: Mapping[str, Any],
+        around: Surroundings,
         validate_responses: bool,
-        **_connexion: Any,
+        **options: Any,
     ) -> None:
-        self.plans = make_plans(
-            specification,
-            resolver,
-            boundary=boundary,
-            verifiers=verifiers,
-            security_map=security_map,
-            threads=threads,
-            max_body_bytes=max_body_bytes,
-        )
-        self.runtime = Runtime(
-            self.plans,
-            base_path=specification.base_path if base_path is None else base_path,
-            problems=problems,
-            threads=threads,
-            app_state=app_state,
-            extra_routes=extra_routes,
-            checks=None,
-        )
+        self.plans = make_plans(specification, around)
+        checks = ReplyChecks(Schemas(specification.raw)).check if validate_responses else None
+        self.runtime = Runtime(self.plans, threads=around.threads, checks=checks, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -153,12 +143,10 @@ class _Serving(SpecMiddleware):  # type: ignore[misc]  # connexion is untyped
             await self.app(scope, receive, send)
 
 
-class _Endpoint:
+async def _end(scope: Scope, _receive: Receive, send: Send) -> None:
     """The end of the stack, which only a websocket reaches: it is turned away."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
 
 
 async def _call(hook: Hook) -> None:

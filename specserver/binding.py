@@ -18,10 +18,11 @@ Arguments = dict[str, Any]
 
 # OpenAPI leaves these three to their own rules, whatever the document says of them.
 _NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+_MAX_SHOWN = 100
 _IMMUTABLE = (str, int, float, bool, type(None))
 
 
-class HandlerMismatch(TypeError):
+class HandlerMismatchError(TypeError):
     """A handler asks for an argument that the document does not give."""
 
 
@@ -175,7 +176,7 @@ def _member_name(parameter: Parameter, member: str) -> str:
 
 
 def _unknown(name: str) -> Violation:
-    shown = name if len(name) <= 100 else name[:100] + "…"
+    shown = name if len(name) <= _MAX_SHOWN else name[:_MAX_SHOWN] + "…"
     return {"parameter": shown, "keyword": "unknown", "message": "is not a known query parameter"}
 
 
@@ -183,10 +184,7 @@ def _summary(violations: list[Violation]) -> str:
     if len(violations) > 1:
         return f"the request breaks {len(violations)} rules of this operation"
     only = violations[0]
-    about = only.get("parameter") or only.get("pointer") or "the body"
-    return (
-        f"{about} {only['message']}" if only["message"] != "a body is required" else only["message"]
-    )
+    return f"{only.get('parameter') or only.get('pointer') or 'the body'} {only['message']}"
 
 
 def _security_names(operation: Operation) -> set[str]:
@@ -218,9 +216,9 @@ class HandlerCall:
                 self._take(parameter, given, unknown)
         positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         if unknown and not (leading and unknown == positional[: len(unknown)]):
-            raise HandlerMismatch(
-                f"the handler of {operation.id} asks for {', '.join(unknown)}, "
-                f"which the document does not give (it gives {', '.join(sorted(given)) or 'nothing'})"
+            raise HandlerMismatchError(
+                f"the handler of {operation.id} asks for {', '.join(unknown)}, and the document "
+                f"gives {', '.join(sorted(given)) or 'nothing'}"
             )
 
     def _take(self, parameter: inspect.Parameter, given: set[str], unknown: list[str]) -> None:

@@ -1,18 +1,55 @@
 """Owns request bodies: their media types, reading them, and what they leave unsaid."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
 
-from specserver.parameters import Unreadable, reader_of
-from specserver.problems import BadRequest, UnsupportedMediaType
+from specserver.parameters import UnreadableError, reader_of
+from specserver.problems import BadRequest, TooLarge, UnsupportedMediaType
 from specserver.replies import is_json
+from specserver.requests import Headers
 from specserver.validation import Schema, Schemas, Violation
 
+_MAX_SEEN = 64
 _FORM = "application/x-www-form-urlencoded"
+
+
+class ClientGone(Exception):  # noqa: N818 - it is no error of ours
+    """The client closed the connection before it was answered."""
+
+
+async def read_body(headers: Headers, limit: int, receive: Callable[[], Awaitable[Any]]) -> bytes:
+    """The whole body; raises 413 as soon as it is known to be larger than `limit` bytes."""
+    length = headers.raw(b"content-length")
+    if length is not None and length.isdigit() and int(length) > limit:
+        raise _too_large(limit)
+    event = await receive()
+    body: bytes = event.get("body", b"")
+    if event.get("more_body"):
+        chunks = [body]
+        size = len(body)
+        while event.get("more_body"):
+            event = await receive()
+            chunks.append(event.get("body", b""))
+            size += len(chunks[-1])
+            if size > limit:
+                raise _too_large(limit)
+        body = b"".join(chunks)
+    if event["type"] == "http.disconnect":
+        raise ClientGone
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+def _too_large(limit: int) -> TooLarge:
+    # The rest of the body stays unread, so the connection is of no more use.
+    return TooLarge(
+        f"the body is larger than {limit} bytes", headers={"Connection": "close"}, limit_bytes=limit
+    )
 
 
 class Body:
@@ -31,7 +68,7 @@ class Body:
         """The body's value and its violations; raises where it cannot be read at all."""
         if not raw:
             if self.required:
-                return None, [_violation("required", "a body is required")]
+                return None, [_violation("required", "is required")]
             if content_type is None or not self._kinds:
                 return None, []
         kind = self._seen.get(content_type or b"") or self._kind(content_type)
@@ -45,7 +82,7 @@ class Body:
         for candidate in candidates if media_type else ("*/*",):
             if candidate in self._kinds:
                 kind = self._kinds[candidate]
-                if content_type is not None and len(self._seen) < 64:
+                if content_type is not None and len(self._seen) < _MAX_SEEN:
                     self._seen[content_type] = kind
                 return kind
         raise UnsupportedMediaType(
@@ -105,7 +142,7 @@ class Kind:
 def _read(schema: Any, text: str) -> Any:
     try:
         return reader_of(schema)(text)
-    except Unreadable:
+    except UnreadableError:
         # Left as text, for the schema to refuse with its pointer.
         return text
 
@@ -134,7 +171,8 @@ def properties_of(schema: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for part in schema.get("allOf", ()):
         found |= properties_of(part)
-    return found | schema.get("properties", {})
+    found |= schema.get("properties", {})
+    return found
 
 
 def _violation(keyword: str, message: str) -> Violation:

@@ -48,8 +48,8 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
             raise DocumentInvalid(f"the document is invalid at {place}: {message}") from error
 
     @classmethod
-    def load(cls, spec: Path | str | dict[str, Any], *, arguments: Any = None) -> "Document":
-        """Reads YAML or JSON. `arguments` is Connexion's, for templates, which are not rendered."""
+    def load(cls, spec: Path | str | dict[str, Any], **_templates: Any) -> "Document":
+        """Reads YAML or JSON, as it is: Connexion would render it as a template first."""
         if not isinstance(spec, (str, Path)):
             return cls(_with_string_keys(spec))
         text = Path(spec).read_text(encoding="utf-8")

@@ -113,8 +113,13 @@ class Exchange:
             return cast("Reply", await self._plan.threads.run(self.invoke, *first))
         return as_reply(await call.handler(*first, **call.arguments(self.arguments, self)))
 
+    @property
+    def public_document(self) -> bytes:
+        """What `/openapi.json` answers, for documents that describe that path themselves."""
+        return self._plan.public_document
+
     def authenticate(self) -> Any:
-        """Sets `principal` and `scheme` by the app's verifiers; await it where one of them is async."""
+        """Sets `principal` and `scheme` by the app's verifiers; await what an async one gives."""
         security = self._plan.security
         if security is None:
             return None

@@ -74,7 +74,7 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "contains": lambda _: "must hold an item of the described kind",
     "not": lambda _: "is of a form that is excluded",
     "anyOf": lambda _: "matches none of the allowed forms",
-    "oneOf": lambda f: "matches none of the allowed forms",
+    "oneOf": lambda _: "matches none of the allowed forms",
     "propertyNames": lambda _: "has a member with a name that is not allowed",
     "additionalItems": lambda _: "has more items than are allowed",
     "unevaluatedItems": lambda _: "has items that are not allowed",

@@ -48,14 +48,15 @@ class Operation:
 
     @property
     def router_controller(self) -> str | None:
-        return self.extension("openapi-router-controller")
+        controller: str | None = self.extension("openapi-router-controller")
+        return controller
 
 
 class HandlerResolver(RelativeResolver):  # type: ignore[misc]  # connexion is untyped
     """Connexion's resolver relative to a package, which also finds `list_` where `list` is asked.
 
-    `instances.list` may not be called `list` in Python without hiding the builtin, nor `imports.from`
-    at all, so `name` is tried before `name_`. A module that is there but fails to import says why.
+    In Python `list` would hide the builtin, and `from` is no name at all, so `name` is tried
+    before `name_`. Hyphens in an operationId are underscores in Python.
     """
 
     def resolve_function_from_operation_id(self, operation_id: str) -> Callable[..., Any]:

@@ -18,31 +18,31 @@ _SEPARATORS = {"form": ",", "simple": ",", "spaceDelimited": " ", "pipeDelimited
 _KEYWORDS_OF_TYPE = {"type", "description", "title", "default", "examples", "example", "items"}
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The text is not of the parameter's type; the argument says what it must be."""
 
 
 def _integer(text: str) -> int:
     if len(text) > _MAX_DIGITS or not _INTEGER.fullmatch(text):
-        raise Unreadable("must be an integer")
+        raise UnreadableError("must be an integer")
     return int(text)
 
 
 def _number(text: str) -> int | float:
     if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
-        raise Unreadable("must be a number")
+        raise UnreadableError("must be a number")
     return int(text) if _INTEGER.fullmatch(text) else float(text)
 
 
 def _boolean(text: str) -> bool:
     if text not in ("true", "false"):
-        raise Unreadable("must be true or false")
+        raise UnreadableError("must be true or false")
     return text == "true"
 
 
 def _null(text: str) -> None:
     if text not in ("", "null"):
-        raise Unreadable("must be null")
+        raise UnreadableError("must be null")
 
 
 def _string(text: str) -> str:
@@ -53,7 +53,7 @@ def _json(text: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise Unreadable("must be JSON") from None
+        raise UnreadableError("must be JSON") from None
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -93,9 +93,9 @@ def _first_of(readers: Sequence[Callable[[str], Any]], text: str) -> Any:
     for reader in readers:
         try:
             return reader(text)
-        except Unreadable as error:
+        except UnreadableError as error:
             unread.append(str(error).removeprefix("must be "))
-    raise Unreadable("must be " + " or ".join(unread))
+    raise UnreadableError("must be " + " or ".join(unread))
 
 
 class Parameter:
@@ -127,7 +127,7 @@ class Parameter:
         """The value of what was sent under this name, or what is wrong with it."""
         try:
             value = self._value(texts)
-        except Unreadable as error:
+        except UnreadableError as error:
             return None, [self.violation("type", str(error))]
         return self._checked(value)
 
@@ -146,7 +146,7 @@ class Parameter:
                 texts = [part for text in texts for part in self._split(text)]
             return [self._read(text) for text in texts]
         if len(texts) > 1:
-            raise Unreadable("must be given once")
+            raise UnreadableError("must be given once")
         if self.is_object:
             return self._object(self._split(texts[0]), explode=self.explode)
         return self._read(texts[0])
@@ -160,7 +160,7 @@ class Parameter:
         """The object of names and texts in turn, as sent in parameters of their own."""
         try:
             value = self._object(list(pairs), explode=False)
-        except Unreadable as error:
+        except UnreadableError as error:
             return None, [self.violation("type", str(error))]
         return self._checked(value)
 
@@ -173,7 +173,7 @@ class Parameter:
         if explode:
             pairs = [part.partition("=")[::2] for part in parts]
         elif len(parts) % 2:
-            raise Unreadable("must be names and values in turn")
+            raise UnreadableError("must be names and values in turn")
         else:
             pairs = list(zip(parts[::2], parts[1::2], strict=True))
         return {name: reader_of(self._properties.get(name))(text) for name, text in pairs}

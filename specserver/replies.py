@@ -11,6 +11,9 @@ Chunks = Iterator[Chunk] | AsyncIterator[Chunk]
 RawHeaders = list[tuple[bytes, bytes]]
 
 _BODILESS = frozenset({204, 205, 304})
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
+# Answers may hold what only this caller may see; a handler that knows better says so.
+_NO_STORE = (b"cache-control", b"no-store")
 
 
 class Reply:
@@ -92,3 +95,32 @@ def as_reply(answer: Any) -> Reply:
     if answer is None:
         return Reply(204)
     return Reply(200, answer)
+
+
+def raw_headers(reply: Reply, request_id: str, length: int) -> RawHeaders:
+    """The header fields of a reply; raises ValueError where one would end its line early."""
+    raw = [(b"x-request-id", request_id.encode()), _NOSNIFF]
+    if reply.headers:
+        _add_fields(raw, reply.headers)
+    else:
+        raw.append(_NO_STORE)
+    if reply.status in _BODILESS:
+        return raw
+    if reply.body is not None or reply.chunks is not None:
+        raw.append((b"content-type", reply.media_type.encode("latin-1")))
+    if reply.chunks is None:
+        raw.append((b"content-length", b"%d" % length))
+    return raw
+
+
+def _add_fields(raw: RawHeaders, headers: Mapping[str, str | list[str]]) -> None:
+    stored = False
+    for name, value in headers.items():
+        key = name.lower()
+        stored = stored or key == "cache-control"
+        for single in value if isinstance(value, list) else [value]:
+            if "\r" in single or "\n" in single or "\0" in single:
+                raise ValueError(f"the value of header {name} holds a line break")
+            raw.append((key.encode("latin-1"), single.encode("latin-1")))
+    if not stored:
+        raw.append(_NO_STORE)

@@ -1,4 +1,4 @@
-"""Owns the path tree: from a path to its route, at a cost that ignores how many routes there are."""
+"""Owns the path tree: from a path to its route, at a cost free of how many routes there are."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 _NAME = re.compile(r"\{([^{}]*)\}")
 
 
-class RouteClash(ValueError):
+class RouteClashError(ValueError):
     """Two templates match exactly the same paths."""
 
 
@@ -44,7 +44,7 @@ class PathTree(Generic[T]):
         if len(set(names)) != len(names):
             raise ValueError(f"path {template!r} names a parameter twice")
         if node.route is not None:
-            raise RouteClash(f"path {template!r} matches the same paths as another")
+            raise RouteClashError(f"path {template!r} matches the same paths as another")
         node.route = (route, tuple(names))
         if not names:
             self._exact[template] = route

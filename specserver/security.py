@@ -49,17 +49,17 @@ class Check(NamedTuple):
 
 
 class _Bearer(BearerSecurityHandler):  # type: ignore[misc]  # connexion is untyped
-    def get_fn(self, security_scheme: dict[str, Any], required_scopes: list[str]) -> Check:
+    def get_fn(self, security_scheme: dict[str, Any], _scopes: list[str]) -> Check:
         return _check(security_scheme, bearer_token)
 
 
 class _Basic(BasicSecurityHandler):  # type: ignore[misc]  # connexion is untyped
-    def get_fn(self, security_scheme: dict[str, Any], required_scopes: list[str]) -> Check:
+    def get_fn(self, security_scheme: dict[str, Any], _scopes: list[str]) -> Check:
         return _check(security_scheme, basic_credential)
 
 
 class _ApiKey(ApiKeySecurityHandler):  # type: ignore[misc]  # connexion is untyped
-    def get_fn(self, security_scheme: dict[str, Any], required_scopes: list[str]) -> Check:
+    def get_fn(self, security_scheme: dict[str, Any], _scopes: list[str]) -> Check:
         return _check(security_scheme, _key_in(security_scheme["in"], security_scheme["name"]))
 
 
