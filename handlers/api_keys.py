@@ -1,0 +1,89 @@
+"""API keys: how programs come in."""
+
+from datetime import datetime
+from typing import Any
+
+from control import identity
+from control.policy import permissions
+from control.policy.plans import PLANS
+from handlers import instants, views
+from handlers.calls import OrgCall
+from specserver import Forbidden, Invalid, Reply
+from storage import api_keys, identifiers
+from storage.api_keys import ApiKey
+from storage.errors import Conflict
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
+    found = api_keys.page(
+        call.db, call.org.id, now=call.now, limit=limit, after=views.after(call, cursor)
+    )
+    return views.page(call, found, views.api_key)
+
+
+def create(call: OrgCall, body: Body) -> Reply:
+    expires_at = _expiry(call, body.get("expires_at"))
+    _check_grant(call, body["role"], body.get("scopes"))
+    _check_quota(call)
+    token = identity.new_api_key()
+    key = ApiKey(
+        id=identifiers.new("key_"),
+        org_id=call.org.id,
+        name=body["name"],
+        role=body["role"],
+        scopes=body.get("scopes"),
+        created_by=call.caller.user.id,
+        prefix=token.prefix,
+        token_hash=token.sha256,
+        expires_at=expires_at,
+    )
+    call.db.add(key)
+    call.db.flush()
+    call.audit(target=key.id, name=key.name, role=key.role, scopes=key.scopes)
+    return Reply.created({**views.api_key(key), "key": token.secret})
+
+
+def revoke(call: OrgCall, key_id: str) -> Reply:
+    key = api_keys.fetch(call.db, call.org.id, key_id)
+    key.revoke(call.now)
+    call.audit(target=key.id, name=key.name)
+    return Reply.no_content()
+
+
+def unsuspend(call: OrgCall, key_id: str) -> Body:
+    key = api_keys.fetch(call.db, call.org.id, key_id)
+    if key.suspended_at is None:
+        raise Conflict("cannot unsuspend an API key that is not suspended")
+    call.audit(target=key.id, name=key.name, was_suspended_for=key.suspended_reason)
+    key.suspended_at = key.suspended_reason = None
+    return views.api_key(key)
+
+
+def _expiry(call: OrgCall, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    expires_at = instants.read(text, pointer="/expires_at")
+    if expires_at <= call.now:
+        raise instants.refused("must be in the future", keyword="future", pointer="/expires_at")
+    return expires_at
+
+
+def _check_grant(call: OrgCall, role: str, scopes: list[str] | None) -> None:
+    """Nobody gives what they do not have, and so nobody raises themselves by a key."""
+    wanted = permissions.effective(role, role, scopes)
+    beyond = sorted(wanted - call.caller.permissions)
+    if beyond:
+        raise Forbidden(f"the key would have permissions you lack: {', '.join(beyond)}")
+
+
+def _check_quota(call: OrgCall) -> None:
+    plan = PLANS[call.org.plan]
+    if plan.api_keys_max is None:
+        return
+    call.db.refresh(call.org, with_for_update=True)
+    held = api_keys.page(call.db, call.org.id, now=call.now, limit=plan.api_keys_max, after=None)
+    if len(held.items) >= plan.api_keys_max:
+        message = f"the {plan.id} plan allows {plan.api_keys_max} API keys and all are used"
+        raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])

@@ -1,0 +1,95 @@
+"""The catalogue as JSON: engines, plans, regions and sizes."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from control.policy.catalogue import Catalogue, Offer
+from control.policy.plans import Plan
+from control.policy.sizes import OtherSize, Size
+from storage.cells import Cell
+
+Json = dict[str, Any]
+
+# A cell reports every few seconds; one that was silent for so long takes no orders.
+SILENT_AFTER: Final = timedelta(seconds=60)
+
+
+def engine(offer: Offer) -> Json:
+    versions = list(offer.all_versions)
+    return {
+        "id": offer.engine.id,
+        "name": offer.engine.name,
+        "availability": offer.status,
+        "reason": offer.reason,
+        "versions": versions,
+        "default_version": versions[0] if versions else None,
+        "regions": sorted(offer.versions),
+        "protocol": offer.engine.protocol,
+        "ports": list(offer.engine.ports),
+        "features": list(offer.engine.features),
+    }
+
+
+def plan(record: Plan, idle_pause_s: int) -> Json:
+    features = {"custom_domains": record.custom_domains, "custom_roles": record.custom_roles}
+    return {
+        "id": record.id,
+        "name": record.name,
+        "price_usd_cents_month": record.price_usd_cents,
+        "sizes": list(record.sizes),
+        "placements": list(record.placements),
+        "quotas": {
+            "instances": record.instances_max,
+            "storage_bytes": record.storage_bytes_max,
+            "projects": record.projects_max,
+            "seats": record.seats_max,
+            "api_keys": record.api_keys_max,
+            "teams": record.teams_max,
+            "manual_backups": record.manual_backups_max,
+        },
+        "deleted_retention_days": record.retention_days,
+        "backup_retention_days": record.backup_retention_days,
+        "pitr_days": record.pitr_days,
+        "idle_pause_s": idle_pause_s if record.pauses_when_idle else None,
+        "features": [name for name, unlocked in features.items() if unlocked],
+    }
+
+
+def region(name: str, cells: list[Cell], catalogue: Catalogue, now: datetime) -> Json:
+    """A region by its cells; what they share (domain, ports) is read from the first."""
+    heard = [cell for cell in cells if cell.last_seen_at and cell.last_seen_at + SILENT_AFTER > now]
+    return {
+        "id": name,
+        "available": bool(heard),
+        "engines": catalogue.engines_in(name),
+        "instance_domain": cells[0].instance_domain,
+        "ports": cells[0].ports,
+    }
+
+
+def size(record: Size) -> Json:
+    return {
+        "id": record.name,
+        "family": "instance",
+        "vcpu": record.vcpu,
+        "memory_bytes": record.memory_bytes,
+        "storage_bytes_included": record.storage_bytes_included,
+        "storage_bytes_max": record.storage_bytes_max,
+        "storage_step_bytes": record.storage_step_bytes,
+        "connections_max": record.connections_max,
+        "price_usd_cents_month": record.price_usd_cents,
+    }
+
+
+def other_size(record: OtherSize) -> Json:
+    return {
+        "id": record.name,
+        "family": record.family,
+        "vcpu": record.vcpu,
+        "memory_bytes": record.memory_bytes,
+        "storage_bytes_included": record.storage_bytes,
+        "storage_bytes_max": record.storage_bytes,
+        "storage_step_bytes": None,
+        "connections_max": None,
+        "price_usd_cents_month": record.price_usd_cents,
+    }

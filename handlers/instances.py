@@ -1,0 +1,175 @@
+"""Instances: from order to erasure, and everything there is to know of one."""
+
+import time
+from datetime import timedelta
+from typing import Any, Final
+
+from control.policy.plans import PLANS
+from handlers import capacity_views, certificates, instants, one_time, orders, views
+from handlers.calls import OrgCall
+from specserver import PollAgain, Reply
+from storage import changes, instances, projects, samples
+from storage.instances import Instance
+from storage.pages import Page
+
+Body = dict[str, Any]
+
+POLL_S: Final = 0.2
+
+# Where an instance must not be any more for a status to come: waiting on is waiting in vain.
+_LEAVING: Final = frozenset({"deleting", "deleted", "erasing", "erased"})
+_IN_VAIN: Final = {
+    "running": _LEAVING | {"failed"},
+    "paused": _LEAVING | {"failed"},
+    "failed": _LEAVING,
+    "deleted": frozenset({"erasing", "erased"}),
+    "erased": frozenset(),
+}
+_KINDS: Final = {column: kind for kind, column in changes.COLUMNS.items()}
+
+
+def list_(
+    call: OrgCall,
+    limit: int,
+    cursor: str | None = None,
+    status: str | None = None,
+    engine: str | None = None,
+    name: str | None = None,
+    project_id: str | None = None,
+) -> Body:
+    filters = {"status": status, "engine": engine, "name": name, "project_id": project_id}
+    found = instances.page(
+        call.db, call.org.id, limit=limit, after=views.after(call, cursor), **filters
+    )
+    return views.page(call, found, views.instance)
+
+
+def list_in_project(
+    call: OrgCall,
+    project_id: str,
+    limit: int,
+    cursor: str | None = None,
+    status: str | None = None,
+    engine: str | None = None,
+    name: str | None = None,
+) -> Body:
+    project = projects.fetch(call.db, call.org.id, project_id)
+    return list_(call, limit, cursor, status, engine, name, project.id)
+
+
+def create(call: OrgCall, project_id: str, body: Body, dry_run: bool) -> Reply:
+    project = projects.fetch(call.db, call.org.id, project_id)
+    if dry_run:
+        return Reply.ok(orders.preview(call, project, body))
+    instance = orders.place(call, project, body)
+    call.audit(target=instance.id, **body)
+    call.emit("instance.requested.v1", views.instance_event(instance), instance)
+    call.start("instances.provision", instance)
+    location = f"/v1/orgs/{call.org.id}/instances/{instance.id}"
+    return Reply.created(views.instance(instance), location)
+
+
+def get(call: OrgCall, instance_id: str, timeout_s: int, wait_for: str | None = None) -> Body:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    waited_s = time.monotonic() - call.exchange.started_at
+    may_come = wait_for is not None and instance.status not in {wait_for, *_IN_VAIN[wait_for]}
+    if may_come and waited_s < timeout_s:
+        raise PollAgain(min(POLL_S, timeout_s - waited_s))
+    return views.instance(instance)
+
+
+def update(call: OrgCall, instance_id: str, body: Body) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    orders.check_alteration(call, instance, body)
+    wanted = {_KINDS[column]: value for column, value in body.items()}
+    ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
+    call.audit(target=instance.id, **body)
+    if all(change.status == "applied" for change in ordered):
+        return Reply.ok(views.instance(instance))
+    call.start("instances.resize", instance)
+    return Reply.accepted(views.instance(instance))
+
+
+def delete(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    kept = timedelta(days=PLANS[call.org.plan].retention_days)
+    instance.delete(call.now + kept)
+    call.audit(target=instance.id, name=instance.name)
+    call.start("instances.delete", instance)
+    return _accepted(call, instance)
+
+
+def erase(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    instance.erase()
+    call.audit(target=instance.id, name=instance.name)
+    call.start("instances.erase", instance)
+    return _accepted(call, instance)
+
+
+def pause(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    instance.pause()
+    call.audit(target=instance.id, name=instance.name)
+    call.start("instances.pause", instance)
+    return _accepted(call, instance)
+
+
+def resume(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    instance.resume()
+    call.audit(target=instance.id, name=instance.name)
+    call.start("instances.resume", instance)
+    return _accepted(call, instance)
+
+
+def _accepted(call: OrgCall, instance: Instance) -> Reply:
+    # The database sets `updated_at` as it writes, so the answer is made after that.
+    call.db.flush()
+    return Reply.accepted(views.instance(instance))
+
+
+def changes_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    found = changes.page(
+        call.db, call.org.id, instance.id, limit=limit, after=views.after(call, cursor)
+    )
+    return views.page(call, found, views.change)
+
+
+def ca(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    return certificates.of_cells(call, {instance.cell_id})
+
+
+def capacity(call: OrgCall, instance_id: str) -> Body:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    week = samples.of_instance(
+        call.db, call.org.id, instance.id, since=call.now - timedelta(days=7), until=call.now
+    )
+    return capacity_views.capacity(call, instance, week)
+
+
+def metrics(
+    call: OrgCall,
+    instance_id: str,
+    limit: int,
+    cursor: str | None = None,
+    from_: str | None = None,
+    to: str | None = None,
+) -> Body:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    until = call.now if to is None else instants.read(to, parameter="to")
+    since = instants.read(from_, parameter="from") if from_ else until - timedelta(hours=24)
+    last = views.after(call, cursor)
+    hours = samples.of_instance(call.db, call.org.id, instance.id, since=since, until=until)
+    rest = [hour for hour in hours if last is None or views.timestamp(hour.hour) > last]
+    more = views.timestamp(rest[limit - 1].hour) if len(rest) > limit else None
+    return views.page(call, Page(rest[:limit], more), views.metrics_hour)
+
+
+def logs(call: OrgCall, instance_id: str) -> Body:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    one_time.check_provisioned(instance, "read the logs of")
+    call.audit(target=instance.id, name=instance.name)
+    return one_time.url(call, instance, "logs", "GET")

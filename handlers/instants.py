@@ -1,0 +1,22 @@
+"""Moments as callers write them."""
+
+from datetime import UTC, datetime
+
+from specserver import Invalid
+
+
+def read(text: str, **place: str) -> datetime:
+    """The moment in UTC; `place` is `pointer` or `parameter`, for the refusal.
+
+    The document's `format: date-time` lets through what no calendar has, the year 0 and the 60th
+    second among it.
+    """
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise refused("is not a moment that can be reckoned with", **place) from None
+
+
+def refused(message: str, *, keyword: str = "date-time", **place: str) -> Invalid:
+    about = place.get("parameter") or place.get("pointer")
+    return Invalid(f"{about} {message}", errors=[{**place, "keyword": keyword, "message": message}])

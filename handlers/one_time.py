@@ -1,0 +1,43 @@
+"""One-time URLs: what the control plane signs for a cell to answer, once, out of its sight."""
+
+from datetime import timedelta
+from typing import Any
+
+from handlers import views
+from handlers.calls import OrgCall
+from storage import cells, identifiers
+from storage.errors import Conflict
+from storage.instances import GONE, Instance
+
+
+def url(call: OrgCall, instance: Instance, action: str, method: str) -> dict[str, Any]:
+    """A URL on the instance's cell, good for one use within `reveal_ttl_s`."""
+    cell = cells.fetch(call.db, instance.cell_id)
+    expires_at = call.now + timedelta(seconds=call.services.settings.reveal_ttl_s)
+    token = call.services.signer.token(
+        {
+            "v": 1,
+            "instance_id": instance.id,
+            "action": action,
+            "jti": identifiers.new(""),
+            "exp": int(expires_at.timestamp()),
+            "request_id": call.request_id,
+        }
+    )
+    return {
+        "url": f"{cell.public_url}/v1/{action}/{token}",
+        "method": method,
+        "expires_at": views.timestamp(expires_at.replace(microsecond=0)),
+    }
+
+
+def check_provisioned(instance: Instance, verb: str) -> None:
+    """Conflict before the cell has heard of the instance, and once it is asked to go."""
+    if instance.status == "requested" or instance.desired_status in GONE:
+        raise Conflict(f"cannot {verb} an instance that is {instance.status}")
+
+
+def check_has_credentials(instance: Instance, verb: str) -> None:
+    """Conflict unless the instance was usable once and is not asked to go."""
+    if instance.ready_at is None or instance.desired_status in GONE:
+        raise Conflict(f"cannot {verb} the credential of an instance that is {instance.status}")

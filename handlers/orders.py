@@ -1,0 +1,141 @@
+"""From what a caller asks of an instance to the record of it: terms, checks, place and name."""
+
+import secrets
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import exists, select
+
+from control.boundary import Call
+from control.policy import orders
+from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
+from control.policy.orders import Alteration, Order, Terms, Usage, Violation
+from control.policy.plans import PLANS
+from handlers.calls import OrgCall
+from specserver import Invalid
+from storage import cells, identifiers, instances
+from storage.cells import Cell
+from storage.errors import Conflict, Unavailable
+from storage.instances import GONE, Instance
+from storage.projects import Project
+
+Body = dict[str, Any]
+
+_ORDERED = ("engine", "size", "engine_version", "region", "placement", "storage_bytes")
+_ALTERED = ("size", "storage_bytes", "engine_version", "placement")
+
+
+def catalogue(call: Call) -> Catalogue:
+    """What can be ordered: what the cells last said they run."""
+    every = cells.every(call.db)
+    return make_catalogue(CellReport.of(cell.region, cell.engines) for cell in every)
+
+
+def terms(call: OrgCall) -> Terms:
+    """What the caller's organization may have. Held until the transaction ends."""
+    if call.exchange.operation.method != "GET":
+        # Two orders at a time must not both take the last of a quota.
+        call.db.refresh(call.org, with_for_update=True)
+    live = instances.live(call.db, call.org.id)
+    return Terms(
+        catalogue=catalogue(call),
+        plan=PLANS[call.org.plan],
+        usage=Usage(len(live), sum(one.storage_bytes for one in live)),
+        default_region=call.org.default_region,
+    )
+
+
+def settle(call: OrgCall, body: Body) -> tuple[Order, Terms]:
+    """The order with everything chosen that was left out; raises Invalid with all that is wrong."""
+    held_against = terms(call)
+    order = Order(**{name: body[name] for name in _ORDERED if name in body})
+    _refuse(orders.check_order(order, held_against))
+    return orders.settle(order, held_against), held_against
+
+
+def check_alteration(call: OrgCall, instance: Instance, body: Body) -> None:
+    """Raises Invalid with all that is wrong with changing the instance so."""
+    now = Order(**{name: getattr(instance, name) for name in _ORDERED})
+    asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
+    _refuse(orders.check_alteration(now, asked, terms(call)))
+
+
+def preview(call: OrgCall, project: Project, body: Body) -> Body:
+    """What placing the order would come to. Nothing is made."""
+    order, held_against = settle(call, body)
+    name = body.get("name") or _name(order.engine, identifiers.new("inst_"))
+    _check_name(call, project, name)
+    come_to = orders.preview(order, held_against)
+    return {
+        "order": {
+            **asdict(order),
+            "name": name,
+            "maintenance_window": body.get("maintenance_window"),
+        },
+        "cost_usd_cents_month": come_to["cost_usd_cents_per_month"],
+        "quota_left": come_to["quota_left"],
+        "approval_required": come_to["approval_required"],
+    }
+
+
+def place(call: OrgCall, project: Project, body: Body) -> Instance:
+    """The ordered instance, in status `requested`, on a cell that can run it."""
+    order, _ = settle(call, body)
+    cell = _choose_cell(call, order)
+    instance_id, engine = identifiers.new("inst_"), ENGINES[order.engine]
+    label = f"{engine.label}-{instance_id.removeprefix('inst_').lower()}"
+    instance = Instance(
+        **asdict(order),
+        id=instance_id,
+        org_id=call.org.id,
+        project_id=project.id,
+        name=body.get("name") or _name(order.engine, instance_id),
+        maintenance_window=body.get("maintenance_window"),
+        host=f"{label}.{order.region}.{cell.instance_domain}",
+        port=cell.ports.get(engine.protocol, engine.ports[0]),
+        cell_id=cell.id,
+        requested_by=call.caller.id,
+    )
+    call.db.add(instance)
+    call.db.flush()
+    return instance
+
+
+def _choose_cell(call: OrgCall, order: Order) -> Cell:
+    """One of the region's cells that offer the version; they share the load by chance."""
+    able = [
+        cell
+        for cell in cells.in_region(call.db, order.region or "")
+        if any(
+            found["engine"] == order.engine and order.engine_version in found["versions"]
+            for found in cell.engines
+        )
+    ]
+    if not able:
+        raise Unavailable(f"no cell runs {order.engine} {order.engine_version} any more")
+    return secrets.choice(able)
+
+
+def _check_name(call: OrgCall, project: Project, name: str) -> None:
+    """What the database holds when the order is placed, asked beforehand."""
+    same = select(
+        exists().where(
+            Instance.project_id == project.id,
+            Instance.name == name,
+            Instance.desired_status.not_in(GONE),
+        )
+    )
+    if call.db.scalar(same):
+        raise Conflict("the project has an instance with this name")
+
+
+def _name(engine: str, instance_id: str) -> str:
+    return f"{engine}-{instance_id[-6:].lower()}"
+
+
+def _refuse(violations: list[Violation]) -> None:
+    if not violations:
+        return
+    count = len(violations)
+    detail = violations[0]["message"] if count == 1 else f"the order breaks {count} rules"
+    raise Invalid(detail, errors=violations)

@@ -1,0 +1,107 @@
+"""Organizations: the owners of everything else."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import exists, select
+
+from control.boundary import Call
+from control.policy.plans import PLANS
+from handlers import certificates, orders, slugs, views
+from handlers.calls import CallerCall, OrgCall, SessionCall
+from specserver import Invalid, Reply
+from storage import api_keys, cells, instances, memberships, organizations
+from storage.instances import Instance
+from storage.organizations import Organization
+
+Body = dict[str, Any]
+
+
+def list_(call: CallerCall) -> list[Body]:
+    return mine(call)
+
+
+def mine(call: CallerCall) -> list[Body]:
+    """The caller's organizations; an API key has the one it belongs to."""
+    caller = call.caller
+    if caller.key is not None:
+        org = organizations.fetch(call.db, caller.key.org_id)
+        return [views.organization(org, caller.role or caller.key.role)]
+    found = organizations.of_user(call.db, caller.user.id)
+    return [views.organization(org, role) for org, role in found]
+
+
+def create(call: SessionCall, body: Body) -> Reply:
+    region = body.get("region")
+    _check_region(call, region)
+    slug = body.get("slug") or slugs.derive(body["name"], "org", lambda slug: _is_taken(call, slug))
+    plan = call.services.settings.default_plan
+    org = organizations.create(
+        call.db, name=body["name"], slug=slug, default_region=region, plan=plan
+    )
+    memberships.create(call.db, org.id, call.caller.user.id, "owner")
+    call.audit(target=org.id, org=org, name=org.name, slug=org.slug)
+    return Reply.created(views.organization(org, "owner"), f"/v1/orgs/{org.id}")
+
+
+def get(call: OrgCall) -> Body:
+    return views.organization(call.org, call.caller.role or "")
+
+
+def close(call: OrgCall, body: Body) -> Reply:
+    call.org.close(call.now)
+    erasing = body["erase_everything"]
+    leaving = _erase_all(call) if erasing else _delete_all(call)
+    revoked = api_keys.revoke_all(call.db, call.org.id, call.now)
+    call.audit(target=call.org.id, erase_everything=erasing, instances=len(leaving))
+    kept = [one.purge_after for one in leaving if one.desired_status == "deleted"]
+    answer = {
+        "org": views.organization(call.org, call.caller.role or ""),
+        "api_keys_revoked": revoked,
+        "instances_deleting": 0 if erasing else len(leaving),
+        "instances_erasing": len(leaving) if erasing else 0,
+        "purge_after": views.timestamp_or_none(max((at for at in kept if at), default=None)),
+    }
+    return Reply.accepted(answer)
+
+
+def ca(call: OrgCall) -> Reply:
+    hosting = {one.cell_id for one in instances.live(call.db, call.org.id)}
+    if not hosting:
+        every = cells.every(call.db)
+        home = call.org.default_region
+        hosting = {cell.id for cell in every if home in (None, cell.region)}
+    return certificates.of_cells(call, hosting)
+
+
+def _delete_all(call: OrgCall) -> list[Instance]:
+    purge_after = call.now + timedelta(days=PLANS[call.org.plan].retention_days)
+    live = instances.live(call.db, call.org.id)
+    for instance in live:
+        instance.delete(purge_after)
+        call.start("instances.delete", instance)
+    return live
+
+
+def _erase_all(call: OrgCall) -> list[Instance]:
+    """Deleted ones too: nothing of the organization's data stays."""
+    held = instances.live(call.db, call.org.id)
+    for status in ("deleting", "deleted"):
+        held += instances.page(call.db, call.org.id, limit=100_000, after=None, status=status).items
+    for instance in held:
+        instance.erase()
+        call.start("instances.erase", instance)
+    return held
+
+
+def _is_taken(call: Call, slug: str) -> bool:
+    return bool(call.db.scalar(select(exists().where(Organization.slug == slug))))
+
+
+def _check_region(call: Call, region: str | None) -> None:
+    known = orders.catalogue(call).regions
+    if region is not None and region not in known:
+        message = f"no region {region!r}; the regions are {', '.join(known) or 'none yet'}"
+        raise Invalid(
+            message, errors=[{"pointer": "/region", "keyword": "enum", "message": message}]
+        )

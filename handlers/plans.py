@@ -1,0 +1,13 @@
+"""Plans: what an organization may have."""
+
+from typing import Any
+
+from control.policy.plans import PLANS
+from handlers import catalogue_views
+from handlers.calls import CallerCall
+
+
+def list_(call: CallerCall) -> dict[str, Any]:
+    idle_pause_s = call.services.settings.idle_pause_s
+    items = [catalogue_views.plan(plan, idle_pause_s) for plan in PLANS.values()]
+    return {"items": items, "next_cursor": None}

@@ -1,0 +1,19 @@
+"""Regions: where there are cells."""
+
+from typing import Any
+
+from handlers import catalogue_views, orders
+from handlers.calls import CallerCall
+from storage import cells
+
+
+def list_(call: CallerCall) -> dict[str, Any]:
+    every = cells.every(call.db)
+    catalogue = orders.catalogue(call)
+    by_region = {
+        name: [cell for cell in every if cell.region == name] for name in catalogue.regions
+    }
+    items = [
+        catalogue_views.region(name, its, catalogue, call.now) for name, its in by_region.items()
+    ]
+    return {"items": items, "next_cursor": None}

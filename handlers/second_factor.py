@@ -1,0 +1,38 @@
+"""The second factor of a user: one-time codes, each good once."""
+
+from control import identity
+from control.boundary import Call
+from handlers.calls import SessionCall
+from specserver import Forbidden
+from storage.errors import Conflict
+from storage.users import User
+
+
+def seal_secret(call: Call, user: User, secret: str) -> bytes:
+    return call.services.sealer.seal(secret.encode(), _context(user))
+
+
+def use_code(call: Call, user: User, code: str, *, confirmed: bool = True) -> bool:
+    """Whether the code is right; a right one is used up. Holds the user until the commit."""
+    call.db.refresh(user, with_for_update=True)
+    if user.totp_secret_sealed is None or (user.totp_confirmed_at is None and confirmed):
+        return False
+    secret = call.services.sealer.open(user.totp_secret_sealed, _context(user)).decode()
+    step = identity.verify_totp(secret, code, call.now, user.totp_last_step)
+    if step is None:
+        return False
+    user.totp_last_step = step
+    return True
+
+
+def require_code(call: SessionCall, code: str, *, confirmed: bool = True) -> None:
+    """Conflict where there is no second factor to prove, Forbidden for a wrong or used code."""
+    user = call.caller.user
+    if user.totp_secret_sealed is None or (user.totp_confirmed_at is None and confirmed):
+        raise Conflict("no authenticator app is enrolled; enrol one with POST /v1/me/totp")
+    if not use_code(call, user, code, confirmed=confirmed):
+        raise Forbidden("the code is wrong, or was used before", code="code_refused")
+
+
+def _context(user: User) -> str:
+    return f"totp:{user.id}"

@@ -1,0 +1,102 @@
+"""User sessions: signing in, stepping up, signing out."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from control import identity
+from control.boundary import Call
+from handlers import second_factor, views
+from handlers.calls import SessionCall
+from specserver import Reply, Unauthenticated
+from storage import identifiers, sessions, users
+from storage.sessions import UserSession
+from storage.users import User
+
+Body = dict[str, Any]
+
+_USER_AGENT_LENGTH = 200
+
+
+def create(call: Call, body: Body) -> Reply:
+    user = _authenticate(call, body)
+    with_mfa = "totp_code" in body
+    if with_mfa and not second_factor.use_code(call, user, body["totp_code"]):
+        raise _refused()
+    token = identity.new_session_token()
+    session = UserSession(
+        id=identifiers.new("ses_"),
+        user_id=user.id,
+        token_hash=token.sha256,
+        prefix=token.prefix,
+        expires_at=call.now + timedelta(seconds=call.services.settings.session_ttl_s),
+        mfa_at=call.now if with_mfa else None,
+        last_used_at=call.now,
+        user_agent=_user_agent(call),
+        ip=call.ip,
+    )
+    call.db.add(session)
+    call.db.flush()
+    call.audit(target=session.id, user_id=user.id, mfa=with_mfa)
+    answer = {**view(call, session, current=True), "token": token.secret}
+    return Reply.created(answer, f"/v1/sessions/{session.id}")
+
+
+def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
+    found = sessions.page(
+        call.db,
+        call.caller.user.id,
+        now=call.now,
+        limit=limit,
+        after=views.after(call, cursor),
+    )
+    return views.page(call, found, lambda session: view(call, session))
+
+
+def revoke(call: SessionCall, session_id: str) -> Reply:
+    own = call.caller.session.id if session_id == "current" else session_id
+    session = sessions.fetch(call.db, call.caller.user.id, own, call.now)
+    session.revoke(call.now)
+    call.audit(target=session.id)
+    return Reply.no_content()
+
+
+def step_up(call: SessionCall, body: Body) -> Body:
+    second_factor.require_code(call, body["code"])
+    session = call.caller.session
+    session.mfa_at = call.now
+    call.audit(target=session.id)
+    return view(call, session)
+
+
+def view(call: Call, session: UserSession, *, current: bool | None = None) -> Body:
+    mfa_until = mfa_expires_at(call, session)
+    own = call.caller.session.id if call.caller and call.caller.session else None
+    is_current = session.id == own if current is None else current
+    return views.session(session, current=is_current, mfa_until=mfa_until, now=call.now)
+
+
+def mfa_expires_at(call: Call, session: UserSession) -> datetime | None:
+    if session.mfa_at is None:
+        return None
+    return session.mfa_at + timedelta(seconds=call.services.settings.mfa_ttl_s)
+
+
+def _authenticate(call: Call, body: Body) -> User:
+    user = users.by_email(call.db, body["email"])
+    right = identity.verify_password(user.password_hash if user else None, body["password"])
+    if user is None or not right:
+        raise _refused()
+    if user.password_hash and identity.password_needs_rehash(user.password_hash):
+        user.password_hash = identity.hash_password(body["password"])
+    return user
+
+
+def _refused() -> Unauthenticated:
+    return Unauthenticated(
+        "the email address, the password or the code is wrong", code="sign_in_refused"
+    )
+
+
+def _user_agent(call: Call) -> str | None:
+    sent = call.exchange.request.headers.get("user-agent", "")
+    return "".join(c for c in sent if c.isprintable())[:_USER_AGENT_LENGTH] or None
