@@ -1,0 +1,117 @@
+"""What every operation says of itself: its name, its words, its examples and its errors."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from specserver.replies import is_json
+from tools.document_rules.reading import Fault, Json, Operation, Text, examples
+
+_ID = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
+_SUMMARY_LENGTH = 60
+_LINE_LENGTH = 110
+
+
+def check(text: Text) -> Iterator[Fault]:
+    yield from _lines(text)
+    yield from _ids(text)
+    described = {tag["name"] for tag in text.raw.get("tags", ()) if tag.get("description")}
+    for operation in text.operations:
+        yield from _name(operation, described)
+        yield from _words(operation)
+        yield from _examples(operation, text)
+    yield from _error_forms(text)
+
+
+def _lines(text: Text) -> Iterator[Fault]:
+    for number, line in enumerate(text.lines, 1):
+        if len(line) > _LINE_LENGTH:
+            yield Fault(f"line {number}", f"has {len(line)} characters; {_LINE_LENGTH} are enough")
+
+
+def _ids(text: Text) -> Iterator[Fault]:
+    for identifier, count in Counter(one.id for one in text.operations).items():
+        if count > 1:
+            yield Fault(identifier, f"names {count} operations; an operationId is unique")
+
+
+def _name(operation: Operation, described: set[str]) -> Iterator[Fault]:
+    if not _ID.fullmatch(operation.id):
+        yield operation.fault("write the operationId as noun.verb, like instances.pause")
+    tags = operation.document.get("tags", [])
+    if len(tags) != 1:
+        yield operation.fault(f"has {len(tags)} tags; it needs the one of its module")
+        return
+    module = re.sub(r"[^a-z0-9]+", "_", tags[0].lower())
+    if module != operation.id.partition(".")[0]:
+        yield operation.fault(f"its tag is {tags[0]}, so its operationId begins with {module}")
+    if tags[0] not in described:
+        yield operation.fault(f"describe the tag {tags[0]} under tags")
+
+
+def _words(operation: Operation) -> Iterator[Fault]:
+    summary = operation.document.get("summary", "")
+    if not summary:
+        yield operation.fault("say in a summary what it does")
+    if len(summary) > _SUMMARY_LENGTH or summary.endswith("."):
+        yield operation.fault(f"a summary has {_SUMMARY_LENGTH} characters and no full stop")
+    if not operation.document.get("description"):
+        yield operation.fault("say in a description when to use it and what happens next")
+    for parameter in operation.document.get("parameters", ()):
+        if not parameter.get("description"):
+            yield operation.fault(f"describe the parameter {parameter['name']}")
+    for status, response in operation.responses.items():
+        if not response.get("description"):
+            yield operation.fault(f"describe the response {status}")
+
+
+def _examples(operation: Operation, text: Text) -> Iterator[Fault]:
+    contents = [("the request", *one) for one in operation.request_contents()]
+    for status, response in operation.responses.items():
+        contents += [(f"the {status}", *one) for one in response.get("content", {}).items()]
+    for what, media_type, content in contents:
+        if not is_json(media_type):
+            continue
+        given = examples(content)
+        if not given:
+            yield operation.fault(f"give an example of {what}")
+        schema = text.schemas.of(content.get("schema", True))
+        for example in given:
+            for violation in schema.violations(example):
+                pointer, message = violation["pointer"] or "it", violation["message"]
+                yield operation.fault(
+                    f"the example of {what} breaks its schema: {pointer} {message}"
+                )
+
+
+def _error_forms(text: Text) -> Iterator[Fault]:
+    """One form of error in a document: where one is, all are."""
+    forms: Counter[str] = Counter()
+    for operation in text.operations:
+        for status, response in operation.failures.items():
+            if not response.get("content"):
+                yield operation.fault(f"say what a {status} looks like")
+            forms.update(response.get("content", {}).keys())
+    if len(forms) > 1:
+        rare = ", ".join(form for form, _ in forms.most_common()[1:])
+        yield Fault("errors", f"are answered as {forms.most_common(1)[0][0]}, and also as {rare}")
+
+
+def needed(operation: Operation) -> dict[str, str]:
+    """The statuses an operation of the control plane can answer, and why."""
+    document, body = operation.document, bool(operation.document.get("requestBody"))
+    answers: list[Json] = list(operation.successes.values())
+    reasons = {
+        "400": ("its body may not be JSON", body),
+        "401": ("the credential may be wrong", bool(document.get("security"))),
+        "403": ("the caller may lack something", bool(document.get("security"))),
+        "404": ("its path may lead nowhere", bool(operation.parameters("path"))),
+        "406": ("Accept may exclude its answer", any(one.get("content") for one in answers)),
+        "409": ("a request with its key may be under way", operation.method == "POST"),
+        "413": ("a body may be too large", operation.method != "GET"),
+        "415": ("its body may be of another type", body),
+        "422": ("a parameter may be unknown or wrong", True),
+        "429": ("its rate limit may be used up", True),
+        "503": ("the database may be out", True),
+    }
+    return {status: why for status, (why, applies) in reasons.items() if applies}

@@ -1,0 +1,64 @@
+"""What the control plane's document says beside each operation: who may, audit, limits, events."""
+
+from collections.abc import Iterator
+
+from control.boundary import DocumentRefused, check_document
+from tools.document_rules.operations import needed
+from tools.document_rules.reading import Fault, Operation, Text
+
+_PROBLEM = "application/problem+json"
+_UNSCOPED = frozenset({"none", "self"})
+
+
+def check(text: Text) -> Iterator[Fault]:
+    try:
+        check_document(text.spec)
+    except DocumentRefused as refused:
+        for fault in refused.faults:
+            place, _, message = fault.partition(": ")
+            yield Fault(place, message)
+    for operation in text.operations:
+        yield from _policy(operation)
+        yield from _statuses(operation)
+        yield from _headers(operation)
+        yield from _events(operation, set(text.raw.get("webhooks", {})))
+
+
+def _policy(operation: Operation) -> Iterator[Fault]:
+    for name in ("x-authorize", "x-audit", "x-rate-limit", "x-events"):
+        if name not in operation.document:
+            yield operation.fault(f"say {name}")
+    authorize = operation.document.get("x-authorize", {})
+    if authorize.get("permission") not in _UNSCOPED and "scope" not in authorize:
+        yield operation.fault("x-authorize: say whether the scope is org or team")
+    schemes = {name for one in operation.document.get("security", ()) for name in one}
+    if authorize.get("session") == "user" and schemes != {"dev_user"}:
+        yield operation.fault("it is for user sessions, so its security is dev_user alone")
+    if schemes == {"dev_user"} and authorize.get("session") != "user":
+        yield operation.fault("its security is dev_user alone: x-authorize {session: user}")
+
+
+def _statuses(operation: Operation) -> Iterator[Fault]:
+    for status, why in needed(operation).items():
+        if status not in operation.responses:
+            yield operation.fault(f"describe its {status}: {why}")
+    if list(operation.responses) != sorted(operation.responses):
+        yield operation.fault("write its responses in the order of their statuses")
+    for status, response in operation.failures.items():
+        if set(response.get("content", {})) != {_PROBLEM}:
+            yield operation.fault(f"its {status} is a {_PROBLEM}")
+
+
+def _headers(operation: Operation) -> Iterator[Fault]:
+    sent = {one["name"] for one in operation.parameters("header")}
+    if operation.method == "POST" and "Idempotency-Key" not in sent:
+        yield operation.fault("a POST takes Idempotency-Key")
+    for status, response in operation.responses.items():
+        if "X-Request-Id" not in response.get("headers", {}):
+            yield operation.fault(f"its {status} carries X-Request-Id")
+
+
+def _events(operation: Operation, described: set[str]) -> Iterator[Fault]:
+    for kind in operation.document.get("x-events", ()):
+        if kind not in described:
+            yield operation.fault(f"describe the event {kind} under webhooks")

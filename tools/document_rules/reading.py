@@ -1,0 +1,90 @@
+"""A document as the rules read it: operations, and schemas with their place."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specserver import Document
+from specserver.validation import Schemas
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that breaks a rule: where, and what to do about it."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}"
+
+
+class Operation:
+    """One operation; `document` has its references followed."""
+
+    def __init__(self, path: str, method: str, document: Json) -> None:
+        self.path = path
+        self.method = method
+        self.document = document
+        self.id: str = document.get("operationId", f"{method} {path}")
+
+    @property
+    def responses(self) -> dict[str, Json]:
+        return {str(status): one for status, one in self.document.get("responses", {}).items()}
+
+    @property
+    def successes(self) -> dict[str, Json]:
+        return {status: one for status, one in self.responses.items() if status.startswith("2")}
+
+    @property
+    def failures(self) -> dict[str, Json]:
+        return {status: one for status, one in self.responses.items() if status[0] in "45"}
+
+    def parameters(self, place: str) -> list[Json]:
+        return [one for one in self.document.get("parameters", ()) if one["in"] == place]
+
+    def request_contents(self) -> Iterator[tuple[str, Json]]:
+        yield from (self.document.get("requestBody") or {}).get("content", {}).items()
+
+    def fault(self, message: str) -> Fault:
+        return Fault(self.id, message)
+
+
+class Text:
+    """The document: as text, as it is (`raw`), and with references followed (`spec`)."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines = path.read_text(encoding="utf-8").splitlines()
+        document = Document.load(path)
+        self.raw: Json = document.raw
+        self.spec: Json = document.spec
+        self.schemas = Schemas(self.raw)
+        self.operations = [Operation(*one) for one in document.operations()]
+
+    @property
+    def has_policy(self) -> bool:
+        """The control plane's document carries policy; cells and instance services have none."""
+        return any("x-authorize" in one.document for one in self.operations)
+
+
+def objects(schema: Any, place: str = "") -> Iterator[tuple[str, Json]]:
+    """Every object schema with members of its own, however deep, with the way to it."""
+    if not isinstance(schema, dict):
+        return
+    if "properties" in schema:
+        yield place or "the body", schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from objects(inner, f"{place}/{name}")
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for inner in schema.get(keyword, ()):
+            yield from objects(inner, place)
+    for keyword in ("items", "additionalProperties"):
+        yield from objects(schema.get(keyword), f"{place}/{keyword}")
+
+
+def examples(content: Json) -> list[Any]:
+    given = [one["value"] for one in content.get("examples", {}).values() if "value" in one]
+    return [content["example"], *given] if "example" in content else given

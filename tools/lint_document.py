@@ -1,0 +1,36 @@
+"""Holds OpenAPI documents to the rules of the house: `python -m tools.lint_document FILE`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from specserver import DocumentInvalid
+from tools.document_rules import operations, policy, schemas
+from tools.document_rules.reading import Fault, Text
+
+
+def faults(path: Path) -> Iterator[Fault]:
+    """Everything in the document that breaks a rule. An invalid document has that one fault."""
+    try:
+        text = Text(path)
+    except DocumentInvalid as invalid:
+        yield Fault("document", str(invalid))
+        return
+    info = text.raw["info"]
+    if info.get("license", {}).get("identifier") != "Apache-2.0":
+        yield Fault("info", "the licence is Apache-2.0, by its identifier")
+    yield from operations.check(text)
+    yield from schemas.check(text)
+    if text.has_policy:
+        yield from schemas.check_shared(text)
+        yield from policy.check(text)
+
+
+def main(paths: list[str]) -> int:
+    found = [f"{path}: {fault}" for path in paths for fault in faults(Path(path))]
+    print("\n".join(found) if found else f"{len(paths)} documents in order")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
