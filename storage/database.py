@@ -132,7 +132,7 @@ def _sqlite(url: Any) -> Engine:
     engine = create_engine(
         url,
         json_serializer=_to_json,
-        json_deserializer=orjson.loads,
+        json_deserializer=_from_json,
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
         connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
@@ -157,7 +157,7 @@ def _postgresql(url: Any) -> Engine:
     return create_engine(
         url,
         json_serializer=_to_json,
-        json_deserializer=orjson.loads,
+        json_deserializer=_from_json,
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
         # A restarted server is noticed before a request is handed a dead connection.
@@ -168,6 +168,11 @@ def _postgresql(url: Any) -> Engine:
 
 def _to_json(value: Any) -> str:
     return orjson.dumps(value).decode()
+
+
+def _from_json(value: Any) -> Any:
+    """SQLite gives a column of JSON numeric affinity: a bare number comes back as one."""
+    return value if isinstance(value, int | float) else orjson.loads(value)
 
 
 @event.listens_for(Session, "before_flush")

@@ -43,7 +43,13 @@ def run(operation: Operation, work: Work) -> None:
         log.warning("operation failed", reason=final.reason)
     except Exception as error:
         wait_s = back_off_s(work.attempts)
-        log.warning("step failed", attempts=work.attempts + 1, retry_s=wait_s, exc_info=error)
+        log.warning(
+            "step failed",
+            attempts=work.attempts + 1,
+            retry_s=wait_s,
+            reason=_in_words(error),
+            exc_info=None if hasattr(error, "detail") else error,
+        )
         queue.postpone(
             operation.database,
             operation.hold,

@@ -32,7 +32,12 @@ def delete(op: Operation) -> None:
             purge_after=rfc3339(kept_until) if kept_until else None,
         )
 
-    call(op, "delete", "deleting", _unless_unknown(CellClient.delete))
+    call(
+        op,
+        "delete",
+        "deleting",
+        _unless_unknown(lambda cell, *to, **stamp: cell.delete(*to, **stamp)),
+    )
     record(op, "deleting", deleted)
 
 
@@ -42,7 +47,9 @@ def erase(op: Operation) -> None:
         instance.became_erased()
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
-    call(op, "erase", "erasing", _unless_unknown(CellClient.erase))
+    call(
+        op, "erase", "erasing", _unless_unknown(lambda cell, *to, **stamp: cell.erase(*to, **stamp))
+    )
     record(op, "erasing", erased)
 
 

@@ -62,7 +62,7 @@ def pause(op: Operation) -> None:
         instance.became_paused("user")
         publish(db, instance, "instance.paused.v1", paused_by="user")
 
-    call(op, "pause", "pausing", CellClient.pause)
+    call(op, "pause", "pausing", lambda cell, *to, **stamp: cell.pause(*to, **stamp))
     record(op, "pausing", paused)
 
 
@@ -80,7 +80,7 @@ def resume(op: Operation) -> None:
         instance.became_running(now(db))
         publish(db, instance, "instance.resumed.v1", resumed_by="user")
 
-    call(op, "resume", "resuming", CellClient.resume)
+    call(op, "resume", "resuming", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
     call(op, "usable", "resuming", usable)
     record(op, "resuming", resumed)
 

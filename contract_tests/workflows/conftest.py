@@ -1,0 +1,26 @@
+"""A stage for workflow tests, on each dialect."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+
+from contract_tests.workflows.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """These tests break things thousands of times, and the log would tell of each."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(database_url, tmp_path / "cell.db")
+    yield made
+    made.close()

@@ -1,0 +1,218 @@
+"""A cell without engines: the semantics of the cell API on a small file, shared by processes."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy.orm import Session
+
+from control.cells import Answer, CellClient, CellRefused, InstanceUnknown
+from control.work import LeaseLost
+from storage.cells import Cell
+from storage.instances import Instance
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS instances (id TEXT PRIMARY KEY, observation TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS leases (operation TEXT PRIMARY KEY, lease INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS effects (action TEXT NOT NULL, instance_id TEXT NOT NULL);
+"""
+Hook = Callable[[str, str], None]
+
+
+class FakeCell:
+    """Answers as a cell does: an operation's key once and for all, older leases not at all.
+
+    `before` and `after` are called around every act with (action, instance_id) and may raise:
+    before, nothing has happened yet; after, it has, and the answer is lost on its way.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.before: Hook = nothing
+        self.after: Hook = nothing
+        with self._open() as file:
+            file.executescript(SCHEMA)
+
+    # What the control plane asks.
+
+    def describe(self) -> Answer:
+        return {
+            "cell_id": "cell_fake",
+            "region": "local",
+            "instance_domain": "localhost",
+            "public_host": "cell.local.localhost",
+            "ports": {"https": 8443},
+            "engines": [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}],
+            "ca": {"root_pem": "root", "chain_pem": "chain"},
+        }
+
+    def observations(self) -> list[Answer]:
+        with self._open() as file:
+            rows = file.execute("SELECT observation FROM instances ORDER BY id").fetchall()
+        return [orjson.loads(row[0]) for row in rows]
+
+    def observe(self, instance_id: str) -> Answer | None:
+        with self._open() as file:
+            return _read(file, instance_id)
+
+    def capacity(self, instance_id: str) -> Answer:
+        observed = self.observe(instance_id)
+        if observed is None:
+            raise InstanceUnknown(f"instance {instance_id} is not here")
+        return {name: observed[name] for name in ("storage_bytes", "memory_bytes", "cpu_s")}
+
+    def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
+        def act(observed: Answer | None) -> Answer:
+            told = {name: spec[name] for name in ("engine", "engine_version", "host")}
+            if observed is not None and observed["status"] != "erased":
+                return {**observed, **told, "size": dict(spec["size"])}
+            return _new(instance_id) | told | {"size": dict(spec["size"])}
+
+        return self._act("put", instance_id, act, key=key, lease=lease)
+
+    def pause(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        asleep = {"status": "paused", "paused_by": "request"}
+        return self._change("pause", instance_id, asleep, key, lease)
+
+    def resume(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        awake = {"status": "running", "paused_by": None}
+        return self._change("resume", instance_id, awake, key, lease)
+
+    def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
+        return self._change("resize", instance_id, {"size": dict(size)}, key, lease)
+
+    def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
+        self._change("snapshot", instance_id, {"label": label}, key, lease)
+        return {"snapshot_id": f"snap_{key}", "size_bytes": 1}
+
+    def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        return self._change("delete", instance_id, {"status": "stopped"}, key, lease)
+
+    def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
+        return self._change("erase", instance_id, {"status": "erased"}, key, lease)
+
+    # What tests do to it, and ask of it.
+
+    def becomes(self, instance_id: str, **observed: Any) -> None:
+        """Something happens in the cell by itself."""
+        with self._open() as file:
+            _write(file, {**(_read(file, instance_id) or _new(instance_id)), **observed})
+
+    def forget(self, instance_id: str) -> None:
+        with self._open() as file:
+            file.execute("DELETE FROM instances WHERE id = ?", (instance_id,))
+
+    def effects(self, instance_id: str | None = None) -> list[str]:
+        """Every act that had an effect, in order, as its action."""
+        query = "SELECT action FROM effects WHERE ? IN (instance_id, '') ORDER BY rowid"
+        with self._open() as file:
+            return [row[0] for row in file.execute(query, (instance_id or "",)).fetchall()]
+
+    def _change(
+        self, action: str, instance_id: str, values: Mapping[str, Any], key: str, lease: int
+    ) -> Answer:
+        def act(observed: Answer | None) -> Answer:
+            if observed is None:
+                raise InstanceUnknown(f"instance {instance_id} is not here")
+            if observed["status"] == "erased" and action != "erase":
+                raise CellRefused(f"cannot {action} an instance that is erased")
+            return {**observed, **values}
+
+        return self._act(action, instance_id, act, key=key, lease=lease)
+
+    def _act(
+        self,
+        action: str,
+        instance_id: str,
+        act: Callable[[Answer | None], Answer],
+        *,
+        key: str,
+        lease: int,
+    ) -> Answer:
+        self.before(action, instance_id)
+        with self._open() as file:
+            _check_lease(file, key.rpartition(":")[0], lease)
+            answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+            if answered is not None:
+                return dict(orjson.loads(answered[0]))
+            observation = act(_read(file, instance_id))
+            _write(file, observation)
+            stored = (key, orjson.dumps(observation).decode())
+            file.execute("INSERT INTO answers VALUES (?, ?)", stored)
+            file.execute("INSERT INTO effects VALUES (?, ?)", (action, instance_id))
+        self.after(action, instance_id)
+        return observation
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that no other call, of any process, is in at the same time."""
+        with closing(sqlite3.connect(self._path, isolation_level=None, timeout=30)) as file:
+            file.execute("PRAGMA synchronous=OFF")
+            file.execute("BEGIN IMMEDIATE")
+            try:
+                yield file
+            except BaseException:
+                if file.in_transaction:
+                    file.execute("ROLLBACK")
+                raise
+            if file.in_transaction:
+                file.execute("COMMIT")
+
+
+class FakeCells:
+    """Every cell is the same fake one."""
+
+    def __init__(self, cell: FakeCell) -> None:
+        self.cell = cell
+
+    def for_instance(self, db: Session, instance: Instance) -> CellClient:  # noqa: ARG002 - there is one
+        return self.cell
+
+    def for_cell(self, cell: Cell) -> CellClient:  # noqa: ARG002 - there is one
+        return self.cell
+
+
+def nothing(_action: str, _instance_id: str) -> None:
+    """The hook of a cell that works."""
+
+
+def _check_lease(file: sqlite3.Connection, operation: str, lease: int) -> None:
+    seen = file.execute("SELECT lease FROM leases WHERE operation = ?", (operation,)).fetchone()
+    if seen is not None and lease < seen[0]:
+        raise LeaseLost(f"lease {lease} of {operation} is older than {seen[0]}")
+    file.execute("INSERT OR REPLACE INTO leases VALUES (?, ?)", (operation, lease))
+
+
+def _read(file: sqlite3.Connection, instance_id: str) -> Answer | None:
+    query = "SELECT observation FROM instances WHERE id = ?"
+    row = file.execute(query, (instance_id,)).fetchone()
+    return None if row is None else dict(orjson.loads(row[0]))
+
+
+def _write(file: sqlite3.Connection, observation: Answer) -> None:
+    row = (observation["instance_id"], orjson.dumps(observation).decode())
+    file.execute("INSERT OR REPLACE INTO instances VALUES (?, ?)", row)
+
+
+def _new(instance_id: str) -> Answer:
+    return {
+        "instance_id": instance_id,
+        "status": "running",
+        "status_reason": None,
+        "paused_by": None,
+        "port": 8443,
+        "connections": 0,
+        "last_activity_at": None,
+        "storage_bytes": 4096,
+        "memory_bytes": 1024,
+        "cpu_s": 0.0,
+        "started_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
+        "restarts": 0,
+        "credentials": {"generation": 1, "overlap_until": None},
+    }
