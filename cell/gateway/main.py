@@ -202,11 +202,12 @@ def _bind(settings: GatewaySettings, address: str, port: int, *, shared: bool) -
         try:
             listener.bind((address, port))
             listener.listen(BACKLOG)
-        except OSError:
+        except OSError as error:
             # The workers of a killed gateway take a moment to let go.
             if time.monotonic() >= give_up_at:
                 listener.close()
-                raise
+                text = f"cannot listen on {address}:{port}: {error.strerror}"
+                raise OSError(error.errno, text) from error
             time.sleep(0.05)
         else:
             return listener

@@ -1,0 +1,15 @@
+"""Runs a gateway for a test: `python serve.py HOME '{"https_port": 0}'`."""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from cell.gateway.main import run
+from cell.gateway.settings import GatewaySettings
+
+if __name__ == "__main__":
+    options = json.loads(sys.argv[2])
+    options["proxy_cidrs"] = tuple(options.get("proxy_cidrs", ()))
+    run(GatewaySettings(Path(sys.argv[1]), log_format="json", **options))

@@ -1,0 +1,142 @@
+"""The allow-list is checked before anything else, for both families, and changes within 2 s."""
+
+import contextlib
+import ipaddress
+import ssl
+import struct
+import time
+
+import pytest
+
+from cell.gateway.proxy_header import SIGNATURE
+from contract_tests.gateway.backends import http
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import ZONE, Door, has_ipv6, raw_get, until
+
+CHANGE_APPLIES_S = 2.0
+
+
+def is_let_in(door: Door, host: str, address: str = "127.0.0.1", source: str | None = None) -> bool:
+    try:
+        with door.connect(host, address=address, source=source) as connection:
+            return raw_get(connection)[0] == 200
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_only_listed_ipv4_clients_get_in(door: Door) -> None:
+    host = door.add_instance("listed", allow_cidrs=["127.0.0.2/32", "10.0.0.0/8"])
+    assert is_let_in(door, host, source="127.0.0.2")
+    assert not is_let_in(door, host, source="127.0.0.3")
+
+
+def test_an_empty_list_admits_nobody_and_none_everybody(door: Door) -> None:
+    assert not is_let_in(door, door.add_instance("nobody", allow_cidrs=[]))
+    assert is_let_in(door, door.add_instance("everybody", allow_cidrs=None))
+    assert is_let_in(door, door.add_instance("flagged", allow_cidrs=["0.0.0.0/0"]))
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="no IPv6 loopback on this machine")
+def test_only_listed_ipv6_clients_get_in(door: Door) -> None:
+    host = door.add_instance("six", allow_cidrs=["::1/128"])
+    assert is_let_in(door, host, address="::1")
+    assert not is_let_in(door, host, address="127.0.0.1")
+    other = door.add_instance("six-other", allow_cidrs=["2001:db8::/32", "0.0.0.0/0"])
+    assert not is_let_in(door, other, address="::1")
+
+
+def test_a_refused_client_gets_no_byte_of_tls_and_reaches_no_backend(door: Door) -> None:
+    host = door.add_instance("before", backend=False, allow_cidrs=["192.0.2.0/24"])
+    backend = door.serve(door.home / "run" / "before.sock", _never)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = door.context().wrap_bio(incoming, outgoing, server_hostname=host)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    with door.dial() as connection:
+        connection.sendall(outgoing.read())
+        started_at = time.monotonic()
+        assert connection.recv(100) == b""
+        assert time.monotonic() - started_at < 2.5  # by itself, not by the handshake's timeout
+    assert backend.connections == 0
+
+
+async def _never(reader: object, writer: object) -> None:
+    raise AssertionError("a refused client reached the backend")
+
+
+def test_a_change_applies_within_two_seconds_and_cuts_nobody(door: Door) -> None:
+    host = door.add_instance("change")
+    with door.connect(host) as established:
+        assert raw_get(established)[0] == 200
+        door.set_route(host, allow_cidrs=["192.0.2.0/24"])
+        until(lambda: not is_let_in(door, host), "the list applies", CHANGE_APPLIES_S)
+        assert raw_get(established)[0] == 200
+        door.set_route(host, allow_cidrs=["127.0.0.1"])
+        until(lambda: is_let_in(door, host), "the list applies", CHANGE_APPLIES_S)
+        del door.routes[host]
+        door.write_routes()
+        until(lambda: not door.knows(host), "the route is gone", CHANGE_APPLIES_S)
+        assert raw_get(established)[0] == 200
+
+
+def test_an_entry_that_cannot_be_read_opens_nothing(door: Door) -> None:
+    broken = door.add_instance("broken", allow_cidrs=["192.0.2.0/24"])
+    other = door.add_instance("beside", allow_cidrs=None)
+    door.routes[broken]["allow_cidrs"] = ["not a network"]
+    door.set_route(other, allow_cidrs=["192.0.2.0/24"])
+    until(lambda: not is_let_in(door, other), "changes beside the broken entry apply")
+    assert not is_let_in(door, broken)
+    del door.routes[broken]
+    door.write_routes()
+
+
+# Behind a load balancer.
+
+
+def proxied(client: str) -> bytes:
+    address = ipaddress.ip_address(client)
+    ports = struct.pack("!HH", 50_000, 443)
+    body = address.packed * 2 + ports
+    family = 0x11 if address.version == 4 else 0x21
+    return SIGNATURE + struct.pack("!BBH", 0x21, family, len(body)) + body
+
+
+def status_through(door: Door, host: str, preface: bytes) -> int | None:
+    plain = door.dial()
+    plain.sendall(preface)
+    try:
+        with door.context().wrap_socket(plain, server_hostname=host) as connection:
+            return raw_get(connection)[0]
+    except (ssl.SSLError, ConnectionError):
+        return None
+    finally:
+        plain.close()
+
+
+def test_behind_a_balancer_its_word_is_the_address(make_door: MakeDoor) -> None:
+    door = make_door(proxy_cidrs=["127.0.0.0/8"])
+    host = f"duckdb-proxied.{ZONE}"
+    door.routes[host] = {
+        "instance_id": "inst_proxied",
+        "socket": str(door.home / "run" / "proxied.sock"),
+        "protocol": "http",
+        "state": "running",
+        "allow_cidrs": ["203.0.113.7", "2001:db8::7"],
+        "connections_max": 10,
+    }
+    door.serve(door.home / "run" / "proxied.sock", http("proxied"))
+    door.write_routes()
+    until(lambda: status_through(door, host, proxied("203.0.113.7")) == 200, "it is routed")
+    assert status_through(door, host, proxied("2001:db8::7")) == 200
+    assert status_through(door, host, proxied("::ffff:203.0.113.7")) == 200
+    assert status_through(door, host, proxied("203.0.113.8")) is None
+    assert status_through(door, host, proxied("2001:db8::8")) is None
+    # Without its header nothing of it is believed.
+    assert status_through(door, host, b"") is None
+
+
+def test_others_cannot_claim_an_address(door: Door) -> None:
+    host = door.add_instance("claimed", backend=False, allow_cidrs=["203.0.113.7"])
+    backend = door.serve(door.home / "run" / "claimed.sock", http("claimed"))
+    assert status_through(door, host, proxied("203.0.113.7")) is None
+    assert backend.connections == 0

@@ -1,0 +1,133 @@
+"""Connection limits, paused instances, and clients that take their time."""
+
+import contextlib
+import ssl
+
+import pytest
+
+from contract_tests.gateway.backends import http
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import Door, raw_get, read_answer, until
+
+
+def test_over_the_limit_is_refused_and_room_is_given_back(door: Door) -> None:
+    host = door.add_instance("limit", connections_max=3)
+    with contextlib.ExitStack() as held:
+        for _ in range(3):
+            assert raw_get(held.enter_context(door.connect(host)))[0] == 200
+        refused = door.get(host)
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "3" in refused.json()["error"]
+        assert list(refused.json()) == ["error"]
+    until(lambda: door.get(host).status_code == 200, "room is given back")
+
+
+def test_probes_take_no_room_and_reach_no_backend(door: Door) -> None:
+    host = door.add_instance("probes", backend=False, connections_max=1)
+    backend = door.serve(door.home / "run" / "probes.sock", http("probes"))
+    with door.connect(host), door.connect(host), door.dial():
+        assert door.get(host).status_code == 200
+    assert backend.connections == 1
+
+
+def test_the_limit_holds_over_two_workers(make_door: MakeDoor) -> None:
+    door = make_door(workers=2)
+    host = door.add_instance("spread", connections_max=10)
+    with contextlib.ExitStack() as held:
+        statuses = [raw_get(held.enter_context(door.connect(host)))[0] for _ in range(40)]
+    assert statuses.count(200) == 10
+    assert statuses.count(503) == 30
+    until(lambda: door.get(host).status_code == 200, "room is given back")
+
+
+def test_a_paused_instance_says_so(door: Door) -> None:
+    host = door.add_instance("paused", state="paused", refusal="the instance is paused: resume it")
+    answer = door.get(host)
+    assert answer.status_code == 503
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {"error": "the instance is paused: resume it"}
+
+
+def test_a_refusal_is_read_by_a_client_that_is_still_sending(door: Door) -> None:
+    host = door.add_instance("paused-post", state="paused", refusal="paused")
+    with door.client() as client:
+        answer = client.send("POST", host, "/echo", content=b"x" * 3_000_000)
+    assert answer.json() == {"error": "paused"}
+
+
+def test_a_refusal_of_head_has_no_body(door: Door) -> None:
+    host = door.add_instance("paused-head", state="paused", refusal="paused")
+    with door.client() as client:
+        answer = client.send("HEAD", host)
+    assert answer.status_code == 503
+    assert answer.content == b""
+
+
+def test_an_instance_that_is_gone_between_is_refused(door: Door) -> None:
+    host = door.add_instance("absent", backend=False)
+    answer = door.get(host)
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+
+
+def test_a_crashed_backend_is_waited_for(door: Door) -> None:
+    host = door.add_instance("crashed")
+    backend = door._backends[-1]
+    backend.stop()
+    with door.connect(host) as connection:
+        connection.sendall(b"GET /name HTTP/1.1\r\nhost: x\r\n\r\n")
+        door.serve(backend.path, http("restarted"))
+        assert read_answer(connection)[2] == b"restarted"
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00"])
+def test_a_handshake_that_does_not_go_on_times_out(door: Door, sent: bytes) -> None:
+    with door.dial() as connection:
+        connection.sendall(sent)
+        assert connection.recv(100) == b""
+
+
+def test_a_handshake_of_one_byte_at_a_time_times_out(door: Door) -> None:
+    host = door.add_instance("dripping")
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = door.context().wrap_bio(incoming, outgoing, server_hostname=host)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read()
+    with door.dial() as connection:
+        connection.settimeout(0.2)
+        for position in range(len(hello)):
+            try:
+                connection.sendall(hello[position : position + 1])
+                assert connection.recv(100) == b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                pass
+            break
+        else:
+            pytest.fail("a handshake of one byte every 0.2 s was let through")
+
+
+def test_a_request_that_does_not_begin_times_out(door: Door) -> None:
+    host = door.add_instance("silent", backend=False)
+    backend = door.serve(door.home / "run" / "silent.sock", http("silent"))
+    with door.connect(host) as connection:
+        connection.sendall(b"GET /name HTTP/1.1\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(100) == b""
+    assert backend.connections == 0
+
+
+def test_unfinished_handshakes_make_room_for_new_ones(make_door: MakeDoor) -> None:
+    door = make_door(handshakes_max=20)
+    host = door.add_instance("crowd")
+    with contextlib.ExitStack() as held:
+        silent = [held.enter_context(door.dial()) for _ in range(100)]
+        assert door.get(host).status_code == 200
+        silent[0].settimeout(20)
+        assert silent[0].recv(1) == b""
+        silent[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent[-1].recv(1)

@@ -1,0 +1,153 @@
+"""The gateway's pure parts: what a ClientHello, a PROXY header, a route and the slots say."""
+
+import contextlib
+import ipaddress
+import json
+import os
+import ssl
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cell.gateway import client_hello, proxy_header
+from cell.gateway.client_hello import ClientHello, NotTlsError
+from cell.gateway.proxy_header import NotProxyError, ProxyHeader
+from cell.gateway.routes import Routes, plain_address
+from cell.gateway.slots import Slots
+
+labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
+hosts = st.lists(labels, min_size=1, max_size=5).map(".".join).filter(lambda h: not h[-1].isdigit())
+
+
+def hello(host: str | None, alpn: list[str] | None = None) -> bytes:
+    """What this machine's OpenSSL really sends."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def recut(record: bytes, cuts: list[int]) -> bytes:
+    """The same handshake message in other records."""
+    message, out, start = record[5:], b"", 0
+    for end in [*sorted({cut % len(message) for cut in cuts} - {0}), len(message)]:
+        out += struct.pack("!BBBH", 22, 3, 1, end - start) + message[start:end]
+        start = end
+    return out
+
+
+@given(host=hosts, cuts=st.lists(st.integers(1, 10_000), max_size=8))
+def test_the_host_is_read_however_the_message_is_cut(host: str, cuts: list[int]) -> None:
+    sent = recut(hello(host, ["h2", "http/1.1"]), cuts)
+    assert client_hello.parse(sent) == ClientHello(host, (b"h2", b"http/1.1"))
+
+
+@given(host=hosts, cuts=st.lists(st.integers(1, 10_000), max_size=4), data=st.data())
+def test_no_part_of_it_is_enough(host: str, cuts: list[int], data: st.DataObject) -> None:
+    sent = recut(hello(host), cuts)
+    count = data.draw(st.integers(0, len(sent) - 1))
+    assert client_hello.parse(sent[:count]) is None
+
+
+@given(host=hosts, data=st.data())
+def test_damage_never_does_more_than_refuse(host: str, data: st.DataObject) -> None:
+    sent = bytearray(hello(host))
+    for _ in range(data.draw(st.integers(1, 5))):
+        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(NotTlsError):
+        client_hello.parse(sent)
+
+
+@given(st.binary(max_size=200))
+def test_noise_never_does_more_than_refuse(noise: bytes) -> None:
+    with contextlib.suppress(NotTlsError):
+        client_hello.parse(noise)
+    with contextlib.suppress(NotTlsError):
+        client_hello.parse(b"\x16\x03\x01" + noise)
+    with contextlib.suppress(NotProxyError):
+        proxy_header.parse(noise)
+    with contextlib.suppress(NotProxyError):
+        proxy_header.parse(proxy_header.SIGNATURE + noise)
+
+
+def test_a_client_without_a_name_has_none() -> None:
+    assert client_hello.parse(hello(None)) == ClientHello(None, ())
+
+
+def test_a_hello_that_claims_to_be_endless_is_refused() -> None:
+    with pytest.raises(NotTlsError):
+        client_hello.parse(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + b"\x00" * 100)
+
+
+addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
+
+
+@given(client=addresses, trailing=st.binary(max_size=50), extra=st.binary(max_size=50))
+def test_a_proxy_header_names_its_client(
+    client: ipaddress.IPv4Address | ipaddress.IPv6Address, trailing: bytes, extra: bytes
+) -> None:
+    body = client.packed * 2 + b"\x00\x01\x00\x02" + extra
+    family = 0x11 if client.version == 4 else 0x21
+    header = proxy_header.SIGNATURE + struct.pack("!BBH", 0x21, family, len(body)) + body
+    assert proxy_header.parse(header + trailing) == ProxyHeader(str(client), len(header))
+    assert proxy_header.parse(header[:-1]) is None
+
+
+def test_a_balancers_own_check_names_no_client() -> None:
+    header = proxy_header.SIGNATURE + b"\x20\x00\x00\x00"
+    assert proxy_header.parse(header) == ProxyHeader(None, 16)
+
+
+@given(client=st.ip_addresses(v=4), prefix=st.integers(0, 32), network=st.ip_addresses(v=4))
+def test_an_address_is_admitted_as_arithmetic_says(
+    tmp_path: Path, client: ipaddress.IPv4Address, prefix: int, network: ipaddress.IPv4Address
+) -> None:
+    path = tmp_path / "routes.json"
+    entry = {"instance_id": "i", "socket": "s", "state": "running"}
+    entry["allow_cidrs"] = [f"{network}/{prefix}"]  # type: ignore[assignment]
+    path.write_text(json.dumps({"instances": {"h": entry}}))
+    routes = Routes(path)
+    assert routes.refresh()
+    route = routes.find("h")
+    assert route is not None
+    same = int(client) >> (32 - prefix) == int(network) >> (32 - prefix)
+    assert route.admits(str(client)) == same
+    assert route.admits(f"::ffff:{client}") == same
+    assert not route.admits("2001:db8::1")
+
+
+def test_an_ipv4_client_on_an_ipv6_socket_is_an_ipv4_client() -> None:
+    assert str(plain_address("::ffff:192.0.2.1")) == "192.0.2.1"
+    assert str(plain_address("fe80::1%eth0")) == "fe80::1"
+
+
+def test_slots_are_counted_over_processes() -> None:
+    slots = Slots(workers=3)
+    for column in range(3):
+        child = os.fork()
+        if child == 0:
+            slots.use_column(column)
+            entered = [slots.enter("one", 100) for _ in range(20)]
+            entered += [slots.enter(f"other-{column}", 1) for _ in range(2)]
+            os._exit(0 if entered.count(True) == 21 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert slots.total("one") == 60
+    slots.clear_column(1)
+    assert slots.total("one") == 40
+    assert [slots.total(f"other-{column}") for column in range(3)] == [1, 0, 1]
+
+
+def test_a_limit_is_reached_and_never_passed() -> None:
+    slots = Slots(workers=1)
+    assert [slots.enter("one", 2) for _ in range(3)] == [True, True, False]
+    slots.leave("one")
+    assert slots.enter("one", 2)
+    assert all(slots.enter("unlimited", None) for _ in range(100))

@@ -1,0 +1,167 @@
+"""Promise 36: a killed worker or gateway is back within 5 s, and lets nobody in meanwhile."""
+
+import contextlib
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import SERVE, ZONE, Door, raw_get, read_answer, until
+
+BACK_WITHIN_S = 5.0
+
+
+def tries(door: Door, host: str, source: str = "127.0.0.1") -> bool:
+    try:
+        with door.connect(host, source=source) as connection:
+            return raw_get(connection)[0] == 200
+    except (OSError, AssertionError):
+        return False
+
+
+def test_a_killed_worker_is_replaced_and_its_callers_wait(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("back")
+    (worker,) = door.workers()
+    os.kill(worker, signal.SIGKILL)
+    # Not refused: the port stays open, and the next worker takes the call.
+    until(lambda: tries(door, host), "the gateway is back", BACK_WITHIN_S)
+    until(lambda: door.workers() != [worker], "the new worker is named")
+
+
+def test_the_allow_list_holds_at_every_moment_of_a_restart(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("guarded", allow_cidrs=["127.0.0.2"])
+    let_in: list[float] = []
+    stop = threading.Event()
+
+    def knock() -> None:
+        while not stop.is_set():
+            if tries(door, host):
+                let_in.append(time.monotonic())
+
+    knockers = [threading.Thread(target=knock) for _ in range(4)]
+    for knocker in knockers:
+        knocker.start()
+    for _ in range(4):
+        workers = door.workers()
+        os.kill(workers[0], signal.SIGKILL)
+        until(lambda former=workers: door.workers() != former, "it is replaced")  # type: ignore[misc]
+        until(lambda: tries(door, host, source="127.0.0.2"), "it serves", BACK_WITHIN_S)
+    stop.set()
+    for knocker in knockers:
+        knocker.join(30)
+    assert let_in == []
+
+
+def test_a_killed_worker_gives_back_its_room(make_door: MakeDoor) -> None:
+    door = make_door(workers=2)
+    host = door.add_instance("room", connections_max=4)
+    held = [door.connect(host) for _ in range(4)]
+    assert [raw_get(each)[0] for each in held] == [200] * 4
+    assert door.get(host).status_code == 503
+    for worker in door.workers():
+        os.kill(worker, signal.SIGKILL)
+    until(lambda: tries(door, host), "there is room", BACK_WITHIN_S)
+    for each in held:
+        each.close()
+    until(lambda: len(list((door.home / "activity").glob("*.json"))) <= 2, "old files are gone")
+
+
+def test_a_killed_gateway_leaves_no_worker_and_its_port_is_free(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("orphan")
+    workers = [psutil.Process(pid) for pid in door.workers()]
+    door.process.kill()
+    door.restart()
+    until(lambda: tries(door, host), "the next gateway serves", BACK_WITHIN_S)
+    until(lambda: not any(each.is_running() for each in workers), "the orphans have ended")
+
+
+def test_a_second_gateway_on_the_same_port_is_an_error(make_door: MakeDoor, tmp_path: Path) -> None:
+    first = make_door(workers=2)
+    host = first.add_instance("first")
+    second = subprocess.run(
+        [sys.executable, str(SERVE), str(tmp_path), json.dumps({"https_port": first.port})],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert second.returncode != 0
+    assert f"cannot listen on 127.0.0.1:{first.port}" in second.stderr.decode()
+    assert all(tries(first, host) for _ in range(20))
+
+
+def test_stopping_lets_a_request_finish(make_door: MakeDoor) -> None:
+    door = make_door(drain_s=10.0)
+    host = door.add_instance("finishing")
+    with door.connect(host) as busy, door.connect(host) as idle:
+        assert raw_get(idle)[0] == 200
+        busy.sendall(b"GET /slow/1.5 HTTP/1.1\r\nhost: x\r\n\r\n")
+        until(lambda: door._backends[-1].connections == 2, "the request is under way")
+        door.process.terminate()
+        with contextlib.suppress(ssl.SSLError):
+            assert idle.recv(1) == b""
+        assert read_answer(busy)[2] == b"finishing"
+    assert door.process.wait(20) == 0
+    assert not (door.home / "run" / "gateway.json").exists()
+    assert list((door.home / "activity").iterdir()) == []
+    with pytest.raises(ConnectionError):
+        door.dial()
+
+
+def test_stopping_does_not_wait_for_ever(make_door: MakeDoor) -> None:
+    door = make_door(drain_s=0.5)
+    host = door.add_instance("endless")
+    with door.connect(host) as busy:
+        busy.sendall(b"GET /slow/3600 HTTP/1.1\r\nhost: x\r\n\r\n")
+        until(lambda: door._backends[-1].connections == 1, "the request is under way")
+        door.process.terminate()
+        assert door.process.wait(20) == 0
+
+
+def test_log_lines_hold_no_secret_and_no_body(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("canary")
+    answer = door.get(
+        host,
+        "/name?token=canary-in-path",
+        headers={"authorization": "Basic Y2FuYXJ5", "x-canary": "canary-in-header"},
+    )
+    assert answer.status_code == 200
+    door.get(f"cell.{ZONE}", "/v1/reveal/canary-in-path")
+    door.process.terminate()
+    assert door.process.wait(20) == 0
+    text = (door.home / "gateway.log").read_text()
+    assert "gateway.started" in text
+    for secret in ("canary-in", "Y2FuYXJ5", "gateway-token"):
+        assert secret not in text
+
+
+def test_descriptors_running_out_is_survived(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("few")
+    (worker,) = door.workers()
+    used = psutil.Process(worker).num_fds()
+    prlimit = ["prlimit", "--pid", str(worker), f"--nofile={used + 10}:20000"]
+    try:
+        subprocess.run(prlimit, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("prlimit cannot be used here")
+    with contextlib.ExitStack() as held:
+        for _ in range(30):
+            held.enter_context(door.dial())
+        until(
+            lambda: any(line["event"] == "gateway.accept_failed" for line in door.log()),
+            "it ran out",
+        )
+    until(lambda: tries(door, host), "it serves again")

@@ -1,0 +1,120 @@
+"""A connection wakes a paused instance: held, joined, and told when it does not come."""
+
+import asyncio
+import concurrent.futures
+import json
+import threading
+from pathlib import Path
+
+import httpx
+
+from contract_tests.gateway.backends import Backend, answer, http, read_head
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import TOKEN, Door, until
+
+
+class Cell:
+    """Stands in for the cell's wake endpoint: answers when told to, and counts."""
+
+    def __init__(self, door: Door, status: str = "200 OK") -> None:
+        self.asked: list[tuple[str, str, str]] = []
+        self.go = threading.Event()
+        self.status = status
+        self.backend: Backend = door.serve(door.cell_socket, self._serve)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, path, headers = await read_head(reader)
+        self.asked.append((method, path, headers["authorization"]))
+        await asyncio.to_thread(self.go.wait, 30)
+        writer.write(answer(b"{}", self.status))
+        await writer.drain()
+
+
+def sockets(door: Door, name: str) -> Path:
+    return door.home / "run" / f"{name}.sock"
+
+
+def test_twenty_connections_are_held_and_wake_once(make_door: MakeDoor) -> None:
+    door = make_door()
+    cell = Cell(door)
+    host = door.add_instance("sleeper", backend=False, state="idle")
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(door.get, host) for _ in range(20)]
+        until(
+            lambda: sum(line.get("connections", 0) for line in _activity(door)) == 20,
+            "all twenty are waiting",
+        )
+        assert not any(each.done() for each in answers)
+        door.serve(sockets(door, "sleeper"), http("sleeper"))
+        # The routes still say idle: the cell's word is enough.
+        cell.go.set()
+        assert [each.result(20).text for each in answers] == ["sleeper"] * 20
+    assert cell.asked == [("POST", "/v1/wake/inst_sleeper", f"bearer {TOKEN}")]
+
+
+def _activity(door: Door) -> list[dict[str, int]]:
+    found = []
+    for path in (door.home / "activity").glob("*.json"):
+        found += list(json.loads(path.read_bytes()).values())
+    return found
+
+
+def test_a_probe_wakes_nothing(make_door: MakeDoor) -> None:
+    door = make_door(first_request_timeout_s=0.5)
+    cell = Cell(door)
+    host = door.add_instance("undisturbed", backend=False, state="idle")
+    with door.connect(host) as connection:
+        assert connection.recv(1) == b""
+    assert cell.asked == []
+    assert _activity(door) == []
+
+
+def test_a_wake_that_takes_too_long_is_said(make_door: MakeDoor) -> None:
+    door = make_door(wake_hold_s=1.0)
+    cell = Cell(door)
+    host = door.add_instance("slow", backend=False, state="idle")
+    refused = door.get(host)
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) >= 1
+    assert "waking" in refused.json()["error"]
+    # The wake goes on, and the next connection joins it.
+    door.serve(sockets(door, "slow"), http("slow"))
+    until(lambda: not any(each["connections"] for each in _activity(door)), "it was let go")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        later = pool.submit(door.get, host)
+        until(lambda: any(each["connections"] for each in _activity(door)), "it is waiting")
+        cell.go.set()
+        assert later.result(20).text == "slow"
+    assert len(cell.asked) == 1
+
+
+def test_a_wake_that_fails_is_said_and_tried_again_by_the_next(make_door: MakeDoor) -> None:
+    door = make_door()
+    cell = Cell(door, status="503 Service Unavailable")
+    cell.go.set()
+    host = door.add_instance("failing", backend=False, state="idle")
+    refused: httpx.Response = door.get(host)
+    assert refused.status_code == 503
+    assert list(refused.json()) == ["error"]
+    cell.status = "200 OK"
+    door.serve(sockets(door, "failing"), http("failing"))
+    assert door.get(host).text == "failing"
+
+
+def test_a_cell_that_restarts_is_waited_for(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("patient", backend=False, state="idle")
+    door.serve(sockets(door, "patient"), http("patient"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        held = pool.submit(door.get, host)
+        until(lambda: any(each["connections"] for each in _activity(door)), "it is waiting")
+        cell = Cell(door)
+        cell.go.set()
+        assert held.result(20).text == "patient"
+    assert len(cell.asked) == 1
+
+
+def test_running_instances_are_served_while_the_cell_is_dead(door: Door) -> None:
+    host = door.add_instance("independent")
+    assert not door.cell_socket.exists()
+    assert door.get(host).text == "independent"
