@@ -39,7 +39,7 @@ def capacity(call: OrgCall, instance: Instance, week: Sequence[Sample]) -> dict[
             "limit_bytes": size.memory_bytes,
             "pressure": _pressure(memory / size.memory_bytes),
         },
-        "connections": {"used": used["connections"], "limit": size.connections_max},
+        "connections": {"used": used.get("connections", 0), "limit": size.connections_max},
     }
 
 

@@ -1,0 +1,255 @@
+"""The whole control plane in this process: real boundary, real database, and a fake cell."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract_tests.api.oracle import Oracle, OracleTransport
+from contract_tests.workflows.fake_cell import FakeCell, FakeCells
+from control import identity
+from control.boundary.rates import make_limiter
+from control.sealing import Sealer
+from control.services import Services
+from control.settings import ControlSettings
+from control.signing import Signer
+from control.work import Operation, queue, registry, runner
+from menagerie.composition import build_app
+from menagerie.settings import Settings
+from storage import api_keys, cells, identifiers, memberships, organizations, projects, users
+from storage.api_keys import ApiKey
+from storage.database import Database
+from storage.sessions import UserSession
+
+CELL_ID = "cell_01JD7QK3V8Y2M4N6P8R0S2T4V6"
+PASSWORD = "correct-horse-battery"
+# Hashing takes 20 ms by design, so everybody has the same password and the same hash.
+_PASSWORD_HASH = identity.hash_password(PASSWORD)
+_CERTIFICATE = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+_LEASE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Person:
+    """A user with a session. `email` and PASSWORD sign in."""
+
+    id: str
+    email: str
+    session: str
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An organization with an owner, a key of the owner's role and a project."""
+
+    org_id: str
+    owner: Person
+    key: str
+    key_id: str
+    project_id: str
+
+    @property
+    def path(self) -> str:
+        return f"/v1/orgs/{self.org_id}"
+
+
+class House:
+    """The API over one database; several houses on one database are replicas. `close` it."""
+
+    def __init__(self, url: str, directory: Path, *, oracle: Oracle | None = None) -> None:
+        self.database = Database(url)
+        self.cell = FakeCell(directory / "cell.db")
+        settings = ControlSettings(cursor_key=b"k" * 32, rate_limits=False, strict=True)
+        self.services = Services(
+            database=self.database,
+            sealer=Sealer(b"s" * 32),
+            signer=Signer(Ed25519PrivateKey.from_private_bytes(b"p" * 32)),
+            limiter=make_limiter("memory", settings, self.database),
+            settings=settings,
+            cells=FakeCells(self.cell),
+        )
+        self.app = build_app(Settings(home=directory, dev=True), self.services)
+        self.oracle = oracle or Oracle()
+        self._loop = asyncio.Runner()
+        self._register_cell()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._loop.close()
+        self.app.threads.stop()
+        self.database.dispose()
+
+    # Requests.
+
+    def request(
+        self, method: str, path: str, token: str | None = None, **options: Any
+    ) -> httpx.Response:
+        return self._loop.run(self._request(method, path, token, options))
+
+    def get(self, path: str, token: str | None = None, **options: Any) -> httpx.Response:
+        return self.request("GET", path, token, **options)
+
+    def post(self, path: str, token: str | None = None, **options: Any) -> httpx.Response:
+        return self.request("POST", path, token, **options)
+
+    def during(self, act: Callable[[], None], *asked: Any, **options: Any) -> httpx.Response:
+        """A request during which `act` happens, on another thread, once it is under way."""
+        method, path, token = asked
+
+        async def both() -> httpx.Response:
+            request = asyncio.create_task(self._request(method, path, token, options))
+            await asyncio.sleep(0.05)
+            await asyncio.to_thread(act)
+            return await request
+
+        return self._loop.run(both())
+
+    async def _request(
+        self, method: str, path: str, token: str | None, options: dict[str, Any]
+    ) -> httpx.Response:
+        headers = dict(options.pop("headers", {}))
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        inner = httpx.ASGITransport(self.app, client=("203.0.113.7", 1))
+        transport = OracleTransport(inner, self.oracle)
+        async with httpx.AsyncClient(transport=transport, base_url="http://house") as client:
+            return await client.request(method, path, headers=headers, **options)
+
+    # People, organizations and what they have.
+
+    def person(self, name: str = "Somebody", *, mfa: bool = False) -> Person:
+        email = f"{os.urandom(8).hex()}@example.org"
+        with self.database.write() as db:
+            user = users.create(db, email=email, name=name, password_hash=_PASSWORD_HASH)
+        return Person(user.id, email, self.session(user.id, mfa=mfa))
+
+    def session(self, user_id: str, *, mfa: bool = False) -> str:
+        token = identity.new_session_token()
+        with self.database.write() as db:
+            now = self.database.now(db)
+            db.add(
+                UserSession(
+                    id=identifiers.new("ses_"),
+                    user_id=user_id,
+                    token_hash=token.sha256,
+                    prefix=token.prefix,
+                    expires_at=now + timedelta(days=1),
+                    mfa_at=now if mfa else None,
+                )
+            )
+        return token.secret
+
+    def tenant(
+        self, name: str = "Org", *, plan: str = "team", owner: Person | None = None
+    ) -> Tenant:
+        owner = owner or self.person(name)
+        with self.database.write() as db:
+            org = organizations.create(
+                db, name=name, slug=os.urandom(8).hex(), plan=plan, default_region="local"
+            )
+            memberships.create(db, org.id, owner.id, "owner")
+            project = projects.create(db, org.id, name=name, slug="default")
+        key, key_id = self.key(org.id, owner, "owner", name=name)
+        return Tenant(org.id, owner, key, key_id, project.id)
+
+    def member(self, org_id: str, role: str, *, mfa: bool = False) -> Person:
+        person = self.person(role, mfa=mfa)
+        with self.database.write() as db:
+            memberships.create(db, org_id, person.id, role)
+        return person
+
+    def key(
+        self,
+        org_id: str,
+        owner: Person,
+        role: str,
+        *,
+        name: str = "key",
+        scopes: list[str] | None = None,
+    ) -> tuple[str, str]:
+        """The secret and the id."""
+        token, key_id = identity.new_api_key(), identifiers.new("key_")
+        with self.database.write() as db:
+            db.add(
+                ApiKey(
+                    id=key_id,
+                    org_id=org_id,
+                    name=name,
+                    role=role,
+                    scopes=scopes,
+                    created_by=owner.id,
+                    prefix=token.prefix,
+                    token_hash=token.sha256,
+                )
+            )
+        return token.secret, key_id
+
+    def change_key(self, org_id: str, key_id: str, **columns: Any) -> None:
+        with self.database.write() as db:
+            key = api_keys.fetch(db, org_id, key_id)
+            for name, value in columns.items():
+                setattr(key, name, value)
+
+    def change_org(self, org_id: str, **columns: Any) -> None:
+        with self.database.write() as db:
+            org = organizations.fetch(db, org_id)
+            for name, value in columns.items():
+                setattr(org, name, value)
+
+    def instance(self, tenant: Tenant, *, running: bool = True, **body: Any) -> str:
+        """The id of an instance ordered through the API."""
+        path = f"{tenant.path}/projects/{tenant.project_id}/instances"
+        ordered = self.post(path, tenant.key, json={"engine": "duckdb", "size": "f0", **body})
+        assert ordered.status_code == 201, ordered.text
+        if running:
+            self.settle()
+        return str(ordered.json()["id"])
+
+    # What happens behind the API.
+
+    def settle(self, turns_max: int = 200) -> None:
+        """Run all work to its end; where it must wait, the database's clock is moved on."""
+        for _ in range(turns_max):
+            work = queue.claim(self.database, registry.kinds(), _LEASE_S)
+            if work is not None:
+                runner.run(Operation(work, self.services), work)
+                continue
+            wait_s = queue.next_due_s(self.database, registry.kinds())
+            if wait_s is None:
+                return
+            self.pass_time(wait_s + 0.01)
+        raise AssertionError("work does not end")
+
+    def pass_time(self, seconds: float) -> None:
+        self.database.clock_offset += timedelta(seconds=max(seconds, 0))
+
+    def now(self) -> datetime:
+        with self.database.read() as db:
+            return self.database.now(db)
+
+    def _register_cell(self) -> None:
+        with self.database.write() as db:
+            cell = cells.register(
+                db,
+                CELL_ID,
+                region="local",
+                url="http+unix:///nowhere",
+                public_url="https://cell.local.localhost:8443",
+                instance_domain="localhost",
+            )
+            cell.ports = {"https": 8443}
+            cell.engines = [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}]
+            cell.ca_root_pem = _CERTIFICATE.format("cm9vdA==")
+            cell.ca_chain_pem = _CERTIFICATE.format("aW50ZXJtZWRpYXRl")
+            cell.last_seen_at = self.database.now(db)
