@@ -1,0 +1,134 @@
+"""What a real API does in small: make, list, close, sign in, reveal, wait, fail."""
+
+from typing import Any
+
+from sqlalchemy import text
+
+from control import identity
+from control.boundary import Call
+from specserver import PollAgain, Problem, Reply
+from storage import api_keys, identifiers, projects
+from storage.errors import Conflict, NotFound, Unavailable
+
+
+def ping(_call: Call) -> dict[str, Any]:
+    return {"pong": True}
+
+
+def me(call: Call) -> dict[str, Any]:
+    assert call.caller is not None
+    return {"user_id": call.caller.user.id, "kind": call.caller.kind, "mfa": call.caller.mfa}
+
+
+def perhaps(call: Call) -> dict[str, Any]:
+    return {"known": call.caller is not None}
+
+
+def org(call: Call) -> dict[str, Any]:
+    assert call.org is not None
+    return {"id": call.org.id}
+
+
+def create_project(call: Call, body: dict[str, Any], dry_run: bool) -> Reply:
+    assert call.org is not None
+    if dry_run:
+        return Reply.ok({"would": "create"})
+    made = projects.create(call.db, call.org.id, name=body["name"], slug=body["slug"])
+    call.audit(made.id, name=made.name)
+    if body.get("then") == "crash":
+        raise RuntimeError("after the record was made")
+    if body.get("then") == "refuse":
+        raise Problem(402, "not now", code="seat_limit")
+    if body.get("then") == "answer_409":
+        return Reply(409, {"made": made.id})
+    return Reply.created({"id": made.id, "name": made.name}, f"/v1/orgs/{call.org.id}/projects")
+
+
+def list_projects(call: Call, limit: int, cursor: str | None = None) -> dict[str, Any]:
+    assert call.org is not None
+    position = call.cursor_in(cursor)
+    page = projects.page(
+        call.db, call.org.id, limit=limit, after=position["after"] if position else None
+    )
+    following = call.cursor_out({"after": page.next_after}) if page.next_after else None
+    return {"items": [one.id for one in page.items], "next_cursor": following}
+
+
+def list_others(call: Call, cursor: str) -> dict[str, Any]:
+    return {"position": call.cursor_in(cursor)}
+
+
+def project(call: Call, project_id: str) -> dict[str, Any]:
+    assert call.org is not None
+    return {"id": projects.fetch(call.db, call.org.id, project_id).id}
+
+
+def create_key(call: Call, body: dict[str, Any]) -> Reply:
+    assert call.org is not None
+    assert call.caller is not None
+    token = identity.new_api_key()
+    key = api_keys.ApiKey(
+        id=identifiers.new("key_"),
+        org_id=call.org.id,
+        name=body["name"],
+        role="member",
+        created_by=call.caller.user.id,
+        prefix=token.prefix,
+        token_hash=token.sha256,
+    )
+    call.db.add(key)
+    call.audit(key.id)
+    return Reply.created({"id": key.id, "key": token.secret})
+
+
+def close(call: Call) -> Reply:
+    assert call.org is not None
+    call.org.close(call.now)
+    api_keys.revoke_all(call.db, call.org.id, call.now)
+    call.audit(call.org.id)
+    return Reply.accepted({"status": call.org.status})
+
+
+def emit(call: Call, body: dict[str, Any]) -> Reply:
+    call.emit(body["kind"], {"said": "so"})
+    if body["audited"]:
+        call.audit("target")
+    return Reply.no_content()
+
+
+def sign_in(call: Call, body: dict[str, Any]) -> Reply:
+    if body["password"] != "right":
+        raise Problem(401, "wrong e-mail address or password", code="sign_in_failed")
+    call.audit(body["email"])
+    return Reply.created({"token": identity.new_session_token().secret})
+
+
+def reveal(call: Call) -> Reply:
+    if call.mfa_expected:
+        call.require_mfa()
+    call.audit("inst_1")
+    return Reply.ok({"url": "https://cell.example/v1/reveal/x"})
+
+
+def log_url(call: Call) -> Reply:
+    call.audit("inst_1")
+    return Reply.ok({"url": "https://cell.example/v1/logs/x"})
+
+
+def wait(call: Call) -> dict[str, Any]:
+    if call.exchange.attempt < 2:
+        raise PollAgain(0)
+    return {"attempt": call.exchange.attempt}
+
+
+def fail(call: Call, how: str) -> None:
+    if how == "not_found":
+        raise NotFound("project not found")
+    if how == "conflict":
+        raise Conflict("cannot pause an instance that is requested")
+    if how == "unavailable":
+        raise Unavailable("the database has no space left")
+    if how == "write_in_read":
+        call.db.add(projects.Project(id="proj_1", org_id="org_1", name="n", slug="s"))
+        call.db.flush()
+    call.db.execute(text("SELECT 1 FROM nowhere"))

@@ -1,0 +1,87 @@
+"""What is written beside the change: audit and events, in one transaction or not at all."""
+
+import pytest
+from sqlalchemy import select
+
+from contract_tests.boundary.desk import Desk, MakeDesk
+from storage.audit import AuditEntry
+from storage.events import Event
+
+
+def entries(desk: Desk) -> list[AuditEntry]:
+    with desk.database.read() as db:
+        return list(db.scalars(select(AuditEntry)))
+
+
+def events(desk: Desk) -> list[Event]:
+    with desk.database.read() as db:
+        return list(db.scalars(select(Event)))
+
+
+def test_an_audit_names_actor_target_request_and_address(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    key = desk.key(org, ann)
+    path = f"/v1/orgs/{org}/projects"
+    desk.post(path, ann.session, json={"name": "A", "slug": "a"})
+    headers = {"X-Request-Id": "my-request-7"}
+    made = desk.post(path, key, json={"name": "B", "slug": "b"}, headers=headers).json()
+    first, second = entries(desk)
+    assert (first.actor_kind, first.actor_id) == ("user", ann.id)
+    assert second.actor_kind == "api_key"
+    assert (second.actor_id or "").startswith("key_")
+    assert second.org_id == org
+    assert second.action == "desk.create_project"
+    assert second.target == made["id"]
+    assert second.request_id == "my-request-7"
+    assert second.ip == "203.0.113.7"
+    assert second.detail == {"name": "B"}
+
+
+def test_someone_unknown_is_audited_as_anonymous_outside_of_any_org(desk: Desk) -> None:
+    desk.post("/v1/sessions", json={"email": "a@example.org", "password": "right"})
+    (entry,) = entries(desk)
+    assert (entry.actor_kind, entry.actor_id, entry.org_id) == ("anonymous", None, None)
+
+
+def test_a_read_can_be_audited(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    assert desk.get(f"/v1/orgs/{org}/logs", ann.session).status_code == 200
+    assert [entry.action for entry in entries(desk)] == ["instance.logs"]
+
+
+def test_a_dry_run_is_not_audited(desk: Desk) -> None:
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects?dry_run=true"
+    assert desk.post(path, ann.session, json={"name": "A", "slug": "a"}).status_code == 200
+    assert entries(desk) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "audited", "status"),
+    [
+        ("instance.paused.v1", True, 204),
+        ("instance.paused.v1", False, 500),
+        ("instance.ready.v1", True, 500),
+    ],
+)
+def test_strictly_a_forgotten_audit_or_an_undeclared_event_is_an_error(
+    desk: Desk, kind: str, audited: bool, status: int
+) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    body = {"kind": kind, "audited": audited}
+    assert desk.post(f"/v1/orgs/{org}/emit", ann.session, json=body).status_code == status
+    assert len(events(desk)) == len(entries(desk)) == (status == 204)
+
+
+def test_in_production_a_forgotten_audit_is_written_all_the_same(make_desk: MakeDesk) -> None:
+    desk = make_desk(strict=False)
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    body = {"kind": "instance.paused.v1", "audited": False}
+    assert desk.post(f"/v1/orgs/{org}/emit", ann.session, json=body).status_code == 204
+    assert [entry.action for entry in entries(desk)] == ["desk.emit"]
+    (event,) = events(desk)
+    assert (event.org_id, event.type, event.data) == (org, "instance.paused.v1", {"said": "so"})

@@ -1,0 +1,136 @@
+"""Who is let in: keys and sessions in force, and nobody else."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from contract_tests.boundary.desk import Desk, MakeDesk
+from control import identity
+from storage import api_keys
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer nonsense",
+        "Basic dXNlcjpwYXNz",
+        "Bearer mk_live_" + "0" * 49,
+        "Bearer unknown key",
+        "Bearer unknown session",
+        "unknown session",
+    ],
+)
+def test_without_credentials_in_force_there_is_401(desk: Desk, header: str | None) -> None:
+    if header is not None:
+        header = header.replace("unknown key", identity.new_api_key().secret)
+        header = header.replace("unknown session", identity.new_session_token().secret)
+    answer = desk.get("/v1/me", headers={} if header is None else {"Authorization": header})
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="menagerie"')
+    assert answer.headers["Content-Type"].startswith("application/problem+json")
+    assert ("invalid_token" in answer.headers["WWW-Authenticate"]) == (header is not None)
+
+
+def test_unknown_revoked_and_expired_credentials_are_told_apart_by_nothing(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    revoked, expired, orphaned = (desk.key(org, ann) for _ in range(3))
+    desk.change_key(revoked, revoked_at=desk.now())
+    desk.change_key(expired, expires_at=desk.now() - timedelta(seconds=1))
+    gone = desk.person()
+    desk.set_role(org, gone, "admin")
+    orphaned = desk.key(org, gone)
+    assert desk.get("/v1/me", orphaned).status_code == 200
+    desk.set_role(org, gone, None)
+    lapsed = desk.session(ann.id, ttl=timedelta(seconds=-1))
+    tokens = [revoked, expired, orphaned, lapsed, identity.new_api_key().secret]
+    answers = [desk.get("/v1/me", token) for token in tokens]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.json()["detail"] for answer in answers}) == 1
+
+
+def test_a_revoked_key_is_refused_by_the_next_request_on_every_replica(make_desk: MakeDesk) -> None:
+    first, second = make_desk(), make_desk()
+    ann = first.person()
+    key = first.key(first.org((ann, "owner")), ann)
+    assert first.get("/v1/me", key).status_code == second.get("/v1/me", key).status_code == 200
+    first.change_key(key, revoked_at=first.now())
+    assert first.get("/v1/me", key).status_code == second.get("/v1/me", key).status_code == 401
+
+
+def test_a_suspended_key_says_so_and_works_again_once_lifted(desk: Desk) -> None:
+    ann = desk.person()
+    key = desk.key(desk.org((ann, "owner")), ann)
+    desk.change_key(key, suspended_at=desk.now(), suspended_reason="leaked")
+    answer = desk.get("/v1/me", key)
+    assert (answer.status_code, answer.json()["code"]) == (403, "key_suspended")
+    desk.change_key(key, suspended_at=None)
+    assert desk.get("/v1/me", key).status_code == 200
+
+
+def test_expiry_follows_the_databases_clock(make_desk: MakeDesk) -> None:
+    now, later = make_desk(), make_desk(clock_offset_s=25 * 3600)
+    ann = now.person()
+    assert now.get("/v1/me", ann.session).status_code == 200
+    assert later.get("/v1/me", ann.session).status_code == 401
+
+
+def test_session_only_and_mfa_operations_refuse_keys_and_bare_sessions(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    path = f"/v1/orgs/{org}/close"
+    assert desk.post(path, desk.key(org, ann)).json()["code"] == "session_required"
+    assert desk.post(path, ann.session).json()["code"] == "mfa_required"
+    stale = desk.session(ann.id, mfa_at=desk.now() - timedelta(minutes=15))
+    assert desk.post(path, stale).json()["code"] == "mfa_required"
+    fresh = desk.session(ann.id, mfa_at=desk.now() - timedelta(minutes=14))
+    assert desk.post(path, fresh).status_code == 202
+
+
+def test_a_handler_can_ask_for_the_second_factor(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    strict = desk.org((ann, "owner"), require_mfa=True)
+    assert desk.post(f"/v1/orgs/{org}/reveal", ann.session).status_code == 200
+    refused = desk.post(f"/v1/orgs/{strict}/reveal", ann.session)
+    assert (refused.status_code, refused.json()["code"]) == (403, "mfa_required")
+    fresh = desk.session(ann.id, mfa_at=desk.now())
+    assert desk.post(f"/v1/orgs/{strict}/reveal", fresh).status_code == 200
+
+
+def test_where_credentials_are_optional_wrong_ones_are_still_wrong(desk: Desk) -> None:
+    assert desk.get("/v1/perhaps").json() == {"known": False}
+    assert desk.get("/v1/perhaps", desk.person().session).json() == {"known": True}
+    assert desk.get("/v1/perhaps", identity.new_api_key().secret).status_code == 401
+
+
+def test_an_operation_for_anyone_reads_no_credentials(desk: Desk) -> None:
+    assert desk.get("/v1/ping", "nonsense").status_code == 200
+
+
+def test_last_use_is_noted_at_most_once_a_minute(make_desk: MakeDesk) -> None:
+    def last_used_at() -> Any:
+        desk.boundary.last_used.flush()
+        with desk.database.read() as db:
+            found = api_keys.by_token_hash(db, identity.token_sha256(key))
+            assert found is not None
+            return found.last_used_at
+
+    desk = make_desk()
+    ann = desk.person()
+    key = desk.key(desk.org((ann, "owner")), ann)
+    assert last_used_at() is None
+    desk.get("/v1/me", key)
+    first = last_used_at()
+    assert first is not None
+    desk.get("/v1/me", key)
+    assert last_used_at() == first
+    later = make_desk(clock_offset_s=61)
+    later.get("/v1/me", key)
+    later.boundary.last_used.flush()
+    assert last_used_at() > first

@@ -1,0 +1,117 @@
+"""What goes wrong below, as callers read it; and cursors."""
+
+import re
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.exc import OperationalError
+
+from contract_tests.boundary.desk import Desk
+from control.boundary.cursors import Cursors
+from specserver import Invalid
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "code"),
+    [
+        ("not_found", 404, "not_found"),
+        ("conflict", 409, "conflict"),
+        ("unavailable", 503, "unavailable"),
+        ("write_in_read", 500, "internal_error"),
+    ],
+)
+def test_what_storage_raises_is_a_problem(desk: Desk, how: str, status: int, code: str) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    answer = desk.get(f"/v1/orgs/{org}/fail/{how}", ann.session)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["Content-Type"].startswith("application/problem+json")
+    assert answer.json()["request_id"] == answer.headers["X-Request-Id"]
+    assert ("Retry-After" in answer.headers) == (status == 503)
+
+
+def test_a_conflict_says_what_is_in_the_way(desk: Desk) -> None:
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+    body = {"name": "A", "slug": "a"}
+    assert desk.post(path, ann.session, json=body).status_code == 201
+    taken = desk.post(path, ann.session, json=body)
+    assert taken.status_code == 409
+    assert taken.json()["detail"] == "a project with this slug exists already"
+
+
+def test_a_text_the_database_cannot_hold_is_no_server_error(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    body = {"name": "a\0b", "slug": "a"}
+    answer = desk.post(f"/v1/orgs/{org}/projects", ann.session, json=body)
+    assert answer.status_code in (201, 422)
+    assert desk.get(f"/v1/orgs/{org}/projects/%00", ann.session).status_code in (404, 422)
+    assert desk.get("/v1/orgs/%00", ann.session).status_code == 404
+
+
+def test_an_unreachable_database_is_503_and_a_retry_works(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = desk.person()
+
+    def lost(_db: object) -> None:
+        raise OperationalError("SELECT 1", {}, sqlite3.OperationalError("disk I/O error"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.database, "now", lost)
+        answer = desk.get("/v1/me", ann.session)
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert int(answer.headers["Retry-After"]) > 0
+    assert desk.get("/v1/me", ann.session).status_code == 200
+
+
+def test_pages_follow_their_cursor_to_the_end(desk: Desk) -> None:
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+    made = [
+        desk.post(path, ann.session, json={"name": "p", "slug": f"p{n}"}).json()["id"]
+        for n in range(5)
+    ]
+    found, cursor = [], None
+    while True:
+        page = desk.get(path + (f"?cursor={cursor}" if cursor else ""), ann.session).json()
+        found += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", cursor)
+    assert sorted(found) == sorted(made)
+
+
+def test_a_cursor_is_good_for_its_own_list_only(desk: Desk) -> None:
+    ann = desk.person()
+    org, other = desk.org((ann, "owner")), desk.org((ann, "owner"))
+    path = f"/v1/orgs/{org}/projects"
+    for n in range(3):
+        desk.post(path, ann.session, json={"name": "p", "slug": f"p{n}"})
+    cursor = desk.get(path, ann.session).json()["next_cursor"]
+    altered = ("B" if cursor[0] != "B" else "C") + cursor[1:]
+    for refused in (
+        desk.get(f"{path}?cursor={altered}", ann.session),
+        desk.get(f"{path}?cursor=", ann.session),
+        desk.get(f"{path}?cursor=nonsense!", ann.session),
+        desk.get(f"/v1/orgs/{org}/others?cursor={cursor}", ann.session),
+        desk.get(f"/v1/orgs/{other}/projects?cursor={cursor}", ann.session),
+    ):
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["parameter"] == "cursor"
+
+
+@given(st.text())
+def test_no_text_is_taken_for_a_cursor(text: str) -> None:
+    with pytest.raises(Invalid):
+        Cursors(b"k" * 32).read(text, "here")
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers(0, 2**53)), st.text())
+def test_a_position_comes_back_as_it_went(position: dict[str, object], place: str) -> None:
+    cursors = Cursors(b"k" * 32)
+    assert cursors.read(cursors.write(position, place), place) == position

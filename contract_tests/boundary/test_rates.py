@@ -1,0 +1,285 @@
+"""Rate limits: the published figures, for every storage, on a clock the test moves."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from contract_tests.boundary.desk import Desk, MakeDesk
+from control.boundary.addresses import Proxies, rate_key
+from control.boundary.rates import Limiter, Verdict, make_limiter
+from control.boundary.shared_windows import DatabaseMeter
+from control.boundary.windows import LibraryMeter, LocalWindows
+from control.settings import ControlSettings, RateLimits
+from storage.database import Database
+
+
+class Clock:
+    """Starts at any moment; moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.25
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class StoppedDatabase(Database):
+    """A database whose clock is the test's."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        super().__init__(url)
+        self.clock = clock
+
+    def now(self, _db: Session) -> datetime:
+        return datetime.fromtimestamp(self.clock.now, UTC)
+
+
+Replicas = tuple[Clock, list[Limiter]]
+
+
+@pytest.fixture(params=["memory", "database"])
+def replicas(request: pytest.FixtureRequest, database_url: str) -> Iterator[Replicas]:
+    """The limiters of one service: one in memory, or three on a database."""
+    clock, rates = Clock(), RateLimits()
+    if request.param == "memory":
+        yield clock, [Limiter(LibraryMeter(LocalWindows(clock=clock), clock=clock), rates)]
+        return
+    databases = [StoppedDatabase(database_url, clock) for _ in range(3)]
+    yield clock, [Limiter(DatabaseMeter(database), rates) for database in databases]
+    for database in databases:
+        database.dispose()
+
+
+def charge(limiter: Limiter, rate: str = "default", key: str = "key_1") -> Verdict:
+    verdict = limiter.charge(rate, key)
+    assert verdict is not None
+    return verdict
+
+
+def test_a_burst_is_100_and_a_minute_is_600_across_replicas(replicas: Replicas) -> None:
+    clock, limiters = replicas
+    let_in: list[float] = []
+    asked = 0
+    end = clock.now + 90
+    while clock.now < end:
+        refused = 0
+        while refused < len(limiters):
+            asked += 1
+            if charge(limiters[asked % len(limiters)]).allowed:
+                let_in.append(clock.now)
+                refused = 0
+            else:
+                refused += 1
+        clock.now += 0.5
+    for start in let_in:
+        assert sum(start <= at < start + 60 for at in let_in) <= 600
+        assert sum(start <= at < start + 5 for at in let_in) <= 100
+    assert sum(at < let_in[0] + 60 for at in let_in) == 600
+
+
+@pytest.mark.parametrize(
+    ("rate", "per_minute"), [("unauthenticated", 60), ("authentication", 10), ("reveal", 5)]
+)
+def test_the_other_limits(replicas: Replicas, rate: str, per_minute: int) -> None:
+    clock, limiters = replicas
+    verdicts = [charge(limiters[n % len(limiters)], rate) for n in range(per_minute + 3)]
+    assert [one.allowed for one in verdicts] == [True] * per_minute + [False] * 3
+    clock.now += 59
+    assert not charge(limiters[0], rate).allowed
+    clock.now += 1.01
+    assert charge(limiters[-1], rate).allowed
+
+
+def test_keys_are_counted_apart(replicas: Replicas) -> None:
+    _, limiters = replicas
+    for _ in range(5):
+        charge(limiters[0], "reveal", "usr_1")
+    assert not charge(limiters[0], "reveal", "usr_1").allowed
+    assert charge(limiters[0], "reveal", "usr_2").allowed
+    assert charge(limiters[0], "authentication", "usr_1").allowed
+
+
+def test_waiting_as_told_always_works(replicas: Replicas) -> None:
+    clock, limiters = replicas
+    waits = 0
+    for n in range(1500):
+        verdict = charge(limiters[n % len(limiters)])
+        if not verdict.allowed:
+            waits += 1
+            clock.now += int(verdict.headers["Retry-After"])
+            assert charge(limiters[n % len(limiters)]).allowed
+        clock.now += (n % 7) / 300
+    assert waits > 5
+
+
+def test_what_is_refused_is_not_counted(replicas: Replicas) -> None:
+    clock, limiters = replicas
+    for _ in range(300):
+        charge(limiters[0])
+    clock.now += 5.01
+    assert charge(limiters[0]).uses[0].used == 101
+
+
+def test_the_headers_tell_policy_rest_and_time(replicas: Replicas) -> None:
+    clock, limiters = replicas
+    charge(limiters[0])
+    clock.now += 2
+    verdict = charge(limiters[-1])
+    assert verdict.headers == {
+        "RateLimit-Policy": '"default";q=600;w=60, "burst";q=100;w=5',
+        "RateLimit": '"default";r=598;t=58, "burst";r=98;t=3',
+    }
+
+
+def test_a_limit_holds_under_concurrency(database_url: str) -> None:
+    databases = [Database(database_url) for _ in range(2)]
+    limiters = [Limiter(DatabaseMeter(one), RateLimits()) for one in databases]
+    with ThreadPoolExecutor(8) as threads:
+        verdicts = list(threads.map(lambda n: charge(limiters[n % 2], "authentication"), range(80)))
+    assert sum(verdict.allowed for verdict in verdicts) == 10
+    for database in databases:
+        database.dispose()
+
+
+def test_limits_can_be_switched_off_and_storages_are_named(database_url: str) -> None:
+    database = Database(database_url)
+    off = ControlSettings(cursor_key=b"k" * 32, rate_limits=False)
+    on = ControlSettings(cursor_key=b"k" * 32)
+    assert make_limiter("memory", off, database).charge("default", "k") is None
+    for where in ("memory", "database"):
+        assert make_limiter(where, on, database).charge("default", "k") is not None
+    database.dispose()
+
+
+@given(st.lists(st.floats(0, 30), max_size=40), st.integers(1, 5), st.integers(1, 20))
+def test_no_moving_window_ever_holds_more(gaps: list[float], limit: int, expiry: int) -> None:
+    clock = Clock()
+    windows = LocalWindows(clock=clock)
+    let_in: list[float] = []
+    for gap in gaps:
+        clock.now += gap
+        expected = sum(at > clock.now - expiry for at in let_in) < limit
+        assert windows.get_moving_window("k", limit, expiry)[1] <= limit
+        assert windows.acquire_entry("k", limit, expiry) == expected
+        if expected:
+            let_in.append(clock.now)
+
+
+# In requests.
+
+
+@pytest.fixture
+def limited(make_desk: MakeDesk) -> Desk:
+    return make_desk(rate_limits=True)
+
+
+def test_429_says_when_and_the_other_caller_is_not_concerned(limited: Desk) -> None:
+    ann = limited.person()
+    org = limited.org((ann, "owner"))
+    path = f"/v1/orgs/{org}/reveal"
+    answers = [limited.post(path, ann.session) for _ in range(6)]
+    assert [one.status_code for one in answers] == [200] * 5 + [429]
+    assert answers[0].headers["RateLimit-Policy"] == '"reveal";q=5;w=60'
+    assert answers[0].headers["RateLimit"] == '"reveal";r=4;t=60'
+    refused = answers[-1]
+    assert refused.json()["code"] == "rate_limited"
+    assert 55 <= int(refused.headers["Retry-After"]) <= 61
+    assert refused.headers["RateLimit"].startswith('"reveal";r=0;t=')
+    # Another key or session of the same person is the same person.
+    assert limited.post(path, limited.key(org, ann)).status_code == 429
+    bob = limited.person()
+    limited.set_role(org, bob, "member")
+    assert limited.post(path, bob.session).status_code == 200
+
+
+def test_errors_tell_the_limits_too(limited: Desk) -> None:
+    ann = limited.person()
+    org = limited.org((ann, "owner"))
+    path = f"/v1/orgs/{org}/projects"
+    invalid = limited.post(path, ann.session, json={})
+    absent = limited.get(f"{path}/proj_1", ann.session)
+    assert (invalid.status_code, absent.status_code) == (422, 404)
+    assert re.match(r'"default";r=599;t=60, "burst";r=99;t=5$', invalid.headers["RateLimit"])
+    assert re.match(r'"default";r=598;t=(59|60), ', absent.headers["RateLimit"])
+
+
+def test_a_forged_x_forwarded_for_gains_nothing(limited: Desk) -> None:
+    codes = [
+        limited.get("/v1/ping", headers={"X-Forwarded-For": f"198.51.100.{n}"}).status_code
+        for n in range(61)
+    ]
+    assert codes == [200] * 60 + [429]
+    body = {"email": "a@example.org", "password": "wrong"}
+    codes = [
+        limited.post(
+            "/v1/sessions", json=body, headers={"X-Forwarded-For": f"10.0.0.{n}"}
+        ).status_code
+        for n in range(11)
+    ]
+    assert codes == [401] * 10 + [429]
+
+
+def test_behind_a_trusted_proxy_clients_are_told_apart(make_desk: MakeDesk) -> None:
+    desk = make_desk(rate_limits=True, trusted_proxies=("203.0.113.0/24",))
+    body = {"email": "a@example.org", "password": "wrong"}
+
+    def attempt(forwarded: str) -> int:
+        headers = {"X-Forwarded-For": forwarded}
+        return desk.post("/v1/sessions", json=body, headers=headers).status_code
+
+    assert [attempt("192.0.2.1") for _ in range(11)][-1] == 429
+    # What a client writes itself stands further left than what the proxy adds.
+    assert attempt("9.9.9.9, 192.0.2.1") == 429
+    assert attempt("192.0.2.2") == 401
+
+
+def test_refused_credentials_are_limited_by_address_and_good_ones_are_not(
+    make_desk: MakeDesk,
+) -> None:
+    desk = make_desk(rate_limits=True, rates=RateLimits(refused_per_minute=20))
+    ann = desk.person()
+    codes = [desk.get("/v1/me", "nonsense").status_code for _ in range(21)]
+    assert codes == [401] * 20 + [429]
+    assert desk.get("/v1/me", ann.session).status_code == 200
+    assert desk.get("/v1/me", "nonsense", peer="198.51.100.9").status_code == 401
+
+
+def test_a_long_poll_is_charged_once(limited: Desk) -> None:
+    ann = limited.person()
+    org = limited.org((ann, "owner"))
+    answer = limited.get(f"/v1/orgs/{org}/wait", ann.session)
+    assert answer.json() == {"attempt": 2}
+    assert answer.headers["RateLimit"].startswith('"default";r=599;')
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("192.0.2.1", None, "192.0.2.1"),
+        ("192.0.2.1", "1.1.1.1", "192.0.2.1"),
+        ("10.0.0.1", "1.1.1.1", "1.1.1.1"),
+        ("10.0.0.1", "1.1.1.1, 2.2.2.2", "2.2.2.2"),
+        ("10.0.0.1", "1.1.1.1, 10.0.0.2", "1.1.1.1"),
+        ("10.0.0.1", "nonsense", "10.0.0.1"),
+        ("10.0.0.1", "1.1.1.1, nonsense", "10.0.0.1"),
+        ("10.0.0.1", "", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "2001:db8::1", "2001:db8::1"),
+        (None, "1.1.1.1", "local"),
+    ],
+)
+def test_the_client_is_the_nearest_address_not_trusted(
+    peer: str | None, forwarded: str | None, address: str
+) -> None:
+    assert Proxies(["10.0.0.0/8"]).client_address(peer, forwarded) == address
+
+
+def test_an_ipv6_network_counts_as_one() -> None:
+    assert rate_key("2001:db8:1:2:3:4:5:6") == rate_key("2001:db8:1:2::1") == "2001:db8:1:2::/64"
+    assert rate_key("192.0.2.1") == "192.0.2.1"
+    assert rate_key("local") == "local"

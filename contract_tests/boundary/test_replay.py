@@ -1,0 +1,308 @@
+"""Idempotency-Key: one effect, one answer, for 24 hours."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event, func, select, text
+from sqlalchemy.orm import Session
+
+from contract_tests.boundary.desk import Desk, MakeDesk
+from control.boundary.replay import canonical
+from storage.audit import AuditEntry
+from storage.columns import Record
+from storage.projects import Project
+from storage.replays import Replay
+from storage.users import User
+
+BODY = {"name": "Shop", "slug": "shop"}
+CHILDREN = multiprocessing.get_context("spawn")
+
+
+def keyed(key: str, body: Any = None, **headers: str) -> dict[str, Any]:
+    return {"headers": {"Idempotency-Key": key, **headers}, "json": BODY if body is None else body}
+
+
+def count(desk: Desk, record: type[Project | Replay | AuditEntry]) -> int:
+    with desk.database.read() as db:
+        return int(db.scalar(select(func.count()).select_from(record)) or 0)
+
+
+def shop(desk: Desk) -> tuple[str, str]:
+    """The path of an org's projects, and a token that may make some."""
+    ann = desk.person()
+    return f"/v1/orgs/{desk.org((ann, 'owner'))}/projects", ann.session
+
+
+def test_a_retry_gets_the_first_answer_and_does_nothing(desk: Desk) -> None:
+    path, token = shop(desk)
+    first = desk.post(path, token, **keyed("k1"))
+    again = desk.post(path, token, **keyed("k1"))
+    assert first.status_code == again.status_code == 201
+    assert first.json() == again.json()
+    assert first.headers["Location"] == again.headers["Location"]
+    assert first.headers["Content-Type"] == again.headers["Content-Type"]
+    assert "Idempotency-Replayed" not in first.headers
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert first.headers["X-Request-Id"] != again.headers["X-Request-Id"]
+    assert count(desk, Project) == count(desk, AuditEntry) == 1
+
+
+def test_the_same_key_sent_100_times_at_once_makes_one(make_desk: MakeDesk) -> None:
+    """Two replicas; on SQLite the file's own lock is between them."""
+    first, second = make_desk(), make_desk()
+    path, token = shop(first)
+    request = ("POST", path, token, keyed("k1"))
+    with ThreadPoolExecutor(2) as replicas:
+        halves = list(replicas.map(lambda desk: desk.together([request] * 50), (first, second)))
+    answers = [*halves[0], *halves[1]]
+    kinds = {(one.status_code, one.json().get("code")) for one in answers}
+    assert kinds <= {(201, None), (409, "idempotency_in_flight")}
+    assert {one.headers["Retry-After"] for one in answers if one.status_code == 409} <= {"1"}
+    assert len({one.json()["id"] for one in answers if one.status_code == 201}) == 1
+    assert count(first, Project) == 1
+
+
+def test_what_is_in_flight_is_409_and_then_the_answer(make_desk: MakeDesk) -> None:
+    """A request holds its key's lock while it works; here the test holds it."""
+    desk = make_desk()
+    if desk.database.dialect != "postgresql":
+        pytest.skip("on SQLite the second request waits for the one writer")
+    path, token = shop(desk)
+    desk.post(path, token, **keyed("k1"))
+    locks: list[Any] = []
+    with desk.database.read() as db:
+        event.listen(desk.database.engine, "before_cursor_execute", remember(locks))
+        desk.post(path, token, **keyed("k1"))
+        (number,) = locks
+        db.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+        refused = desk.post(path, token, **keyed("k1"))
+    assert (refused.status_code, refused.json()["code"]) == (409, "idempotency_in_flight")
+    assert refused.headers["Retry-After"] == "1"
+    assert desk.post(path, token, **keyed("k1")).status_code == 201
+
+
+def remember(locks: list[Any]) -> Any:
+    def listener(_db: Any, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
+        if "pg_try_advisory_xact_lock" in statement and not locks:
+            locks.extend(values.values())
+
+    return listener
+
+
+def test_the_same_key_with_another_request_is_422(desk: Desk) -> None:
+    path, token = shop(desk)
+    assert desk.post(path, token, **keyed("k1")).status_code == 201
+    for changed in (
+        desk.post(path, token, **keyed("k1", {"name": "Shop", "slug": "other"})),
+        desk.post(path + "?dry_run=true", token, **keyed("k1")),
+    ):
+        assert (changed.status_code, changed.json()["code"]) == (422, "idempotency_key_reused")
+        assert changed.json()["errors"][0]["parameter"] == "Idempotency-Key"
+    assert count(desk, Project) == 1
+
+
+def test_a_reformatted_body_is_the_same_request(desk: Desk) -> None:
+    path, token = shop(desk)
+    desk.post(path, token, **keyed("k1"))
+    headers = {"Idempotency-Key": "k1", "Content-Type": "application/json"}
+    body = b'{ "slug": "shop",\n "name": "\\u0053hop" }'
+    assert desk.post(path, token, headers=headers, content=body).status_code == 201
+    assert canonical(b'{"b": 1, "a": [2]}') == b'{"a":[2],"b":1}'
+    assert canonical(b"not json") == b"not json"
+
+
+def test_another_org_and_another_operation_are_independent(desk: Desk) -> None:
+    path, token = shop(desk)
+    other_path, other_token = shop(desk)
+    answers = [
+        desk.post(path, token, **keyed("k1")),
+        desk.post(other_path, other_token, **keyed("k1")),
+    ]
+    key_path = path.replace("projects", "api-keys")
+    answers.append(desk.post(key_path, token, **keyed("k1", {"name": "n"})))
+    assert [one.status_code for one in answers] == [201, 201, 201]
+    assert len({one.json()["id"] for one in answers}) == 3
+
+
+def test_nobody_reads_the_answer_given_to_another(desk: Desk) -> None:
+    ann, bob = desk.person(), desk.person()
+    org = desk.org((ann, "owner"), (bob, "developer"))
+    path, key = f"/v1/orgs/{org}/api-keys", desk.key(org, ann)
+    desk.post(path, ann.session, **keyed("k1", {"name": "n"}))
+    for token in (bob.session, key):
+        answer = desk.post(path, token, **keyed("k1", {"name": "n"}))
+        assert (answer.status_code, answer.json()["code"]) == (422, "idempotency_key_reused")
+        assert "mk_live_" not in answer.text
+
+
+def test_a_new_session_of_the_same_user_may_retry(desk: Desk) -> None:
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+    first = desk.post(path, ann.session, **keyed("k1"))
+    assert desk.post(path, desk.session(ann.id), **keyed("k1")).json() == first.json()
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "é".encode("latin-1"), "x" * 256, "a\tb"])
+def test_a_key_is_1_to_255_visible_ascii_characters(desk: Desk, key: str | bytes) -> None:
+    path, token = shop(desk)
+    answer = desk.post(path, token, headers={"Idempotency-Key": key}, json=BODY)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["parameter"] == "Idempotency-Key"
+    assert desk.post(path, token, **keyed("x" * 255)).status_code == 201
+
+
+@pytest.mark.parametrize(("then", "status"), [("crash", 500), ("refuse", 402), ("answer_409", 409)])
+def test_what_failed_left_nothing_and_may_be_asked_again(
+    desk: Desk, then: str, status: int
+) -> None:
+    path, token = shop(desk)
+    body = {**BODY, "then": then}
+    assert desk.post(path, token, **keyed("k1", body)).status_code == status
+    assert count(desk, Project) == count(desk, Replay) == count(desk, AuditEntry) == 0
+    assert desk.post(path, token, **keyed("k1")).status_code == 201
+
+
+def test_an_answer_replays_for_24_hours_and_not_longer(make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    path, token = shop(desk)
+    first = desk.post(path, token, **keyed("k1"))
+    long_lived = desk.session(first_user(desk), ttl=timedelta(days=10))
+    for offset_s, status in ((86_340, 201), (86_460, 409)):
+        later = make_desk(clock_offset_s=offset_s)
+        answer = later.post(path, long_lived, **keyed("k1"))
+        assert answer.status_code == status, answer.text
+        replayed = answer.headers.get("Idempotency-Replayed") == "true"
+        assert replayed == (status == 201)
+    assert first.status_code == 201
+
+
+def test_a_key_can_be_used_anew_when_its_window_is_over(make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    path, _ = shop(desk)
+    token = desk.session(first_user(desk), ttl=timedelta(days=10))
+    desk.post(path, token, **keyed("k1"))
+    later = make_desk(clock_offset_s=86_460)
+    other = {"name": "Other", "slug": "other"}
+    made = later.post(path, token, **keyed("k1", other))
+    assert later.post(path, token, **keyed("k1", other)).json() == made.json()
+    assert count(desk, Replay) == 1
+
+
+def first_user(desk: Desk) -> str:
+    with desk.database.read() as db:
+        return str(db.scalar(select(User.id)))
+
+
+def test_secrets_replay_and_stand_in_the_database_in_no_readable_form(
+    desk: Desk, database_url: str
+) -> None:
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/api-keys"
+    first = desk.post(path, ann.session, **keyed("k1", {"name": "n"}))
+    assert desk.post(path, ann.session, **keyed("k1", {"name": "n"})).json() == first.json()
+    password = {"email": "ann@example.org", "password": "right"}
+    signed_in = desk.post("/v1/sessions", **keyed("k1", password))
+    assert signed_in.status_code == 201
+    assert desk.post("/v1/sessions", **keyed("k1", password)).json() == signed_in.json()
+    stored = everything(desk)
+    for secret in (first.json()["key"], signed_in.json()["token"]):
+        assert secret.encode() not in stored
+        assert secret[12:].encode() not in stored
+
+
+def everything(desk: Desk) -> bytes:
+    """Every value of every row."""
+    with desk.database.read() as db:
+        rows = [row for table in Record.metadata.sorted_tables for row in db.execute(select(table))]
+    return b"\n".join(
+        value if isinstance(value, bytes) else str(value).encode() for row in rows for value in row
+    )
+
+
+def test_sign_ins_of_one_address_do_not_answer_those_of_another(desk: Desk) -> None:
+    request = keyed("k1", {"email": "ann@example.org", "password": "right"})
+    first = desk.post("/v1/sessions", **request)
+    elsewhere = desk.post("/v1/sessions", **request, peer="198.51.100.1")
+    assert first.json() != elsewhere.json()
+
+
+def test_get_takes_no_notice(desk: Desk) -> None:
+    path, token = shop(desk)
+    headers = {"Idempotency-Key": "k1"}
+    assert desk.get(path, token, headers=headers).json()["items"] == []
+    desk.post(path, token, json=BODY)
+    assert len(desk.get(path, token, headers=headers).json()["items"]) == 1
+
+
+def die_at_commit(url: str, path: str, token: str, moment: str) -> None:
+    """Makes the request in a process that is killed at the commit of the project it makes."""
+    desk = Desk(url)
+
+    def mark(db: Session, _flush: Any) -> None:
+        if any(isinstance(record, Project) for record in db.new):
+            db.info["makes a project"] = True
+
+    def kill(db: Session) -> None:
+        if db.info.get("makes a project"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Session, "after_flush", mark)
+    event.listen(Session, moment, kill)
+    desk.post(path, token, **keyed("k1"))
+
+
+def die_at_statement(url: str, path: str, token: str, last: int) -> None:
+    """Makes the request in a process that is killed at its nth statement or commit."""
+    desk = Desk(url)
+    left = iter(range(last))
+
+    def kill(*_event: Any) -> None:
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for moment in ("before_cursor_execute", "commit"):
+        event.listen(desk.database.engine, moment, kill)
+    desk.post(path, token, **keyed("k1"))
+    os._exit(0)
+
+
+def exit_code(target: Callable[..., None], *args: Any) -> int | None:
+    child = CHILDREN.Process(target=target, args=args)
+    child.start()
+    child.join(60)
+    return child.exitcode
+
+
+@pytest.mark.parametrize(("moment", "made"), [("before_commit", 0), ("after_commit", 1)])
+def test_killed_at_the_commit_a_retry_makes_exactly_one(
+    desk: Desk, database_url: str, moment: str, made: int
+) -> None:
+    path, token = shop(desk)
+    assert exit_code(die_at_commit, database_url, path, token, moment) == -signal.SIGKILL
+    assert count(desk, Project) == made
+    answer = desk.post(path, token, **keyed("k1"))
+    assert answer.status_code == 201
+    assert (answer.headers.get("Idempotency-Replayed") == "true") == bool(made)
+    assert count(desk, Project) == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_killed_at_any_statement_a_retry_makes_exactly_one(desk: Desk, database_url: str) -> None:
+    for last in range(100):
+        path, token = shop(desk)
+        before = count(desk, Project)
+        code = exit_code(die_at_statement, database_url, path, token, last)
+        assert code in (0, -signal.SIGKILL)
+        assert desk.post(path, token, **keyed("k1")).status_code == 201
+        assert count(desk, Project) == before + 1
+        if code == 0:
+            assert last > 5
+            return
+    pytest.fail("no request was let through to its end")

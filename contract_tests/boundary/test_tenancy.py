@@ -1,0 +1,94 @@
+"""Another org's things and things that never were are one and the same to a caller."""
+
+import re
+from statistics import median
+from time import perf_counter
+
+import httpx
+import pytest
+
+from contract_tests.boundary.desk import Desk
+from contract_tests.boundary.document import document
+
+NEVER = "org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
+
+
+def seen(answer: httpx.Response) -> tuple[int, object, object]:
+    body = answer.json()
+    body.pop("request_id")
+    headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+    return answer.status_code, body, headers
+
+
+@pytest.mark.parametrize("by", ["session", "key"])
+def test_every_operation_answers_the_same_404_in_anothers_org_and_in_none(
+    desk: Desk, by: str
+) -> None:
+    ann, bob = desk.person(), desk.person()
+    own, theirs = desk.org((ann, "owner")), desk.org((bob, "owner"))
+    token = ann.session if by == "session" else desk.key(own, ann)
+    calls = [
+        (method.upper(), path)
+        for path, item in document()["paths"].items()
+        for method in item
+        if "{org_id}" in path
+    ]
+    for method, path in calls:
+        filled = re.sub(r"\{(?!org_id)\w+\}", "x", path)
+        answers = desk.together(
+            (method, filled.format(org_id=org), token, {}) for org in (theirs, NEVER, "%00nonsense")
+        )
+        assert answers[0].status_code == 404, path
+        assert seen(answers[0]) == seen(answers[1]) == seen(answers[2]), path
+
+
+def test_another_orgs_record_in_my_org_is_the_same_404_as_none(desk: Desk) -> None:
+    ann, bob = desk.person(), desk.person()
+    own, theirs = desk.org((ann, "owner")), desk.org((bob, "owner"))
+    made = desk.post(
+        f"/v1/orgs/{theirs}/projects", bob.session, json={"name": "canary", "slug": "canary"}
+    ).json()["id"]
+    assert desk.get(f"/v1/orgs/{theirs}/projects/{made}", bob.session).status_code == 200
+    foreign = desk.get(f"/v1/orgs/{own}/projects/{made}", ann.session)
+    absent = desk.get(f"/v1/orgs/{own}/projects/proj_01JDZZZZZZZZZZZZZZZZZZZZZZ", ann.session)
+    assert foreign.status_code == 404
+    assert seen(foreign) == seen(absent)
+    assert "canary" not in desk.get(f"/v1/orgs/{own}/projects", ann.session).text
+
+
+def test_a_stranger_without_credentials_sees_401_wherever_they_look(desk: Desk) -> None:
+    org = desk.org((desk.person(), "owner"))
+    assert {desk.get(f"/v1/orgs/{one}").status_code for one in (org, NEVER)} == {401}
+
+
+@pytest.mark.exclusive
+def test_the_two_404_take_as_long(desk: Desk) -> None:
+    ann, bob = desk.person(), desk.person()
+    desk.org((ann, "owner"))
+    theirs = desk.org((bob, "owner"))
+
+    def took_s(org: str) -> float:
+        start = perf_counter()
+        desk.get(f"/v1/orgs/{org}", ann.session)
+        return perf_counter() - start
+
+    pairs = [(took_s(theirs), took_s(NEVER)) for _ in range(200)]
+    foreign, absent = (sorted(times)[20:180] for times in zip(*pairs, strict=True))
+    assert foreign[0] < median(absent) < foreign[-1]
+    assert absent[0] < median(foreign) < absent[-1]
+
+
+def test_a_closed_org_can_be_read_and_not_changed(desk: Desk) -> None:
+    ann = desk.person(mfa_at=None)
+    org = desk.org((ann, "owner"))
+    key = desk.key(org, ann)
+    fresh = desk.session(ann.id, mfa_at=desk.now())
+    close = {"headers": {"Idempotency-Key": "close"}}
+    assert desk.post(f"/v1/orgs/{org}/close", fresh, **close).status_code == 202
+    assert desk.get(f"/v1/orgs/{org}/projects", ann.session).status_code == 200
+    refused = desk.post(f"/v1/orgs/{org}/projects", ann.session, json={"name": "n", "slug": "s"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "org_closed")
+    assert desk.post(f"/v1/orgs/{org}/close", fresh).json()["code"] == "org_closed"
+    assert desk.get(f"/v1/orgs/{org}", key).status_code == 401
+    again = desk.post(f"/v1/orgs/{org}/close", fresh, **close)
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")

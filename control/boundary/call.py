@@ -1,0 +1,173 @@
+"""Call: what a handler is given, and all it may do beside reading and changing records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from control import work
+from control.boundary.credentials import Caller
+from control.boundary.cursors import Cursors
+from control.boundary.rules import Rule
+from control.services import Services
+from specserver import Exchange, Forbidden, Reply
+from storage import audit, events
+from storage.instances import Instance
+from storage.organizations import Organization
+
+_FAILURES_FROM = 400
+
+
+class Forgotten(Exception):  # noqa: N818 -- a fact about a handler
+    """A handler left out what the document says of it; raised in tests and --dev only."""
+
+
+@dataclass
+class Call:
+    """One request let in. `db` is its transaction, which the boundary commits, handlers never do.
+
+    `now` is the database's clock. `org` is the org of the path, where there is one.
+    """
+
+    db: Session
+    caller: Caller | None
+    org: Organization | None
+    exchange: Exchange
+    now: datetime
+    services: Services
+    rule: Rule
+    ip: str
+    _audited: bool = field(default=False, init=False)
+    _unchanged: bool = field(default=False, init=False)
+
+    @property
+    def request_id(self) -> str:
+        return self.exchange.request_id
+
+    def require(self, permission: str) -> None:
+        """For what x-authorize cannot say, as when a right depends on the body."""
+        if self.caller is None or permission not in self.caller.permissions:
+            raise lacking(permission)
+
+    @property
+    def mfa_expected(self) -> bool:
+        """Whether the user set up a second factor, or the org asks it of everyone."""
+        user = self.caller.user if self.caller else None
+        enrolled = user is not None and user.totp_confirmed_at is not None
+        return enrolled or (self.org is not None and self.org.require_mfa)
+
+    def require_mfa(self) -> None:
+        """Raises unless the second factor was given on this session in the last 15 minutes."""
+        if self.caller is None or not self.caller.mfa:
+            raise mfa_required()
+
+    def audit(
+        self, target: str | None = None, *, org: Organization | None = None, **detail: Any
+    ) -> None:
+        """Write what was done to the audit log, under the operation's x-audit. No secrets."""
+        if self.rule.audit is None:
+            raise Forgotten(f"{self.exchange.operation.id} audits, and its x-audit names nothing")
+        self._audited = True
+        within = org or self.org
+        caller = self.caller
+        audit.append(
+            self.db,
+            within.id if within else None,
+            self.rule.audit,
+            actor_kind=_actor_kind(caller),
+            actor_id=caller.id if caller else None,
+            target=target,
+            request_id=self.request_id,
+            ip=self.ip,
+            detail=detail,
+        )
+
+    def emit(
+        self, kind: str, data: Mapping[str, Any], instance: Instance | str | None = None
+    ) -> None:
+        """Publish an event with this transaction. `data` holds no secrets."""
+        if self.services.settings.strict and kind not in self.rule.events:
+            raise Forgotten(f"{self.exchange.operation.id} emits {kind}, not among its x-events")
+        if self.org is None:
+            raise Forgotten(f"{self.exchange.operation.id} emits {kind} outside of any org")
+        instance_id = instance.id if isinstance(instance, Instance) else instance
+        events.append(self.db, self.org.id, kind, dict(data), instance_id)
+
+    def start(
+        self,
+        kind: str,
+        instance: Instance | None = None,
+        *,
+        lane: str | None = None,
+        after_s: float = 0,
+        **args: Any,
+    ) -> None:
+        """Start a workflow with this transaction, in the lane of the instance or the one named.
+
+        Beside `args` it gets the request's id, and the ids of the instance and its org.
+        """
+        if instance is not None:
+            args = {"org_id": instance.org_id, "instance_id": instance.id, **args}
+        lane = lane or (instance.id if instance is not None else None)
+        if lane is None:
+            raise ValueError(f"{kind} is started in no lane: name one, or an instance")
+        args = {"request_id": self.request_id, **args}
+        work.enqueue(self.db, kind, lane, args, after_s=after_s)
+
+    def changes_nothing(self) -> None:
+        """Say that nothing was done, as in a dry run, so that no audit is owed."""
+        self._unchanged = True
+
+    def cursor_in(self, cursor: str | None) -> dict[str, Any] | None:
+        """The position a cursor stands for; Invalid unless it came from this list."""
+        return None if cursor is None else self._cursors.read(cursor, self._place)
+
+    def cursor_out(self, position: dict[str, Any]) -> str:
+        return self._cursors.write(position, self._place)
+
+    def finish(self, reply: Reply) -> None:
+        """The boundary's: see that what was done is in the audit log."""
+        owed = self.rule.audit is not None and reply.status < _FAILURES_FROM
+        dry_run = self.exchange.arguments.get("dry_run") is True
+        if not owed or self._audited or self._unchanged or dry_run:
+            return
+        if self.services.settings.strict:
+            raise Forgotten(
+                f"{self.exchange.operation.id} did not audit {self.rule.audit}: call call.audit(), "
+                "or call.changes_nothing() where nothing was done"
+            )
+        ids = [value for name, value in self.exchange.path.items() if name != "org_id"]
+        self.audit(ids[-1] if ids else None)
+
+    @property
+    def _cursors(self) -> Cursors:
+        return Cursors(self.services.settings.cursor_key)
+
+    @property
+    def _place(self) -> str:
+        owner = self.org.id if self.org else self.caller.user.id if self.caller else ""
+        return f"{self.exchange.operation.id}\0{owner}"
+
+
+def lacking(permission: str, role: str | None = None) -> Forbidden:
+    held = f", which the caller's role {role} or the key's scopes do not give" if role else ""
+    return Forbidden(
+        f"this needs {permission}{held}", code="permission_missing", permission=permission
+    )
+
+
+def mfa_required() -> Forbidden:
+    return Forbidden(
+        "this needs a user session with a second factor given in the last 15 minutes",
+        code="mfa_required",
+    )
+
+
+def _actor_kind(caller: Caller | None) -> str:
+    if caller is None:
+        return "anonymous"
+    if caller.key is not None and caller.key.service_account_id is not None:
+        return "service_account"
+    return "user" if caller.kind == "session" else "api_key"

@@ -1,0 +1,26 @@
+"""What storage and cells raise, as the problems callers read."""
+
+from sqlalchemy.exc import DataError
+
+from control.boundary.credentials import NOT_FOUND
+from specserver import Conflict, InternalError, Invalid, NotFound, Problem, Unavailable
+from storage import errors as storage_errors
+
+RETRY_AFTER_S = 2
+
+
+EXPECTED = (storage_errors.StorageError, DataError)
+
+
+def as_problem(error: storage_errors.StorageError | DataError) -> Problem:
+    """Every absence reads the same, so that another org's record is not told from none."""
+    if isinstance(error, DataError):
+        # As PostgreSQL says of a text with a NUL in it, or of a number that is too large.
+        return Invalid("the request holds a value that cannot be stored", code="value_unstorable")
+    if isinstance(error, storage_errors.NotFound):
+        return NotFound(NOT_FOUND)
+    if isinstance(error, storage_errors.Conflict):
+        return Conflict(error.detail)
+    if isinstance(error, storage_errors.Unavailable):
+        return Unavailable(error.detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+    return InternalError()

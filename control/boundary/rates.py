@@ -1,0 +1,93 @@
+"""Rate limits: which windows hold for whom, and the headers that tell callers of them.
+
+A minute's allowance holds in any 60 seconds; of it, a burst may come within any 5 seconds.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+from limits.errors import StorageError as LibraryStorageError
+from limits.storage import Storage, storage_from_string
+
+from control.boundary.shared_windows import DatabaseMeter
+from control.boundary.windows import LibraryMeter, LocalWindows, Meter, Use, Window
+from control.settings import ControlSettings, RateLimits
+from storage.database import Database
+
+_MINUTE_S = 60
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the request may pass, and what its caller has left."""
+
+    allowed: bool
+    uses: tuple[Use, ...]
+
+    @property
+    def retry_after_s(self) -> int:
+        """Whole seconds, and never so few that a request would be refused again."""
+        return max((math.floor(use.reset_s) + 1 for use in self.uses if use.full), default=1)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """As in the IETF's draft: r is what remains, t the seconds until some of it comes back."""
+        policies, states = [], []
+        for use in self.uses:
+            window, left = use.window, max(0, use.window.amount - use.used)
+            policies.append(f'"{window.name}";q={window.amount};w={window.length_s}')
+            states.append(f'"{window.name}";r={left};t={math.ceil(use.reset_s)}')
+        headers = {"RateLimit-Policy": ", ".join(policies), "RateLimit": ", ".join(states)}
+        return headers if self.allowed else {**headers, "Retry-After": str(self.retry_after_s)}
+
+
+class Limiter:
+    """Charges a request to its caller, under the limit the document names for the operation."""
+
+    def __init__(self, meter: Meter | None, rates: RateLimits) -> None:
+        """Without a meter nothing is limited."""
+        self._meter = meter
+        self._windows = _windows(rates)
+
+    def charge(self, rate: str, key: str) -> Verdict | None:
+        """None where nothing is limited, also while the counters cannot be reached."""
+        if self._meter is None:
+            return None
+        try:
+            count = self._meter.charge(f"{rate}:{key}", self._windows[rate])
+        except LibraryStorageError as error:
+            # An outage of the counters is no reason to refuse callers.
+            _log.warning("rate_limits_unavailable", reason=str(error))
+            return None
+        return Verdict(count.allowed, count.uses)
+
+
+def make_limiter(where: str, settings: ControlSettings, database: Database) -> Limiter:
+    """`where`: "memory" (one process), "database" (shared by replicas), or a redis:// URL."""
+    if not settings.rate_limits:
+        return Limiter(None, settings.rates)
+    if where == "memory":
+        return Limiter(LibraryMeter(LocalWindows()), settings.rates)
+    if where == "database":
+        return Limiter(DatabaseMeter(database), settings.rates)
+    storage = storage_from_string(where, wrap_exceptions=True)
+    assert isinstance(storage, Storage), "an asynchronous storage cannot be asked from threads"
+    return Limiter(LibraryMeter(storage), settings.rates)
+
+
+def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
+    return {
+        "default": (
+            Window("default", rates.per_minute, _MINUTE_S),
+            Window("burst", rates.burst, rates.burst_window_s),
+        ),
+        "unauthenticated": (
+            Window("unauthenticated", rates.unauthenticated_per_minute, _MINUTE_S),
+        ),
+        "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
+        "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
+        "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
+    }

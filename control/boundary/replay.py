@@ -1,0 +1,141 @@
+"""Replay: a POST that was answered is not done again for the same Idempotency-Key.
+
+The answer is stored in the transaction that made it true, so there is never a mark of something
+in flight that a crash could leave behind. Requests of one key exclude each other by a lock that
+ends with its transaction: PostgreSQL's advisory lock, and on SQLite the one writer there is.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from control.sealing import Sealer, SealError
+from control.settings import ControlSettings
+from specserver import Conflict, Exchange, Invalid, Reply
+from storage import replays
+from storage.replays import Replay
+
+HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotency-Replayed"
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
+_MEDIA_TYPE: Final = "Content-Type"
+_SUCCESSES_BELOW: Final = 400
+
+
+@dataclass(frozen=True)
+class ReplayKey:
+    """Whose key for which operation, and what was asked with it."""
+
+    scope: str
+    operation: str
+    key: str
+    fingerprint: str
+
+    @property
+    def context(self) -> str:
+        return f"replay\0{self.scope}\0{self.operation}\0{self.key}"
+
+
+class Replays:
+    """The answers of the last 24 hours, sealed."""
+
+    def __init__(self, sealer: Sealer, settings: ControlSettings) -> None:
+        self._sealer = sealer
+        self._ttl = timedelta(seconds=settings.replay_ttl_s)
+        # A body may hold a password, so what is kept of it must not be open to guessing.
+        self._secret = hmac.digest(settings.cursor_key, b"replay fingerprint", hashlib.sha256)
+
+    def key_of(self, exchange: Exchange, scope: str, caller_id: str) -> ReplayKey | None:
+        """None without the header. `caller_id` keeps one caller from reading another's answer."""
+        key = exchange.request.headers.get(HEADER)
+        if key is None or exchange.operation.method.upper() != "POST":
+            return None
+        if not _KEY.fullmatch(key):
+            message = "must be 1 to 255 visible ASCII characters"
+            raise Invalid(
+                f"the {HEADER} cannot be used",
+                errors=[{"parameter": HEADER, "keyword": "pattern", "message": message}],
+            )
+        asked = (
+            caller_id.encode(),
+            exchange.request.path.encode(),
+            exchange.request.query_string.encode(),
+            canonical(exchange.body_bytes),
+        )
+        written = b"".join(b"%d:%s" % (len(part), part) for part in asked)
+        fingerprint = hmac.new(self._secret, written, hashlib.sha256).hexdigest()
+        return ReplayKey(scope, exchange.operation.id, key, fingerprint)
+
+    def answer(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
+        """The answer given before, or None: then the lock is held until the transaction ends."""
+        if not _locked(db, key):
+            raise Conflict(
+                f"the request with this {HEADER} is still under way; ask again for its answer",
+                code="idempotency_in_flight",
+                headers={"Retry-After": "1"},
+            )
+        found = replays.find(db, key.scope, key.operation, key.key)
+        if found is None or found.expires_at <= now:
+            return None
+        if not hmac.compare_digest(found.body_sha256, key.fingerprint):
+            message = "was used for another request within 24 hours; take a new one"
+            raise Invalid(
+                f"the {HEADER} belongs to another request",
+                code="idempotency_key_reused",
+                errors=[{"parameter": HEADER, "keyword": "unique", "message": message}],
+            )
+        return self._opened(found, key)
+
+    def keep(self, db: Session, key: ReplayKey, now: datetime, reply: Reply) -> None:
+        """Successes only: what was refused changed nothing, and may be asked again."""
+        if reply.status >= _SUCCESSES_BELOW or reply.chunks is not None:
+            return
+        stored = replays.find(db, key.scope, key.operation, key.key)
+        if stored is None:
+            stored = Replay(scope=key.scope, operation=key.operation, key=key.key)
+            db.add(stored)
+        headers = {name: value for name, value in reply.headers.items() if isinstance(value, str)}
+        stored.body_sha256 = key.fingerprint
+        stored.state = "done"
+        stored.status = reply.status
+        stored.headers = {**headers, _MEDIA_TYPE: reply.media_type}
+        stored.body_sealed = self._sealer.seal(reply.encode(), key.context)
+        stored.expires_at = now + self._ttl
+
+    def _opened(self, found: Replay, key: ReplayKey) -> Reply:
+        try:
+            content = self._sealer.open(found.body_sealed or b"", key.context)
+        except SealError as error:
+            raise Conflict(
+                f"the answer to this {HEADER} cannot be read any more; look whether it was done",
+                code="idempotency_answer_lost",
+            ) from error
+        headers: dict[str, str | list[str]] = {**(found.headers or {}), REPLAYED: "true"}
+        media_type = str(headers.pop(_MEDIA_TYPE, "application/json"))
+        body: Any = content
+        if media_type.startswith("application/json"):
+            body = orjson.loads(content) if content else None
+        return Reply(found.status or 200, body, headers, media_type)
+
+
+def canonical(body: bytes) -> bytes:
+    """JSON with its members in order and no spaces, so that a reformatted retry is a retry."""
+    try:
+        return orjson.dumps(orjson.loads(body), option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONDecodeError:
+        return body
+
+
+def _locked(db: Session, key: ReplayKey) -> bool:
+    if db.get_bind().dialect.name != "postgresql":
+        return True
+    digest = hashlib.sha256(key.context.encode()).digest()
+    number = int.from_bytes(digest[:8], "big", signed=True)
+    return bool(db.scalar(select(func.pg_try_advisory_xact_lock(number))))

@@ -1,0 +1,138 @@
+"""The policy of each operation, read from the document beside it; what is missing is refused."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control.policy.kinds import EVENT_KINDS
+from control.policy.permissions import ALL
+from specserver import Operation
+
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+RATES: Final = ("default", "unauthenticated", "authentication", "reveal")
+# The document's security schemes, and the kind of caller each lets in.
+SCHEMES: Final = {"api_key": "api_key", "dev_user": "session"}
+
+# What x-authorize may say. Without a permission it is "none" (anyone who may come in) or "self"
+# (a caller about itself).
+_AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
+    "permission": ALL | {"none", "self"},
+    "scope": frozenset({"org", "team"}),
+    "session": frozenset({"any", "user"}),
+    "assurance": frozenset({"none", "mfa"}),
+    "role": frozenset({"owner"}),
+}
+
+
+class DocumentRefused(Exception):  # noqa: N818 -- a fact about the document
+    """Operations whose policy is missing or says nothing known; one line for each fault."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(["the document's policy is not whole:", *faults]))
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the boundary holds one operation to."""
+
+    permission: str
+    session_only: bool
+    needs_mfa: bool
+    owner_only: bool
+    audit: str | None
+    rate: str
+    events: frozenset[str]
+    accepts: frozenset[str]
+    optional: bool
+    in_org: bool
+    mutating: bool
+
+    @property
+    def writes(self) -> bool:
+        """Reads that are audited write too."""
+        return self.mutating or self.audit is not None
+
+
+def rule_of(operation: Operation) -> Rule:
+    """The operation's rule. Raises DocumentRefused rather than let one in that has none."""
+    method = operation.method.upper()
+    extensions = {
+        f"x-{name}": operation.extension(name)
+        for name in ("authorize", "audit", "audit-reason", "rate-limit", "events")
+        if operation.extension(name) is not None
+    }
+    faults = list(_faults(operation.path, method, extensions, operation.security))
+    if faults:
+        raise DocumentRefused([f"{operation.id}: {fault}" for fault in faults])
+    authorize = extensions["x-authorize"]
+    audit = extensions.get("x-audit")
+    accepts = {SCHEMES[name] for one in operation.security for name in one}
+    return Rule(
+        permission=authorize["permission"],
+        session_only=authorize.get("session") == "user",
+        needs_mfa=authorize.get("assurance") == "mfa",
+        owner_only=authorize.get("role") == "owner",
+        audit=None if audit == "none" else audit,
+        rate=extensions["x-rate-limit"],
+        events=frozenset(extensions.get("x-events", ())),
+        accepts=frozenset(accepts),
+        optional={} in operation.security,
+        in_org="{org_id}" in operation.path,
+        mutating=method not in READING,
+    )
+
+
+def check_document(document: Mapping[str, Any]) -> None:
+    """Raises DocumentRefused when an operation's policy is missing or names what there is not."""
+    faults = [
+        f"{operation.get('operationId', f'{method} {path}')}: {fault}"
+        for path, item in document.get("paths", {}).items()
+        for method, operation in item.items()
+        if method in METHODS
+        for fault in _faults(
+            path, method.upper(), operation, operation.get("security", document.get("security", []))
+        )
+    ]
+    if faults:
+        raise DocumentRefused(faults)
+
+
+def _faults(
+    path: str, method: str, extensions: Mapping[str, Any], security: list[dict[str, Any]]
+) -> Iterator[str]:
+    yield from _authorize_faults(path, extensions.get("x-authorize"), security)
+    audit = extensions.get("x-audit")
+    if method not in READING and not isinstance(audit, str):
+        yield "x-audit is missing"
+    if audit == "none" and not extensions.get("x-audit-reason"):
+        yield "x-audit is none, and x-audit-reason does not say why"
+    if extensions.get("x-rate-limit") not in RATES:
+        yield f"x-rate-limit is {extensions.get('x-rate-limit')!r}, not one of {', '.join(RATES)}"
+    unknown = set(extensions.get("x-events") or ()) - EVENT_KINDS
+    if unknown:
+        yield f"x-events names unknown kinds: {', '.join(sorted(unknown))}"
+
+
+def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]]) -> Iterator[str]:
+    if not isinstance(authorize, Mapping):
+        yield "x-authorize is missing"
+        return
+    for name, value in authorize.items():
+        if name not in _AUTHORIZE:
+            yield f"x-authorize says {name}, which means nothing"
+        elif value not in _AUTHORIZE[name]:
+            yield f"x-authorize: {name} is {value!r}, which there is not"
+    permission = authorize.get("permission")
+    if permission is None:
+        yield "x-authorize names no permission; say none or self where there is none"
+    schemes = {name for one in security for name in one}
+    if schemes - SCHEMES.keys():
+        yield f"security names unknown schemes: {', '.join(sorted(schemes - SCHEMES.keys()))}"
+    if not schemes and permission != "none":
+        yield "anyone may call it, and x-authorize asks for a permission"
+    if permission in ALL and "{org_id}" not in path:
+        yield f"{permission} is held in an org, and the path names none"
+    if authorize.get("session") == "user" and "api_key" in schemes:
+        yield "x-authorize wants a user session, and security lets API keys in"

@@ -1,0 +1,239 @@
+"""The way of a request, in its order, and in one transaction.
+
+authenticate -> tenant -> authorize -> rate limit -> validate -> replay -> handler -> audit,
+events, replay -> commit. What writes is let in twice: once by reading, so that whoever is
+refused, limited or wrong never holds the lock of writers; and again in the transaction that
+writes, so that a right taken away while waiting is gone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from control.boundary import credentials, failures
+from control.boundary.addresses import Proxies, rate_key
+from control.boundary.call import Call, lacking, mfa_required
+from control.boundary.credentials import Admission, Caller
+from control.boundary.last_used import LastUsed
+from control.boundary.rates import Verdict
+from control.boundary.replay import ReplayKey, Replays
+from control.boundary.rules import Rule, rule_of
+from control.services import Services
+from specserver import (
+    Conflict,
+    Exchange,
+    Forbidden,
+    Operation,
+    Problem,
+    Reply,
+    TooManyRequests,
+    Unauthenticated,
+)
+
+_FAILURES_FROM = 400
+_VERDICT = "rate_limit"
+
+Boundary = Callable[[Exchange], Reply]
+
+
+def make_boundary(services: Services) -> "Way":
+    """The boundary of the control plane, for `specserver.App(boundary=…)`."""
+    return Way(services)
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request and what is known of it before any query."""
+
+    exchange: Exchange
+    rule: Rule
+    ip: str
+    token: str | None
+
+    @property
+    def org_id(self) -> str | None:
+        return self.exchange.path["org_id"] if self.rule.in_org else None
+
+
+class _Failed(Exception):  # noqa: N818 -- carries an answer through the rollback
+    """A handler answered a failure, which leaves nothing behind, as if it had been raised."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.status)
+        self.reply = reply
+
+
+class Way:
+    """A boundary: called with an exchange, answers or raises a Problem."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._proxies = Proxies(services.settings.trusted_proxies)
+        self._replays = Replays(services.sealer, services.settings)
+        self._rules: dict[str, Rule] = {}
+        self.last_used = LastUsed(services.database)
+
+    def __call__(self, exchange: Exchange) -> Reply:
+        try:
+            reply = self._serve(exchange)
+        except failures.EXPECTED as error:
+            problem = failures.as_problem(error)
+            _tell_rates(exchange, problem)
+            raise problem from error
+        except Problem as problem:
+            _tell_rates(exchange, problem)
+            raise
+        _tell_rates(exchange, reply)
+        return reply
+
+    def _serve(self, exchange: Exchange) -> Reply:
+        rule = self._rule(exchange.operation)
+        request = exchange.request
+        ip = self._proxies.client_address(request.client, request.headers.get("x-forwarded-for"))
+        try:
+            visit = Visit(exchange, rule, ip, _token(exchange, rule))
+            if rule.writes:
+                return self._write(visit)
+            return self._read(visit)
+        except Unauthenticated:
+            if _VERDICT not in exchange.state:
+                self._charge(exchange, "refused", rate_key(ip))
+            raise
+
+    def _read(self, visit: Visit) -> Reply:
+        with self._services.database.read() as db:
+            admission = self._admit(db, visit)
+            self._prepare(visit, admission)
+            return visit.exchange.invoke(self._call(db, visit, admission))
+
+    def _write(self, visit: Visit) -> Reply:
+        with self._services.database.read() as db:
+            admission = self._admit(db, visit)
+        self._prepare(visit, admission)
+        key = self._replay_key(visit, admission)
+        try:
+            return self._write_once(visit, key)
+        except _Failed as failed:
+            return failed.reply
+
+    def _write_once(self, visit: Visit, key: ReplayKey | None) -> Reply:
+        with self._services.database.write() as db:
+            admission = self._admit(db, visit)
+            if key is not None:
+                before = self._replays.answer(db, key, admission.at)
+                if before is not None:
+                    return before
+            return self._act(db, visit, admission, key)
+
+    def _act(self, db: Session, visit: Visit, admission: Admission, key: ReplayKey | None) -> Reply:
+        org = admission.org
+        if visit.rule.mutating and org is not None and org.status == "closed":
+            raise Conflict("the organization is closed and can only be read", code="org_closed")
+        call = self._call(db, visit, admission)
+        reply = visit.exchange.invoke(call)
+        if reply.status >= _FAILURES_FROM:
+            raise _Failed(reply)
+        call.finish(reply)
+        if key is not None:
+            self._replays.keep(db, key, admission.at, reply)
+        return reply
+
+    def _admit(self, db: Session, visit: Visit) -> Admission:
+        now = self._services.database.now(db)
+        if visit.token is None:
+            return Admission(None, None, now)
+        mfa_ttl_s = self._services.settings.mfa_ttl_s
+        admission = credentials.admit(
+            db, visit.token, org_id=visit.org_id, now=now, mfa_ttl_s=mfa_ttl_s
+        )
+        if admission.caller is not None:
+            authorize(visit.rule, admission.caller)
+        return admission
+
+    def _prepare(self, visit: Visit, admission: Admission) -> None:
+        """Rate limit, then validate. A long poll is one request, however often it looks."""
+        exchange = visit.exchange
+        if admission.caller is not None:
+            exchange.principal, exchange.scheme = admission.caller, admission.caller.kind
+            self.last_used.note(admission.caller, admission.at)
+        if exchange.attempt == 0:
+            key = _charged_key(visit.rule.rate, admission.caller, visit.ip)
+            self._charge(exchange, visit.rule.rate, key)
+        exchange.validate()
+
+    def _charge(self, exchange: Exchange, rate: str, key: str) -> None:
+        verdict = self._services.limiter.charge(rate, key)
+        if verdict is None:
+            return
+        if rate != "refused":
+            exchange.state[_VERDICT] = verdict
+        if not verdict.allowed:
+            exchange.state[_VERDICT] = verdict
+            raise TooManyRequests(
+                f"too many requests; wait {verdict.retry_after_s} s before the next",
+                code="rate_limited",
+            )
+
+    def _replay_key(self, visit: Visit, admission: Admission) -> ReplayKey | None:
+        caller, org = admission.caller, admission.org
+        if caller is None:
+            return self._replays.key_of(visit.exchange, f"address:{rate_key(visit.ip)}", "")
+        return self._replays.key_of(visit.exchange, org.id if org else caller.user.id, caller.id)
+
+    def _call(self, db: Session, visit: Visit, admission: Admission) -> Call:
+        return Call(
+            db=db,
+            caller=admission.caller,
+            org=admission.org,
+            exchange=visit.exchange,
+            now=admission.at,
+            services=self._services,
+            rule=visit.rule,
+            ip=visit.ip,
+        )
+
+    def _rule(self, operation: Operation) -> Rule:
+        rule = self._rules.get(operation.id)
+        if rule is None:
+            rule = self._rules[operation.id] = rule_of(operation)
+        return rule
+
+
+def authorize(rule: Rule, caller: Caller) -> None:
+    """Raises Forbidden with a code that says which of the caller's means falls short."""
+    if caller.kind == "api_key" and (rule.session_only or "api_key" not in rule.accepts):
+        raise Forbidden("this needs a user session, not an API key", code="session_required")
+    if caller.kind not in rule.accepts:
+        raise Forbidden("this needs an API key, not a user session", code="api_key_required")
+    if rule.permission not in ("none", "self") and rule.permission not in caller.permissions:
+        raise lacking(rule.permission, caller.role)
+    if rule.owner_only and caller.role != "owner":
+        raise Forbidden("this needs an owner of the organization", code="owner_required")
+    if rule.needs_mfa and not caller.mfa:
+        raise mfa_required()
+
+
+def _token(exchange: Exchange, rule: Rule) -> str | None:
+    """The credentials to be checked; None where none are needed. Needs no query."""
+    if not rule.accepts:
+        return None
+    token = credentials.bearer_token(exchange.request.headers.get("authorization"))
+    if token is None and not rule.optional:
+        raise credentials.missing()
+    return token
+
+
+def _charged_key(rate: str, caller: Caller | None, ip: str) -> str:
+    """Whom a limit counts. Where secrets are guessed or fetched, it is the person."""
+    if caller is None or rate == "unauthenticated":
+        return rate_key(ip)
+    if rate in ("authentication", "reveal"):
+        return caller.user.id
+    return caller.key.id if caller.key is not None else caller.session.id if caller.session else ""
+
+
+def _tell_rates(exchange: Exchange, answer: Reply | Problem) -> None:
+    verdict: Verdict | None = exchange.state.get(_VERDICT)
+    if verdict is not None:
+        answer.headers.update(verdict.headers)
