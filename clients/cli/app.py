@@ -1,9 +1,11 @@
 """The root of the command line: which commands there are, loaded when they are first needed."""
 
 import importlib
+import os
 from typing import Any, Final
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]  # public, not re-exported by name
 from typer.core import TyperCommand, TyperGroup
 
 from clients.cli import desk, failures
@@ -12,6 +14,7 @@ from clients.document import Document
 from clients.errors import ClientError
 from clients.schemas import DocumentError
 
+COMPLETE_VAR: Final = "_MENAGERIE_COMPLETE"
 RESOURCES: Final = "Resources"
 SHORTCUTS: Final = "Shortcuts"
 
@@ -31,6 +34,11 @@ SHORTCUT_MODULES: Final = {
 
 class RootGroup(TyperGroup):
     """Commands registered on `app`, then shortcuts, then one group per noun of the document."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        if COMPLETE_VAR in os.environ:
+            completion_init()
+        return super().main(*args, **settings)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  typer's signature
         nouns = [name for name in _groups(desk.document_at_hand([])) if name not in self.commands]

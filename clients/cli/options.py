@@ -90,6 +90,7 @@ class Option:
             flags,
             help=self._help(),
             metavar=self._metavar,
+            autocompletion=self._complete if self.field.kind == "array" else None,
             show_default=False,
             rich_help_panel=self._panel,
             **(bounds if ranged else {}),
@@ -111,11 +112,9 @@ class Option:
     @cached_property
     def _type(self) -> Any:
         if self.field.kind == "enum":
-            known = [*schemas.choices(self.field.schema), *(["null"] if self.is_nullable else [])]
-            return _one_of(known)
+            return _one_of([*self._choices, *(["null"] if self.is_nullable else [])])
         if self.field.kind == "array":
-            listed = schemas.kind(self._items) == "enum"
-            return list[_one_of(schemas.choices(self._items))] if listed else list[str]  # type: ignore[misc]  # made at run time
+            return list[str]
         return str if self.is_nullable else TYPES.get(self.field.kind, str)
 
     @cached_property
@@ -134,14 +133,23 @@ class Option:
 
     @property
     def _is_short(self) -> bool:
-        return len("|".join(schemas.choices(self.field.schema))) <= CHOICES_SHOWN_MAX
+        return len("|".join(self._choices)) <= CHOICES_SHOWN_MAX
+
+    @cached_property
+    def _choices(self) -> list[str]:
+        """What it may be, or each of its items; empty where the document does not say."""
+        schema = self._items if self.field.kind == "array" else self.field.schema
+        return schemas.choices(schema) if schemas.kind(schema) == "enum" else []
+
+    def _complete(self, incomplete: str) -> list[str]:
+        return [one for one in self._choices if one.startswith(incomplete)]
 
     def _help(self) -> str:
         said = [first_paragraph(self.field.description)]
         if self.field.place == "path" and lister(self.operation, self.field):
             said.append("Its name will do.")
-        if self.field.kind == "enum" and not self._is_short:
-            said.append(f"One of {', '.join(schemas.choices(self.field.schema))}.")
+        if self._choices and (self.field.kind == "array" or not self._is_short):
+            said.append(f"One of {', '.join(self._choices)}.")
         if self.is_secret:
             said.append(f"Asked for where it is left out; {FROM_FILE}.")
         elif self.field.kind == "json":
@@ -176,6 +184,10 @@ class Option:
     def _array(self, typed: list[str]) -> Any:
         if len(typed) == 1 and typed[0].lstrip().startswith("["):
             return parse_json(typed[0], self.flag)
+        unknown = [one for one in typed if self._choices and one not in self._choices]
+        if unknown:
+            named = f"{unknown[0]!r} is not one of {', '.join(self._choices)}"
+            raise typer.BadParameter(named, param_hint=self.flag)
         if schemas.kind(self._items) in {"enum", "string"}:
             return list(typed)
         return [parse_json(one, self.flag) for one in typed]

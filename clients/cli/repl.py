@@ -54,10 +54,10 @@ def statements(text: str) -> tuple[list[str], str]:
 class Repl:
     """Reads statements, runs them, shows their rows; an error ends a statement, not the session."""
 
-    def __init__(self, name: str, run: Run, read: Callable[[str], str] = input) -> None:
+    def __init__(self, name: str, run: Run, read: Callable[[str], str] | None = None) -> None:
         self._name = name
         self._run = run
-        self._read = read
+        self._read = read or input
         self._timing = True
 
     def loop(self) -> None:

@@ -1,0 +1,488 @@
+"""A small service for the clients' tests: real sockets and real TLS, and faults on demand.
+
+It serves the real openapi.yaml, keeps a few resources in memory, and answers SQL with a real
+DuckDB, so that what a client sends and reads is what it would send and read anywhere. Scripted
+answers come first; they make the faults that a healthy control plane does not have.
+"""
+
+import base64
+import copy
+import functools
+import json
+import re
+import socket
+import ssl
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+import duckdb
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from ulid import ULID
+
+from clients.source import parse_yaml
+
+ROOT: Final = Path(__file__).parent.parent.parent
+OPENAPI: Final = ROOT / "openapi.yaml"
+DROP: Final = "drop the connection"
+
+Scripted = tuple[int, dict[str, str], Any] | str
+
+
+@dataclass(frozen=True)
+class Seen:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: Mapping[str, str]
+    body: Any
+    sni: str | None = None
+    connection: tuple[str, int] | None = None
+
+    @property
+    def token(self) -> str | None:
+        return self.headers.get("Authorization")
+
+
+@functools.cache
+def openapi() -> dict[str, Any]:
+    """The real document, parsed once for all tests; not to be changed."""
+    return parse_yaml(OPENAPI.read_text(encoding="utf-8"))
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{ULID()}"
+
+
+def problem(
+    status: int, title: str, detail: str, **members: Any
+) -> tuple[int, dict[str, str], Any]:
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    body |= {"request_id": "req_01JD7QK3V8Y2M4N6P8R0S2T4V6", **members}
+    return status, {"Content-Type": "application/problem+json"}, body
+
+
+class Server:
+    """An HTTP server on a free port. `routes` answers what no script does."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.seen: list[Seen] = []
+        self.crashes: list[str] = []
+        self._scripts: dict[tuple[str, str], deque[Scripted]] = {}
+        self._names: dict[int, str | None] = {}
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                server.answer(self)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815  http.server's names
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._http.handle_error = self._note_crash  # type: ignore[assignment]
+        if context is not None:
+            context.sni_callback = self._note_name
+            self._http.socket = context.wrap_socket(
+                self._http.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.port = self._http.server_address[1]
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+        assert not self.crashes
+
+    def _note_crash(self, *_: Any) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):  # clients hang up in these tests
+            self.crashes.append(repr(error))
+
+    def script(self, method: str, path: str, *answers: Scripted) -> None:
+        self._scripts.setdefault((method, path), deque()).extend(answers)
+
+    def _note_name(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        self._names[id(connection)] = name
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        parts = urlsplit(handler.path)
+        raw = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        seen = Seen(
+            handler.command,
+            parts.path,
+            dict(parse_qsl(parts.query)),
+            dict(handler.headers.items()),
+            json.loads(raw) if raw else None,
+            self._names.get(id(handler.connection)),
+            handler.client_address,
+        )
+        self.seen.append(seen)
+        script = self._scripts.get((seen.method, seen.path))
+        scripted = script.popleft() if script else self.routes(seen)
+        if isinstance(scripted, str):
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            handler.close_connection = True
+            return
+        status, headers, body = scripted
+        sent = (
+            b""
+            if body is None
+            else body.encode()
+            if isinstance(body, str)
+            else json.dumps(body).encode()
+        )
+        handler.send_response(status)
+        for name, value in ({"Content-Type": "application/json"} | headers).items():
+            handler.send_header(name, value)
+        handler.send_header("Content-Length", str(len(sent)))
+        handler.end_headers()
+        handler.wfile.write(sent)
+
+    def routes(self, seen: Seen) -> Scripted:
+        return problem(404, "Not Found", f"nothing at {seen.path}")
+
+    def asked(self, method: str, ending: str) -> list[Seen]:
+        return [one for one in self.seen if one.method == method and one.path.endswith(ending)]
+
+
+class Authority:
+    """A certificate authority in a folder, with one certificate for its servers."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        root = self._certificate("test root", key.public_key(), key, "test root", None)
+        leaf_key = ec.generate_private_key(ec.SECP256R1())
+        leaf = self._certificate(names[0], leaf_key.public_key(), key, "test root", names)
+        self.ca_file = folder / "ca.pem"
+        self.ca_file.write_bytes(root.public_bytes(serialization.Encoding.PEM))
+        chain = folder / "server.pem"
+        private = leaf_key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        chain.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + private)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(chain)
+
+    @staticmethod
+    def _certificate(
+        subject: str,
+        public_key: ec.EllipticCurvePublicKey,
+        signer: ec.EllipticCurvePrivateKey,
+        issuer: str,
+        names: tuple[str, ...] | None,
+    ) -> x509.Certificate:
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
+            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=names is None, path_length=None), critical=True)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+                critical=False,
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        )
+        if names:
+            known = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+            builder = builder.add_extension(known, critical=False)
+        else:
+            usage = x509.KeyUsage(
+                digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
+                key_encipherment=False, data_encipherment=False, key_agreement=False,
+                encipher_only=False, decipher_only=False,
+            )  # fmt: skip
+            builder = builder.add_extension(usage, critical=True)
+        return builder.sign(signer, hashes.SHA256())
+
+
+class Cell(Server):
+    """The cell's public half and its instances' endpoints, on one TLS port."""
+
+    def __init__(self, authority: Authority) -> None:
+        super().__init__(authority.context)
+        self.passwords: dict[str, str] = {}
+        self.burned: set[str] = set()
+        self._databases: dict[str, duckdb.DuckDBPyConnection] = {}
+
+    def url(self, action: str, instance: Mapping[str, Any]) -> str:
+        return (
+            f"https://cell.local.localhost:{self.port}/v1/{action}/{instance['id']}.{new_id('jti')}"
+        )
+
+    def routes(self, seen: Seen) -> Scripted:
+        host = seen.headers["Host"].partition(":")[0]
+        if host == "cell.local.localhost":
+            return self._once(seen)
+        return self._query(host, seen)
+
+    def _once(self, seen: Seen) -> Scripted:
+        _, _, action, token = seen.path.split("/")
+        if token in self.burned:
+            return problem(410, "Gone", "the URL was used")
+        self.burned.add(token)
+        instance_id = token.partition(".")[0]
+        if action == "logs":
+            return 200, {"Content-Type": "text/plain"}, "engine started\nready\n"
+        host = host_of(instance_id)
+        if action == "rotate" or host not in self.passwords:
+            self.passwords[host] = f"secret-{new_id('pw')}"
+        password = self.passwords[host]
+        uri = f"https://app:{password}@{host}:{self.port}"
+        credential = {
+            "username": "app",
+            "password": password,
+            "host": host,
+            "port": self.port,
+            "uri": uri,
+        }
+        return (
+            200,
+            {},
+            credential
+            | ({"overlap_until": "2030-01-01T00:00:00.000Z"} if action == "rotate" else {}),
+        )
+
+    def _query(self, host: str, seen: Seen) -> Scripted:
+        given = base64.b64decode((seen.token or "Basic ").partition(" ")[2]).decode()
+        if given != f"app:{self.passwords.get(host)}":
+            return 401, {}, {"error": "wrong credentials"}
+        database = self._databases.setdefault(host, duckdb.connect())
+        try:
+            cursor = database.execute(seen.body["sql"], seen.body.get("params"))
+            rows = [list(row) for row in cursor.fetchall()]
+            columns = [column[0] for column in cursor.description or ()]
+        except duckdb.Error as error:
+            return 400, {}, {"error": str(error)}
+        if columns in ([], ["Count"]):
+            changed = rows[0][0] if rows else 0
+            return (
+                200,
+                {},
+                {
+                    "columns": [],
+                    "rows": [],
+                    "row_count": changed,
+                    "truncated": False,
+                    "elapsed_ms": 0.1,
+                },
+            )
+        answer = {
+            "columns": columns,
+            "rows": rows,
+            "row_count": len(rows),
+            "truncated": False,
+            "elapsed_ms": 0.4,
+        }
+        return 200, {}, json.dumps(answer, default=str)
+
+
+def host_of(instance_id: str) -> str:
+    return f"duckdb-{instance_id.partition('_')[2].lower()}.local.localhost"
+
+
+@dataclass
+class World:
+    """What the stand-in control plane knows."""
+
+    org_id: str = field(default_factory=lambda: new_id("org"))
+    project_id: str = field(default_factory=lambda: new_id("proj"))
+    api_key: str = "mk_live_4fJk2LmQzW8sXcVbNhGtRyUe3dFp"
+    session_token: str = "ms_4fJk2LmQzW8sXcVbNhGtRyUe3dFpAo5"
+    instances: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(self, name: str, **members: Any) -> dict[str, Any]:
+        instance_id = new_id("inst")
+        instance = {
+            "id": instance_id, "name": name, "project_id": self.project_id, "engine": "duckdb",
+            "size": "f0", "region": "local", "status": "running", "status_reason": None,
+            "desired_status": "running", "host": host_of(instance_id), "port": 8443,
+            "storage_bytes": 1_000_000_000, "created_at": "2026-11-21T09:00:00.000Z",
+            "purge_after": None,
+        }  # fmt: skip
+        self.instances[instance_id] = instance | members
+        return self.instances[instance_id]
+
+
+class ControlPlane(Server):
+    """The control plane, as far as the clients' tests go."""
+
+    def __init__(self, cell: Cell, ca_pem: str) -> None:
+        self.world = World()
+        self.cell = cell
+        self.ca_pem = ca_pem
+        self.etag = '"one"'
+        self.document = copy.deepcopy(openapi())
+        self.next_status = {
+            "requested": "provisioning",
+            "provisioning": "running",
+            "pausing": "paused",
+        }
+        super().__init__()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def routes(self, seen: Seen) -> Scripted:
+        if seen.path == "/openapi.json":
+            unchanged = seen.headers.get("If-None-Match") == self.etag
+            return (
+                (304, {"ETag": self.etag}, None)
+                if unchanged
+                else (200, {"ETag": self.etag}, self.document)
+            )
+        for (method, pattern), answer in ROUTES.items():
+            found = re.fullmatch(pattern, seen.path)
+            if found and method == seen.method:
+                return answer(self, seen, **found.groupdict())
+        return problem(404, "Not Found", f"nothing at {seen.path}")
+
+    def instance(self, instance_id: str) -> dict[str, Any] | None:
+        return self.world.instances.get(instance_id)
+
+
+NOT_FOUND: Final = problem(404, "Not Found", "there is no such instance", code="not_found")
+ORG: Final = r"/v1/orgs/(?P<org>org_\w+)"
+INSTANCE: Final = ORG + r"/instances/(?P<inst>\w+)"
+
+
+def _list(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
+    size, start = int(seen.query.get("limit", 50)), int(seen.query.get("cursor", 0))
+    name = seen.query.get("name")
+    found = [one for one in plane.world.instances.values() if name in (None, one["name"])]
+    after = start + size
+    return (
+        200,
+        {},
+        {"items": found[start:after], "next_cursor": str(after) if after < len(found) else None},
+    )
+
+
+def _create(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
+    name = seen.body.get("name", "made-up")
+    made = plane.world.add(**{**seen.body, "name": name, "status": "requested"})
+    return 201, {}, dict(made)
+
+
+def _get(plane: ControlPlane, seen: Seen, inst: str, **_: str) -> Scripted:
+    found = plane.instance(inst)
+    if found is None:
+        return NOT_FOUND
+    if "wait_for" in seen.query:
+        found["status"] = plane.next_status.get(found["status"], found["status"])
+    return 200, {}, dict(found)
+
+
+def _change(status: str, desired: str) -> Callable[..., Scripted]:
+    def answer(plane: ControlPlane, seen: Seen, inst: str, **_: str) -> Scripted:
+        found = plane.instance(inst)
+        if found is None:
+            return NOT_FOUND
+        if found["status"] != "running":
+            return problem(409, "Conflict", f"cannot pause an instance that is {found['status']}")
+        found |= {"status": status, "desired_status": desired, **(seen.body or {})}
+        return 202, {}, dict(found)
+
+    return answer
+
+
+def _once(action: str) -> Callable[..., Scripted]:
+    def answer(plane: ControlPlane, seen: Seen, inst: str, **_: str) -> Scripted:
+        found = plane.instance(inst)
+        if found is None:
+            return NOT_FOUND
+        return (
+            200,
+            {},
+            {
+                "url": plane.cell.url(action, found),
+                "method": "GET",
+                "expires_at": "2030-01-01T00:00:00.000Z",
+            },
+        )
+
+    return answer
+
+
+def _pem(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
+    return 200, {"Content-Type": "application/x-pem-file"}, plane.ca_pem
+
+
+def _sign_in(plane: ControlPlane, seen: Seen) -> Scripted:
+    if seen.body.get("password") != "correct-horse":
+        return problem(401, "Unauthorized", "the address, the password or the code is wrong")
+    token = "ms_fresh" + ("_mfa" if seen.body.get("totp_code") else "")
+    return 201, {}, {"id": new_id("ses"), "token": token, "expires_at": "2030-01-01T00:00:00.000Z"}
+
+
+def _projects(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
+    items = [{"id": plane.world.project_id, "name": "Main project", "slug": "main"}]
+    return 200, {}, {"items": items, "next_cursor": None}
+
+
+def _orgs(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
+    return 200, {}, [{"id": plane.world.org_id, "name": "Acme", "slug": "acme", "role": "owner"}]
+
+
+ROUTES: Final[dict[tuple[str, str], Callable[..., Scripted]]] = {
+    ("GET", r"/v1/orgs"): _orgs,
+    ("GET", ORG + r"/projects"): _projects,
+    ("GET", ORG + r"/instances"): _list,
+    ("POST", ORG + r"/projects/(?P<project>proj_\w+)/instances"): _create,
+    ("GET", INSTANCE): _get,
+    ("PATCH", INSTANCE): _change("running", "running"),
+    ("DELETE", INSTANCE): _change("deleting", "deleted"),
+    ("POST", INSTANCE + r"/actions/pause"): _change("pausing", "paused"),
+    ("POST", INSTANCE + r"/credentials/reveal"): _once("reveal"),
+    ("POST", INSTANCE + r"/credentials/rotate"): _once("rotate"),
+    ("GET", INSTANCE + r"/logs"): _once("logs"),
+    ("GET", INSTANCE + r"/ca.pem"): _pem,
+    ("POST", r"/v1/sessions"): _sign_in,
+    ("POST", r"/v1/sessions/current/actions/step-up"): lambda *_: (
+        200,
+        {},
+        {"mfa_expires_at": "2030-01-01T00:00:00.000Z"},
+    ),
+    ("DELETE", r"/v1/sessions/current"): lambda *_: (204, {}, None),
+}
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[ControlPlane]:
+    """Run a control plane and its cell, with certificates in the folder."""
+    authority = Authority(folder, "cell.local.localhost", "*.local.localhost")
+    cell = Cell(authority)
+    plane = ControlPlane(cell, authority.ca_file.read_text())
+    try:
+        yield plane
+    finally:
+        plane.close()
+        cell.close()

@@ -1,0 +1,170 @@
+"""Where the document comes from, and how its schemas are read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients import schemas
+from clients.schemas import DocumentError
+from clients.source import FRESH_S, Source, parse_yaml
+
+
+def document(title: str) -> dict[str, Any]:
+    return {"info": {"title": title, "version": "1"}, "paths": {}}
+
+
+class Server:
+    """What the server would answer, and the etags it was asked with."""
+
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+        self.document = document("first")
+
+    def __call__(self, etag: str | None) -> tuple[str | None, dict[str, Any] | None]:
+        self.asked.append(etag)
+        now = json.dumps(self.document)
+        return (now, None) if etag == now else (now, self.document)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    shipped = tmp_path / "openapi.yaml"
+    shipped.write_text("info: {title: shipped, version: 2026-11-21}\npaths: {}\n")
+    return Source("http://one", tmp_path / "cache", shipped)
+
+
+def title(found: Any) -> str:
+    return str(found.raw["info"]["title"])
+
+
+def test_the_shipped_one_is_used_until_the_server_was_asked(source: Source) -> None:
+    assert title(source.at_hand()) == "shipped"
+    assert source.at_hand().version == "2026-11-21"
+    source.current(Server())
+    assert title(source.at_hand()) == "first"
+
+
+def test_a_changed_shipped_document_is_read_again(source: Source) -> None:
+    source.at_hand()
+    assert source.shipped is not None
+    source.shipped.write_text("info: {title: shipped anew, version: '1'}\npaths: {}\n")
+    assert title(source.at_hand()) == "shipped anew"
+
+
+def test_a_fresh_copy_is_not_asked_for_and_an_old_one_by_its_etag(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server()
+    source.current(server)
+    source.current(server)
+    assert server.asked == [None]
+    etag = json.dumps(server.document)
+    import time  # noqa: PLC0415  patched here
+
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + FRESH_S + 1)
+    assert title(source.current(server)) == "first"
+    assert server.asked == [None, etag]
+    server.document = document("second")
+    assert title(source.current(server, even_if_fresh=True)) == "second"
+
+
+def test_a_server_that_is_away_leaves_the_copy(source: Source) -> None:
+    def away(etag: str | None) -> Any:
+        raise OSError("away")
+
+    assert title(source.current(away)) == "shipped"
+    source.current(Server())
+    assert title(source.current(away, even_if_fresh=True)) == "first"
+
+
+def test_servers_do_not_share_copies(source: Source) -> None:
+    source.current(Server())
+    assert title(Source("http://two", source.folder, source.shipped).at_hand()) == "shipped"
+
+
+def test_a_cache_that_is_spoilt_or_unwritable_does_no_harm(source: Source) -> None:
+    source.at_hand()
+    (source.folder / "shipped.json").write_text("{")
+    assert title(source.at_hand()) == "shipped"
+    assert (
+        title(Source("http://one", Path("/dev/null/cache"), source.shipped).at_hand()) == "shipped"
+    )
+
+
+def test_dates_in_examples_stay_text() -> None:
+    assert parse_yaml("a: 2026-11-21\nb: 2026-11-21T09:00:00Z") == {
+        "a": "2026-11-21",
+        "b": "2026-11-21T09:00:00Z",
+    }
+
+
+ROOT: dict[str, Any] = {
+    "components": {
+        "schemas": {
+            "Name": {"type": "string", "description": "a name"},
+            "Base": {
+                "type": "object",
+                "properties": {"id": {"type": "string"}},
+                "required": ["id"],
+            },
+            "Loop": {"$ref": "#/components/schemas/Loop"},
+        }
+    }
+}
+
+
+def test_references_are_followed_and_members_beside_them_win() -> None:
+    node = {"$ref": "#/components/schemas/Name", "description": "its name"}
+    assert schemas.merge(ROOT, node) == {"type": "string", "description": "its name"}
+
+
+@pytest.mark.parametrize(
+    "reference", ["#/components/schemas/Loop", "#/components/schemas/No", "other.yaml#/x"]
+)
+def test_references_that_lead_nowhere_are_errors(reference: str) -> None:
+    with pytest.raises(DocumentError):
+        schemas.merge(ROOT, {"$ref": reference})
+
+
+def test_parts_are_folded_into_one_level() -> None:
+    node = {
+        "allOf": [{"$ref": "#/components/schemas/Base"}],
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+    }
+    merged = schemas.merge(ROOT, node)
+    assert set(merged["properties"]) == {"id", "name"}
+    assert set(merged["required"]) == {"id", "name"}
+
+
+def test_alternatives_lend_what_they_have_and_require_what_all_do() -> None:
+    one = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]}
+    two = {"type": "object", "properties": {"a": {}, "c": {}}, "required": ["a"]}
+    merged = schemas.merge(ROOT, {"oneOf": [one, two]})
+    assert set(merged["properties"]) == {"a", "b", "c"}
+    assert merged["required"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"type": ["integer", "null"]},
+        {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        {"oneOf": [{"type": "null"}, {"type": "integer"}]},
+    ],
+)
+def test_null_is_told_apart(node: dict[str, Any]) -> None:
+    merged = schemas.merge(ROOT, node)
+    assert (schemas.kind(merged), merged["nullable"]) == ("integer", True)
+
+
+def test_an_enum_with_null_is_an_enum() -> None:
+    merged = schemas.merge(ROOT, {"enum": ["a", None]})
+    assert (schemas.kind(merged), schemas.choices(merged), merged["nullable"]) == (
+        "enum",
+        ["a"],
+        True,
+    )

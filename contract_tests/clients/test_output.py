@@ -1,0 +1,84 @@
+"""How answers look: tables, JSON, YAML, and what goes into a pipe."""
+
+import json
+
+import pytest
+import yaml
+
+from clients.cli import output
+from contract_tests.clients.conftest import Cli
+from contract_tests.clients.stand_in import ControlPlane
+
+
+def test_json_into_a_pipe_is_nothing_but_json(home: object, plane: ControlPlane, cli: Cli) -> None:
+    sales = plane.world.add("sales")
+    ran = cli("instances", "list", "-o", "json")
+    assert json.loads(ran.out) == {"items": [sales], "next_cursor": None}
+    assert "\x1b" not in ran.out
+    assert yaml.safe_load(cli("instances", "get", "sales", "-o", "yaml").out)["id"] == sales["id"]
+
+
+def test_the_format_may_be_set_once_for_all(
+    home: object, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane.world.add("sales")
+    monkeypatch.setenv("MENAGERIE_OUTPUT", "json")
+    assert json.loads(cli("instances", "get", "sales").out)["name"] == "sales"
+    assert "{" not in cli("instances", "get", "sales", "-o", "table").out
+
+
+def test_tables_in_a_pipe_are_neither_cut_nor_folded(
+    home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    sales = plane.world.add("a" * 120)
+    out = cli("instances", "list").out
+    assert sales["id"] in out
+    assert "a" * 120 in out
+
+
+def test_columns_are_the_ones_people_look_for() -> None:
+    rows = [
+        {"created_at": "t", "status": "running", "org_id": "o", "id": "i", "name": "n",
+         "updated_at": "t", "nothing": None, "nested": {"a": 1}, "size": "f0",
+         "scopes": ["a", "b"]},
+    ]  # fmt: skip
+    assert output.columns(rows) == [
+        "id",
+        "name",
+        "size",
+        "status",
+        "scopes",
+        "org_id",
+        "created_at",
+    ]
+    assert len(output.columns([{f"c{number}": 1 for number in range(30)}])) == output.COLUMNS_MAX
+
+
+def test_cells_read_well() -> None:
+    cells = {
+        ("memory_bytes", 536_870_912): "512 MiB",
+        ("storage_bytes", 1_000_000_000): "953.7 MiB",
+        ("price_usd_cents_month", 187_000): "$1,870.00",
+        ("flag", True): "yes",
+        ("none", None): "",
+        ("text", "plain"): "plain",
+        ("port", 8443): "8443",
+    }
+    assert {key: output.cell(*key) for key in cells} == cells
+    assert output.cell("scopes", ["a", "b"]) == "a, b"
+    assert output.cell("window", {"day": "sunday"}) == '{"day": "sunday"}'
+
+
+def test_an_empty_list_says_so_outside_the_answer(home: object, cli: Cli) -> None:
+    ran = cli("instances", "list")
+    assert (ran.code, ran.out, ran.err) == (0, "", "nothing to show\n")
+
+
+def test_text_answers_come_as_they_are(home: object, plane: ControlPlane, cli: Cli) -> None:
+    plane.world.add("sales")
+    assert cli("instances", "ca", "sales").out == plane.ca_pem
+
+
+def test_no_content_says_done_outside_the_answer(home: object, cli: Cli) -> None:
+    ran = cli("sessions", "revoke", "current")
+    assert (ran.code, ran.out, ran.err) == (0, "", "sessions.revoke: done\n")

@@ -1,0 +1,263 @@
+"""query, connect, credentials, logs, login, logout, demo and completion, as a person uses them."""
+
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clients.cli.connect import command_line
+from clients.endpoint import Credential, CredentialFile
+from clients.profiles import Profiles, resolve
+from contract_tests.clients.conftest import Cli
+from contract_tests.clients.stand_in import ROOT, ControlPlane, host_of
+
+COUNT = "SELECT count(*) AS n FROM range(7)"
+
+
+@pytest.fixture
+def sales(home: Path, plane: ControlPlane) -> str:
+    return str(plane.world.add("sales")["id"])
+
+
+def kept_file(home: Path) -> Path:
+    return home / "config" / "menagerie" / "credentials.json"
+
+
+def test_query_reveals_once_and_keeps_the_credential_private(
+    sales: str, home: Path, plane: ControlPlane, cli: Cli
+) -> None:
+    ran = cli("query", "sales", COUNT)
+    assert (ran.code, "7" in ran.out) == (0, True), ran.err
+    assert cli("query", sales, COUNT, "-o", "csv").out == "n\r\n7\r\n"
+    assert len(plane.asked("POST", "/reveal")) == 1
+    path = kept_file(home)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(json.loads(path.read_text())) == [f"{plane.base_url}#{sales}"]
+
+
+def test_no_store_keeps_nothing(sales: str, home: Path, plane: ControlPlane, cli: Cli) -> None:
+    for _ in range(2):
+        assert cli("query", "sales", COUNT, "--no-store").code == 0
+    assert len(plane.asked("POST", "/reveal")) == 2
+    assert not kept_file(home).exists()
+
+
+def test_a_refused_credential_is_fetched_anew(sales: str, plane: ControlPlane, cli: Cli) -> None:
+    cli("query", "sales", COUNT)
+    plane.cell.passwords[host_of(sales)] = "rotated-elsewhere"
+    assert cli("query", "sales", COUNT).code == 0
+    assert len(plane.asked("POST", "/reveal")) == 2
+
+
+def test_parameters_are_json_or_text(sales: str, cli: Cli) -> None:
+    ran = cli(
+        "query",
+        "sales",
+        "SELECT ? + 1 AS n, ? AS t",
+        "--param",
+        "41",
+        "--param",
+        "it's",
+        "-o",
+        "json",
+    )
+    assert json.loads(ran.out)["rows"] == [[42, "it's"]]
+
+
+def test_sql_comes_from_stdin_too(sales: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 'from stdin' AS t"))
+    assert "from stdin" in cli("query", "sales", "-").out
+
+
+def test_a_sql_error_is_the_engines_own_words(sales: str, cli: Cli) -> None:
+    ran = cli("query", "sales", "SELEC 1")
+    assert ran.code == 6
+    assert "syntax error" in ran.err
+    assert cli("query", "missing", COUNT).code == 4
+
+
+def test_other_engines_are_pointed_to_connect(home: Path, plane: ControlPlane, cli: Cli) -> None:
+    plane.world.add("pg", engine="postgres")
+    ran = cli("query", "pg", COUNT)
+    assert (ran.code, "menagerie connect pg" in ran.err) == (2, True)
+
+
+def test_credentials_prints_them_with_a_curl_line_that_holds_no_password(
+    sales: str, home: Path, plane: ControlPlane, cli: Cli
+) -> None:
+    ran = cli("credentials", "sales")
+    password = plane.cell.passwords[host_of(sales)]
+    record, _, curl = ran.out.partition("curl")
+    assert password in record
+    assert password not in curl
+    assert f"--resolve {host_of(sales)}:{plane.cell.port}:127.0.0.1" in curl
+    assert not kept_file(home).exists()
+    rotated = json.loads(cli("credentials", "sales", "--rotate", "--store", "-o", "json").out)
+    assert rotated["password"] != password
+    assert rotated["overlap_until"]
+    stored = CredentialFile(kept_file(home)).get(plane.base_url, sales)
+    assert stored is not None
+    assert stored.password == rotated["password"]
+
+
+def test_credentials_reveal_is_the_api_operation(sales: str, cli: Cli) -> None:
+    assert json.loads(cli("credentials", "reveal", "sales", "-o", "json").out)["url"].startswith(
+        "https://cell."
+    )
+
+
+def test_logs_are_streamed_from_the_cell(sales: str, cli: Cli) -> None:
+    assert cli("logs", "sales").out == "engine started\nready\n"
+
+
+def test_connect_is_a_small_client_for_duckdb(
+    sales: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter(
+        [
+            "CREATE TABLE t AS",
+            "SELECT 5 AS five;",
+            "SELECT five",
+            "FROM t;",
+            "SELEC;",
+            "\\d t",
+            "\\q",
+        ]
+    )
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    ran = cli("connect", "sales")
+    assert ran.code == 0, ran.err
+    assert "five" in ran.out
+    assert "5" in ran.out
+    assert "INTEGER" in ran.out
+    assert "error: Parser Error" in ran.err
+
+
+CREDENTIAL = Credential("ada", "s3cret", "pg-1.local.localhost", 5432, "postgres://ada:s3cret@pg-1")
+
+
+@pytest.mark.parametrize("program", ["psql", "mariadb", "mysql", "valkey-cli", "redis-cli"])
+def test_passwords_are_in_the_environment_and_never_among_arguments(program: str) -> None:
+    arguments, environment = command_line(f"/usr/bin/{program}", CREDENTIAL, "/ca.pem")
+    assert "s3cret" not in " ".join(arguments)
+    assert "s3cret" in environment.values()
+    assert "/ca.pem" in " ".join([*arguments, *environment.values()])
+
+
+def test_connect_starts_the_engines_own_client(
+    home: Path, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = plane.world.add("pg", engine="postgres")
+    psql = home / "bin" / "psql"
+    psql.parent.mkdir()
+    psql.write_text(
+        f'#!/bin/sh\nenv > {home}/environment\necho "$0 $@" > {home}/arguments\nexit 7\n'
+    )
+    psql.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{psql.parent}:{os.environ['PATH']}")
+    assert cli("connect", "pg").code == 7
+    environment = (home / "environment").read_text()
+    password = plane.cell.passwords[host_of(instance["id"])]
+    assert f"PGPASSWORD={password}\n" in environment
+    assert "PGSSLMODE=verify-full\n" in environment
+    assert "PGHOSTADDR=127.0.0.1\n" in environment
+    assert password not in (home / "arguments").read_text()
+
+
+def test_a_missing_client_is_named(
+    home: Path, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane.world.add("pg", engine="postgres")
+    monkeypatch.setenv("PATH", str(home))
+    ran = cli("connect", "pg")
+    assert (ran.code, "psql" in ran.err) == (2, True)
+
+
+def test_login_keeps_the_session_and_logout_takes_it_away(
+    home: Path, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct-horse\n"))
+    ran = cli("login", "--email", "ada@example.com", "--password-stdin", "--totp-code", "492039")
+    assert ran.code == 0, ran.err
+    assert "correct-horse" not in ran.out + ran.err
+    assert resolve().session_token == "ms_fresh_mfa"
+    assert resolve().api_key == plane.world.api_key
+    assert plane.world.api_key not in Profiles.read().path.read_text()
+    assert cli("logout").code == 0
+    assert plane.asked("DELETE", "/sessions/current")[0].token == "Bearer ms_fresh_mfa"
+    assert "ms_fresh" not in Profiles.read().path.read_text()
+
+
+def test_a_wrong_password_is_exit_code_3(
+    home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("wrong\n"))
+    assert cli("login", "--email", "ada@example.com", "--password-stdin").code == 3
+
+
+def test_demo_walks_the_whole_way_and_leaves_nothing(
+    home: Path, plane: ControlPlane, cli: Cli
+) -> None:
+    ran = cli("demo")
+    assert ran.code == 0, ran.err
+    for word in ("curl", "wait_for=running", "credentials/reveal", "elephant", "5400"):
+        assert word in ran.out
+    made = next(iter(plane.world.instances.values()))
+    assert made["desired_status"] == "deleted"
+    secrets = [plane.world.api_key, *plane.cell.passwords.values()]
+    assert not [one for one in secrets if one in ran.out + ran.err]
+
+
+def test_demo_keeps_on_demand(home: Path, plane: ControlPlane, cli: Cli) -> None:
+    assert cli("demo", "--keep").code == 0
+    assert next(iter(plane.world.instances.values()))["status"] == "running"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, folder: Path, cli: Cli) -> None:
+    assert "_MENAGERIE_COMPLETE" in cli("completion", "show", shell).out
+    assert cli("completion", "install", shell).code == 0
+    installed = [path for path in folder.rglob("*menagerie*") if path.is_file()]
+    assert any("_MENAGERIE_COMPLETE" in path.read_text() for path in installed)
+
+
+def test_completion_knows_the_documents_commands(home: Path) -> None:
+    program = "from clients.cli import run; run([])"
+    environment = {
+        **os.environ,
+        "_MENAGERIE_COMPLETE": "complete_bash",
+        "COMP_CWORD": "2",
+        "PYTHONPATH": str(ROOT),
+    }
+    for words, expected in (
+        ("menagerie instances pa", "pause"),
+        ("menagerie instances create --eng", "--engine"),
+    ):
+        environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.split() == [expected] or expected in done.stdout.split(), done.stderr
+
+
+def test_help_loads_neither_http_nor_yaml(home: Path, cli: Cli) -> None:
+    cli("--help")
+    program = (
+        "import sys; from clients.cli import run; assert run(['--help']) == 0;"
+        "slow = {'httpx', 'yaml', 'ssl', 'duckdb'} & set(sys.modules); assert not slow, slow"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
