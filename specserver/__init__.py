@@ -1,7 +1,7 @@
 """Owns the public names of specserver, an OpenAPI 3.1 server runtime on Connexion."""
 
 from specserver.app import App
-from specserver.binding import HandlerMismatchError
+from specserver.calls import HandlerMismatchError
 from specserver.document import Document, DocumentInvalid
 from specserver.exchange import Exchange
 from specserver.operations import HandlerResolver, Operation

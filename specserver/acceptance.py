@@ -10,8 +10,10 @@ _MAX_SEEN = 256
 class Acceptance:
     """The media types of an operation's successes, against `Accept` (RFC 9110)."""
 
-    def __init__(self, operation: Operation) -> None:
-        self.media_types = _media_types(operation)
+    __slots__ = ("_seen", "media_types")
+
+    def __init__(self, media_types: set[str]) -> None:
+        self.media_types = media_types
         self._seen: dict[bytes, bool] = {b"*/*": True}
 
     def check(self, accept: bytes | None) -> None:
@@ -26,7 +28,8 @@ class Acceptance:
             raise NotAcceptable(f"this is answered as {', '.join(sorted(self.media_types))}")
 
 
-def _media_types(operation: Operation) -> set[str]:
+def media_types(operation: Operation) -> set[str]:
+    """What an operation answers with when all goes well."""
     types: set[str] = set()
     for status, response in operation.document.get("responses", {}).items():
         if status.startswith("2") or status == "default":

@@ -55,6 +55,8 @@ def _too_large(limit: int) -> TooLarge:
 class Body:
     """The request body of one operation."""
 
+    __slots__ = ("_kinds", "_seen", "required")
+
     def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
         self.required: bool = document.get("required", False)
         self._kinds = {
@@ -93,6 +95,8 @@ class Body:
 
 class Kind:
     """One media type of a body, and what is expected of it."""
+
+    __slots__ = ("_checked", "_defaults", "_properties", "_schema", "parse")
 
     def __init__(self, media_type: str, content: dict[str, Any], schemas: Schemas) -> None:
         schema = content.get("schema", True)

@@ -95,9 +95,10 @@ class Exchange:
         An asynchronous handler is waited for when this is called on a pool thread; on the event
         loop this gives its coroutine, and `invoke_async` is the better name to call.
         """
-        call = self._plan.call
-        answer = call.handler(*first, **call.arguments(self.arguments, self))
-        if not call.is_async:
+        plan = self._plan
+        arguments = plan.call.arguments(self.arguments, self, len(first))
+        answer = plan.handler(*first, **arguments)
+        if not plan.is_async:
             return as_reply(answer)
         finished = _finish(answer)
         return cast("Reply", finished if _on_loop(self._loop) else self.wait_for(finished))
@@ -108,10 +109,11 @@ class Exchange:
 
     async def invoke_async(self, *first: Any) -> Reply:
         """`invoke` for an asynchronous boundary; a synchronous handler runs on the thread pool."""
-        call = self._plan.call
-        if not call.is_async:
-            return cast("Reply", await self._plan.threads.run(self.invoke, *first))
-        return as_reply(await call.handler(*first, **call.arguments(self.arguments, self)))
+        plan = self._plan
+        if not plan.is_async:
+            return cast("Reply", await plan.threads.run(self.invoke, *first))
+        arguments = plan.call.arguments(self.arguments, self, len(first))
+        return as_reply(await plan.handler(*first, **arguments))
 
     @property
     def public_document(self) -> bytes:

@@ -101,6 +101,23 @@ def _first_of(readers: Sequence[Callable[[str], Any]], text: str) -> Any:
 class Parameter:
     """One parameter of an operation, with its reader and its compiled schema."""
 
+    __slots__ = (
+        "_compiled",
+        "_properties",
+        "_read",
+        "default",
+        "explode",
+        "has_default",
+        "is_array",
+        "is_object",
+        "name",
+        "place",
+        "required",
+        "schema",
+        "separator",
+        "style",
+    )
+
     def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
         self.name: str = document["name"]
         self.place: str = document["in"]

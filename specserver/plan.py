@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from specserver.binding import Binding, HandlerCall
+from specserver.binding import Binding, Bindings
+from specserver.calls import call_of
 from specserver.document import Document, DocumentInvalid
 from specserver.exchange import Exchange
 from specserver.operations import Operation
@@ -36,28 +37,43 @@ class Surroundings:
 class Plan:
     """One operation, ready to serve."""
 
-    def __init__(self, operation: Operation, schemas: Schemas, around: Surroundings) -> None:
+    __slots__ = (
+        "_boundary",
+        "binding",
+        "call",
+        "handler",
+        "is_async",
+        "max_body_bytes",
+        "on_loop",
+        "operation",
+        "public_document",
+        "reads_body",
+        "security",
+        "threads",
+    )
+
+    def __init__(
+        self,
+        operation: Operation,
+        binding: Binding,
+        security: Security | None,
+        around: Surroundings,
+    ) -> None:
         self.operation = operation
         self.threads = around.threads
         self.public_document = around.public_document
-        self.binding = Binding(operation, schemas)
-        self.call = HandlerCall(
-            operation,
-            around.resolver.resolve(operation).function,
-            self.binding.argument_names,
-            leading=around.boundary is not None,
-        )
-        self.security: Security | None = None
-        if around.verifiers is not None and any(operation.security):
-            self.security = Security(operation, around.verifiers, around.security_map)
+        self.binding = binding
+        self.handler: Callable[..., Any] = around.resolver.resolve(operation).function
+        self.is_async = is_async(self.handler)
+        leading = around.boundary is not None
+        self.call = call_of(operation.id, self.handler, binding.argument_names, leading=leading)
+        self.security = security
         self.max_body_bytes = int(operation.extension("max-body-bytes", around.max_body_bytes))
         self.reads_body = (
             operation.method not in _BODILESS_METHODS or "requestBody" in operation.document
         )
         self._boundary = around.boundary
-        self.on_loop = self.call.is_async
-        if around.boundary is not None:
-            self.on_loop = is_async(around.boundary)
+        self.on_loop = is_async(around.boundary) if around.boundary else self.is_async
 
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply of a plan that runs on the event loop."""
@@ -67,8 +83,8 @@ class Plan:
             pending = exchange.authenticate()
             if pending is not None:
                 await pending
-        call = self.call
-        return as_reply(await call.handler(**call.arguments(exchange.arguments, exchange)))
+        arguments = self.call.arguments(exchange.arguments, exchange)
+        return as_reply(await self.handler(**arguments))
 
     def answer_in_thread(self, exchange: Exchange) -> Reply:
         """The reply of a plan that runs on the thread pool."""
@@ -81,6 +97,12 @@ class Plan:
         return exchange.invoke()
 
 
+def _security(operation: Operation, around: Surroundings) -> Security | None:
+    if around.verifiers is None or not any(operation.security):
+        return None
+    return Security(operation, around.verifiers, around.security_map)
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a function, or an object that is called like one, is a coroutine function."""
     method = getattr(type(function), "__call__", None)  # noqa: B004 - the method is what is asked
@@ -91,11 +113,16 @@ def make_plans(document: Document, around: Surroundings) -> list[Plan]:
     """A plan for every operation; raises where the document and the handlers do not meet."""
     if document.has_security and around.verifiers is None and around.boundary is None:
         raise DocumentInvalid("the document asks for security, and nothing is given to check it")
-    schemas = Schemas(document.raw)
+    bindings = Bindings(Schemas(document.raw))
+    securities: dict[str, Security | None] = {}
     plans: dict[str, Plan] = {}
     for path, method, content in document.operations():
         operation = Operation(path, method, content, document.security_schemes)
         if operation.id in plans:
             raise DocumentInvalid(f"operationId {operation.id} is there twice")
-        plans[operation.id] = Plan(operation, schemas, around)
+        # Most operations ask for the same, and are checked by one and the same object.
+        asked = repr(operation.security)
+        if asked not in securities:
+            securities[asked] = _security(operation, around)
+        plans[operation.id] = Plan(operation, bindings.of(operation), securities[asked], around)
     return list(plans.values())

@@ -37,6 +37,8 @@ log = structlog.get_logger("specserver")
 class Route:
     """A path, the plans of its methods, and what OPTIONS and a 405 say of them."""
 
+    __slots__ = ("allow", "plans")
+
     def __init__(self, plans: Mapping[str, Plan]) -> None:
         self.plans = dict(plans)
         if "GET" in self.plans:

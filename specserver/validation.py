@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 import jsonschema_rs
+import orjson
 
 from specserver.messages import message
 
@@ -26,14 +27,22 @@ class Schemas:
         self._registry = jsonschema_rs.Registry(
             [(self._URI, root)], draft=jsonschema_rs.Draft202012
         )
+        self._known: dict[bytes, Schema] = {}
 
     def at(self, *place: str | int) -> "Schema":
         pointer = "".join(["/" + escape(str(part), percent=True) for part in place])
         return Schema({"$ref": f"{self._URI}#{pointer}"}, self._registry)
 
     def of(self, schema: dict[str, Any] | bool) -> "Schema":
-        """A schema given as it is; its local references are into the document."""
-        return Schema(_rebased(schema, self._URI), self._registry)
+        """A schema given as it is; its local references are into the document.
+
+        Equal schemas are one: a document repeats itself, and what is used often stays in the
+        processor's cache.
+        """
+        key = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+        if key not in self._known:
+            self._known[key] = Schema(_rebased(schema, self._URI), self._registry)
+        return self._known[key]
 
 
 class Schema:
