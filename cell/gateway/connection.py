@@ -6,37 +6,26 @@ first request, the relay, and for refusals a short while of not listening.
 """
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cell.gateway import client_hello, opening, proxy_header
+from cell.gateway import opening
 from cell.gateway.activity import Traffic
-from cell.gateway.client_hello import ClientHello
+from cell.gateway.preface import ALERT_INTERNAL_ERROR, Preface, TurnedAway, alert
 from cell.gateway.protocols.front import Front
 from cell.gateway.refusal import Refusal
-from cell.gateway.routes import Route, plain_address
+from cell.gateway.routes import Route
 from cell.gateway.stream import Stream
 from cell.gateway.tls_session import TlsError, TlsSession
 
 if TYPE_CHECKING:
     from cell.gateway.shared import Shared
 
-PREFACE_MAX_BYTES = 2 * client_hello.HELLO_MAX_BYTES
 # What TLS itself may answer (key updates) to a client that reads nothing.
 CONTROL_MAX_BYTES = 65_536
 # Between the end of an answer and hanging up on a keep-alive connection, when the worker stops.
 QUIET_S = 0.25
-
-ALERT_UNRECOGNIZED_NAME = 112
-ALERT_NO_APPLICATION_PROTOCOL = 120
-ALERT_INTERNAL_ERROR = 80
-
-
-def alert(description: int) -> bytes:
-    """A fatal alert as it is said before any key is agreed on."""
-    return bytes((21, 3, 3, 0, 2, 2, description))
 
 
 class Connection:
@@ -45,8 +34,7 @@ class Connection:
     ) -> None:
         self._shared = shared
         self._front = front
-        self._address = str(plain_address(address))
-        self._proxied = _within(self._address, shared)
+        self._preface = Preface(shared.routes, front, address, shared.proxies)
         self._client = Stream(shared.loop, accepted, self, shared.buffer)
         self._backend: Stream | None = None
         self._tls: TlsSession | None = None
@@ -116,49 +104,18 @@ class Connection:
     # The steps.
 
     def _read_preface(self, data: memoryview) -> None:
-        self._first += data
-        try:
-            if self._proxied and not self._read_proxy_header():
+        verdict = self._preface.take(data)
+        if isinstance(verdict, TurnedAway):
+            self._turn_away(verdict)
+        elif verdict is not None:
+            context = self._shared.certificates.context
+            if context is None:
+                self._turn_away(TurnedAway("no_certificate", alert(ALERT_INTERNAL_ERROR)))
                 return
-            hello = client_hello.parse(self._first)
-        except proxy_header.NotProxyError:
-            self._count("no_proxy_header")
-            self.close()
-        except client_hello.NotTlsError:
-            self._refuse_plaintext()
-        else:
-            if hello is not None:
-                self._begin_tls(hello)
-            elif len(self._first) > PREFACE_MAX_BYTES:
-                self.close()
-
-    def _read_proxy_header(self) -> bool:
-        header = proxy_header.parse(self._first)
-        if header is None:
-            return False
-        self._address = str(plain_address(header.client or self._address))
-        del self._first[: header.size_bytes]
-        self._proxied = False
-        return True
-
-    def _begin_tls(self, hello: ClientHello) -> None:
-        route = self._shared.routes.find(hello.server_name or "")
-        if route is None:
-            self._say_alert(ALERT_UNRECOGNIZED_NAME, "unknown_host")
-        elif not route.admits(self._address):
-            self._count("not_allowed")
-            self.close()
-        elif hello.alpn and not any(name.encode() in hello.alpn for name in self._front.alpn):
-            self._say_alert(ALERT_NO_APPLICATION_PROTOCOL, "no_protocol")
-        elif self._shared.certificates.context is None:
-            self._say_alert(ALERT_INTERNAL_ERROR, "no_certificate")
-        else:
-            self._host = route.host
-            self._tls = TlsSession(self._shared.certificates.context)
+            self._host = verdict.route.host
+            self._tls = TlsSession(context)
             self._step = self._shake_hands
-            preface = memoryview(bytes(self._first))
-            self._first.clear()
-            self._step(preface)
+            self._step(memoryview(verdict.hello))
 
     def _shake_hands(self, data: memoryview) -> None:
         tls = self._session
@@ -345,19 +302,14 @@ class Connection:
         self._flush()
         self._hang_up()
 
-    def _refuse_plaintext(self) -> None:
-        self._count("plaintext")
-        answer = self._front.plaintext_refusal(bytes(self._first))
-        if answer is None:
+    def _turn_away(self, verdict: TurnedAway) -> None:
+        self._count(verdict.reason)
+        if verdict.answer:
+            self._client.write([verdict.answer])
+        if verdict.linger:
+            self._hang_up()
+        else:
             self.close()
-            return
-        self._client.write([answer])
-        self._hang_up()
-
-    def _say_alert(self, description: int, reason: str) -> None:
-        self._count(reason)
-        self._client.write([alert(description)])
-        self.close()
 
     # Small things.
 
@@ -412,10 +364,3 @@ class Connection:
 
     def _count(self, reason: str) -> None:
         self._shared.refused[reason] += 1
-
-
-def _within(address: str, shared: "Shared") -> bool:
-    if not shared.proxies:
-        return False
-    parsed = ipaddress.ip_address(address)
-    return any(parsed in network for network in shared.proxies)

@@ -1,0 +1,225 @@
+"""Owns the benchmark of the gateway: what its TLS costs beside a plain TLS server in one process.
+
+Three ways to the same bytes: straight to the backend's unix socket, to a plain asyncio TLS server
+(TLS and backend in one), and through the gateway. Rounds are interleaved; CPU is the serving process's
+own, so other load on the machine mostly cancels out of the ratios.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import multiprocessing
+import socket
+import ssl
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+from cell import pki
+from cell.gateway.certificates import make_context
+from cell.gateway.main import run as run_gateway
+from cell.gateway.settings import GatewaySettings
+
+HOST = "duckdb-bench.local.localhost"
+BULK_BYTES = 64 * 2**20
+BLOCK = b"b" * 2**20
+CONNECTIONS = 100
+REQUESTS = 500
+ROUNDS = 4
+GET = b"GET / HTTP/1.1\r\n\r\n"
+BULK = b"GET /bulk HTTP/1.1\r\n\r\n"
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+DIRECT, PLAIN, GATEWAY = "unix socket, no TLS", "asyncio TLS server", "gateway"
+
+
+async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+        while True:
+            if await reader.readuntil(b"\r\n\r\n") == BULK:
+                for _ in range(BULK_BYTES // len(BLOCK)):
+                    writer.write(BLOCK)
+                    await writer.drain()
+            else:
+                writer.write(ANSWER)
+    writer.close()
+
+
+def serve_plain(home: Path, ready: Any) -> None:
+    """The same service without a gateway: TLS on a port, and none on a unix socket."""
+
+    async def serve() -> None:
+        context = make_context(
+            home / "pki" / "wildcard.pem", home / "pki" / "wildcard.key", ("http/1.1",)
+        )
+        server = await asyncio.start_server(respond, "127.0.0.1", 0, ssl=context)
+        await asyncio.start_unix_server(respond, home / "backend.sock")
+        ready.put(server.sockets[0].getsockname()[1])
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+@dataclass
+class Way:
+    """One way to the bytes: how to connect, whose CPU it takes, and what was measured."""
+
+    name: str
+    connect: Callable[[], socket.socket]
+    processes: list[psutil.Process]
+    rounds: dict[str, list[float]] = field(default_factory=dict)
+
+    def cpu_s(self) -> float:
+        times = [process.cpu_times() for process in self.processes]
+        return float(sum(each.user + each.system for each in times))
+
+    def note(self, what: str, value: float) -> None:
+        self.rounds.setdefault(what, []).append(value)
+
+    def typical(self, what: str) -> float:
+        """CPU times come in ticks of 10 ms, so only their mean over all rounds says something."""
+        values = self.rounds[what]
+        return statistics.fmean(values) if "cpu" in what else statistics.median(values)
+
+
+def bulk(way: Way) -> None:
+    buffer = bytearray(2**18)
+    with way.connect() as connection:
+        cpu_s, began_at = way.cpu_s(), time.perf_counter()
+        connection.sendall(BULK)
+        received = 0
+        while received < BULK_BYTES:
+            received += connection.recv_into(buffer)
+        way.note("bulk_mb_per_s", BULK_BYTES / 1e6 / (time.perf_counter() - began_at))
+        way.note("bulk_cpu_ms_per_gb", (way.cpu_s() - cpu_s) * 1e12 / BULK_BYTES)
+
+
+def connections(way: Way) -> None:
+    cpu_s, began_at = way.cpu_s(), time.perf_counter()
+    for _ in range(CONNECTIONS):
+        with way.connect() as connection:
+            connection.sendall(GET)
+            connection.recv(1_000)
+    way.note("connections_per_s", CONNECTIONS / (time.perf_counter() - began_at))
+    way.note("cpu_us_per_connection", (way.cpu_s() - cpu_s) * 1e6 / CONNECTIONS)
+
+
+def requests(way: Way) -> None:
+    with way.connect() as connection:
+        cpu_s, began_at = way.cpu_s(), time.perf_counter()
+        for _ in range(REQUESTS):
+            connection.sendall(GET)
+            connection.recv(1_000)
+        way.note("requests_per_s", REQUESTS / (time.perf_counter() - began_at))
+        way.note("cpu_us_per_request", (way.cpu_s() - cpu_s) * 1e6 / REQUESTS)
+
+
+def connect_unix(path: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    return connection
+
+
+def connect_tls(context: ssl.SSLContext, port: int) -> socket.socket:
+    plain = socket.create_connection(("127.0.0.1", port))
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return context.wrap_socket(plain, server_hostname=HOST)
+
+
+def write_routes(home: Path) -> None:
+    route = {
+        "instance_id": "inst_bench",
+        "socket": str(home / "backend.sock"),
+        "protocol": "http",
+        "state": "running",
+        "allow_cidrs": ["127.0.0.0/8"],
+        "connections_max": 1_000,
+    }
+    (home / "routes.json").write_text(json.dumps({"version": 1, "instances": {HOST: route}}))
+
+
+@contextlib.contextmanager
+def ways() -> Iterator[list[Way]]:
+    spawning = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="bench") as directory:
+        home = Path(directory)
+        made = pki.ensure(home, "local", "localhost", dt.datetime.now(dt.UTC))
+        write_routes(home)
+        ready = spawning.Queue()
+        plain = spawning.Process(target=serve_plain, args=(home, ready))
+        settings = GatewaySettings(home, https_port=0, log_format="json", log_level="error")
+        gateway = spawning.Process(target=run_gateway, args=(settings,))
+        plain.start()
+        gateway.start()
+        try:
+            plain_port = ready.get(timeout=30)
+            described = home / "run" / "gateway.json"
+            while not described.exists():
+                time.sleep(0.02)
+            gateway_is = json.loads(described.read_bytes())
+            context = ssl.create_default_context(cafile=str(made.root_pem))
+            peer = psutil.Process(plain.pid)
+            workers = [psutil.Process(pid) for pid in gateway_is["workers"]]
+            port = gateway_is["ports"]["https"]
+            yield [
+                Way(DIRECT, lambda: connect_unix(str(home / "backend.sock")), [peer]),
+                Way(PLAIN, lambda: connect_tls(context, plain_port), [peer]),
+                Way(GATEWAY, lambda: connect_tls(context, port), workers),
+            ]
+        finally:
+            for process in (gateway, plain):
+                process.terminate()
+                process.join(20)
+
+
+def run(rounds: int = ROUNDS) -> dict[str, Any]:
+    """What each way did, and the gateway's ratio to the others; nothing here is a promise yet."""
+    with ways() as compared:
+        for measure in (bulk, connections, requests):
+            for way in compared:
+                measure(way)  # once to warm up
+                way.rounds.clear()
+        order = list(compared)
+        for _ in range(rounds):
+            for way in order:
+                bulk(way)
+                connections(way)
+                requests(way)
+            order.append(order.pop(0))
+    measured = {way.name: {what: way.typical(what) for what in way.rounds} for way in compared}
+    ratios = {
+        f"{what}: {GATEWAY} / {other}": measured[GATEWAY][what] / measured[other][what]
+        for what in measured[GATEWAY]
+        for other in (PLAIN, DIRECT)
+    }
+    return {"measured": measured, "ratios": ratios, "kept": True}
+
+
+def show(result: dict[str, Any]) -> None:
+    measured = result["measured"]
+    table = Table(title="Gateway (CPU is the serving process's own, the backend's not counted)")
+    table.add_column("")
+    for name in measured:
+        table.add_column(name, justify="right")
+    table.add_column("x asyncio TLS", justify="right")
+    table.add_column("x unix socket", justify="right")
+    for what in measured[GATEWAY]:
+        against = [result["ratios"][f"{what}: {GATEWAY} / {other}"] for other in (PLAIN, DIRECT)]
+        values = [f"{measured[name][what]:,.0f}" for name in measured]
+        table.add_row(what.replace("_", " "), *values, *(f"{ratio:.2f}" for ratio in against))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    outcome = run()
+    show(outcome)
+    sys.exit(0 if outcome["kept"] else 1)
