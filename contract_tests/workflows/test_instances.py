@@ -157,7 +157,9 @@ def test_a_cell_that_never_answers_ends_in_failed_with_a_reason(
     found = stage.fetch(instance)
     assert found.status == "failed"
     assert found.status_reason is not None
-    assert found.status_reason.startswith("provisioning failed: it did not finish within 0:10:00")
+    assert found.status_reason.startswith(
+        "provisioning failed: it did not finish within 10 minutes"
+    )
     # What an exception of the program says is for its operators and not for the owner.
     assert ("canary" in found.status_reason) == (outage is CellUnavailable)
     assert stage.kinds_of_events(instance) == ["instance.failed.v1"]

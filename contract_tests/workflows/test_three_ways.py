@@ -62,6 +62,7 @@ STEPS = {
     "instances.delete": ("delete", "record"),
     "instances.erase": ("erase", "record"),
 }
+OFTEN_KILLED = {"instances.provision", "instances.pause"}
 EACH_STEP = [(kind, step) for kind, steps in STEPS.items() for step in steps]
 
 
@@ -241,7 +242,13 @@ def test_a_cell_that_breaks_off_every_act_once_acts_once(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in OFTEN_KILLED else pytest.param(kind, marks=pytest.mark.nightly)
+        for kind in CASES
+    ],
+)
 def test_killed_at_each_statement_change_and_event_stay_together(
     databases: Databases, tmp_path: Path, dialect: str, kind: str
 ) -> None:

@@ -1,7 +1,6 @@
 """Runs one claimed operation: to its end, to its next try, or out by its deadline."""
 
 import random
-from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -14,6 +13,8 @@ from storage.work import Work
 
 BACK_OFF_FIRST_S: Final = 0.5
 BACK_OFF_MAX_S: Final = 30.0
+SECONDS_MAX: Final = 120
+"""Longer times are told in minutes."""
 _log = structlog.get_logger("work")
 
 
@@ -28,19 +29,16 @@ def run(operation: Operation, work: Work) -> None:
     found = registry.find(work.kind)
     log = _log.bind(operation=operation.id, kind=work.kind, lane=work.lane, lease=work.lease)
     try:
-        if _is_overdue(operation, work):
-            raise GiveUp(_overdue_reason(work))  # noqa: TRY301 - one way out for both kinds
-        found.run(operation)
-        with operation.database.write() as db:
-            queue.end(db, operation.hold, "done")
-        log.debug("operation done")
+        try:
+            _to_its_end(operation, work, found)
+            log.debug("operation done")
+        except GiveUp as final:
+            _give_up(operation, found, final.reason)
+            log.warning("operation failed", reason=final.reason)
     except LeaseLost:
         log.warning("operation lost its lease")
     except Again as wait:
         queue.postpone(operation.database, operation.hold, wait.after_s)
-    except GiveUp as final:
-        _give_up(operation, found, final.reason)
-        log.warning("operation failed", reason=final.reason)
     except Exception as error:
         wait_s = back_off_s(work.attempts)
         log.warning(
@@ -59,16 +57,23 @@ def run(operation: Operation, work: Work) -> None:
         )
 
 
+def _to_its_end(operation: Operation, work: Work, found: registry.Workflow) -> None:
+    if _is_overdue(operation, work):
+        raise GiveUp(_overdue_reason(work))
+    found.run(operation)
+    with operation.database.write() as db:
+        queue.end(db, operation.hold, "done")
+
+
 def _is_overdue(operation: Operation, work: Work) -> bool:
     with operation.database.read() as db:
         return work.deadline is not None and now(db) > work.deadline
 
 
 def _overdue_reason(work: Work) -> str:
-    assert work.due is not None
-    assert work.deadline is not None
     last = f"; the last answer was: {work.error}" if work.error else ""
-    limit = timedelta(seconds=registry.find(work.kind).deadline_s)
+    limit_s = registry.find(work.kind).deadline_s
+    limit = f"{limit_s:.0f} seconds" if limit_s < SECONDS_MAX else f"{limit_s / 60:.0f} minutes"
     return f"it did not finish within {limit}{last}"
 
 

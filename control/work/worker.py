@@ -108,6 +108,8 @@ class Worker:
         self._held.add(operation)
         try:
             runner.run(operation, work)
+        except LeaseLost:
+            _log.warning("operation lost its lease", operation=operation.id)
         finally:
             self._held.discard(operation)
 

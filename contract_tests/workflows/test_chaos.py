@@ -1,0 +1,131 @@
+"""Workers killed and stopped at random moments: all work is done, and none of it twice (33, 40)."""
+
+import collections
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+from sqlalchemy.exc import OperationalError
+
+from contract_tests.workflows.processes import Workers, until
+from contract_tests.workflows.stage import Stage
+from control import work
+from storage import instances
+from storage.records import Event, Organization, Work
+
+INSTANCES = 100
+KILLS = 12
+
+
+@pytest.fixture
+def workers(stage: Stage, tmp_path: Path) -> Iterator[Workers]:
+    url = stage.database.url.render_as_string(hide_password=False)
+    made = Workers(url, tmp_path / "cell.db", tmp_path / "workers.log", lease_s=1.0)
+    yield made
+    made.close()
+
+
+@pytest.mark.exclusive
+@pytest.mark.timeout(300)
+def test_two_hundred_operations_survive_kills(stage: Stage, workers: Workers) -> None:
+    """Every instance is provisioned, then paused, while workers are killed in the middle of it."""
+    mine = [stage.instance() for _ in range(INSTANCES)]
+    for instance in mine:
+        stage.start("instances.provision", instance)
+    asked: set[str] = set()
+    for _ in range(3):
+        workers.start()
+    kills = 0
+    end = time.monotonic() + 240
+    while len(asked) < INSTANCES or _open(stage):
+        assert time.monotonic() < end, f"{_open(stage)} operations are left"
+        asked |= _pause_running(stage)
+        if _done(stage) > (kills + 1) * 2 * INSTANCES // (KILLS + 1):
+            # Paced by progress, so that each falls on a worker in the midst of its work.
+            workers.kill(random.choice(workers.running))
+            workers.start()
+            kills += 1
+        time.sleep(0.02)
+    assert kills >= KILLS - 1
+    effects = collections.Counter(stage.cell.effects())
+    assert effects == {"put": INSTANCES, "pause": INSTANCES}
+    for instance in mine:
+        assert stage.fetch(instance).status == "paused"
+        assert stage.kinds_of_events(instance) == ["instance.ready.v1", "instance.paused.v1"]
+    with stage.database.read() as db:
+        assert db.scalar(select(func.count()).select_from(Event)) == 2 * INSTANCES
+        states = db.execute(select(Work.state, func.count()).group_by(Work.state)).all()
+        assert [tuple(row) for row in states] == [("done", 2 * INSTANCES)]
+
+
+def test_a_worker_stopped_beyond_its_lease_cannot_write(
+    stage: Stage, workers: Workers, tmp_path: Path
+) -> None:
+    inside, out = tmp_path / "inside", tmp_path / "out"
+    args = {"org_id": stage.org_id, "inside": str(inside), "out": str(out)}
+    with stage.database.write() as db:
+        seq = work.enqueue(db, "test.gate", "lane", args).seq
+    first = workers.start()
+    until(lambda: inside.exists() and inside.read_text() == "1", 60)
+    _stop_outside_transactions(stage, first, seq)
+    workers.start()
+    until(lambda: inside.read_text() not in {"", "1"}, 60)
+    second_lease = inside.read_text()
+    out.touch()
+    until(lambda: not _open(stage), 60)
+    first.send_signal(signal.SIGCONT)
+    log = tmp_path / "workers.log"
+    until(lambda: "lost its lease" in log.read_text(), 60)
+    with stage.database.read() as db:
+        assert db.get_one(Organization, stage.org_id).name == f"lease {second_lease}"
+        row = db.get_one(Work, seq)
+        assert (row.state, str(row.lease)) == ("done", second_lease)
+
+
+def _stop_outside_transactions(stage: Stage, worker: subprocess.Popen[bytes], seq: int) -> None:
+    """Stop the worker when it holds no lock: it renews its lease in short transactions."""
+    while True:
+        worker.send_signal(signal.SIGSTOP)
+        try:
+            with stage.database.engine.connect() as connection:
+                if stage.database.dialect == "sqlite":
+                    connection.exec_driver_sql("PRAGMA busy_timeout=100")
+                    connection.exec_driver_sql("UPDATE work SET kind = kind")
+                else:
+                    lock = "SELECT 1 FROM work WHERE seq = %s FOR UPDATE NOWAIT"
+                    connection.exec_driver_sql(lock, (seq,))
+                connection.invalidate()
+        except OperationalError:
+            worker.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _pause_running(stage: Stage) -> set[str]:
+    """Ask every running instance to pause, as a request would."""
+    with stage.database.write() as db:
+        running = instances.page(db, stage.org_id, limit=200, after=None, status="running").items
+        for instance in running:
+            instance.pause()
+            work.enqueue(
+                db,
+                "instances.pause",
+                instance.id,
+                {"org_id": instance.org_id, "instance_id": instance.id},
+            )
+        return {instance.id for instance in running}
+
+
+def _open(stage: Stage) -> int:
+    return len(stage.open_work())
+
+
+def _done(stage: Stage) -> int:
+    with stage.database.read() as db:
+        return db.scalar(select(func.count()).where(Work.state == "done")) or 0

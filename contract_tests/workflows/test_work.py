@@ -1,0 +1,344 @@
+"""The work table's promises: order in a lane, leases, clocks, retries, deadlines, schedules."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from contract_tests.workflows.stage import LEASE_S, Killed, Stage
+from control import work
+from control.work import Again, GiveUp, LeaseLost, Operation, Worker, queue, registry, schedules
+from storage.database import Database, now
+from storage.records import Organization, Work
+
+Body = Callable[[Operation], None]
+
+
+class Bench:
+    """Registers a workflow for the test's time, and runs it on a stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.ran: list[str] = []
+        self.body: Body = lambda op: self.ran.append(op.args["name"])
+
+    def start(self, name: str, lane: str = "lane", after_s: float = 0) -> int:
+        with self.stage.database.write() as db:
+            return work.enqueue(db, "test.kind", lane, {"name": name}, after_s=after_s).seq
+
+    def row(self, seq: int) -> Work:
+        with self.stage.database.read() as db:
+            return db.get_one(Work, seq)
+
+
+@pytest.fixture
+def bench(stage: Stage) -> Iterator[Bench]:
+    made = Bench(stage)
+    work.workflow("test.kind", deadline_s=100)(lambda op: made.body(op))  # noqa: PLW0108 - tests replace the body
+    yield made
+    registry.forget("test.kind")
+
+
+def claim(database: Database) -> Work | None:
+    return queue.claim(database, ["test.kind"], LEASE_S)
+
+
+def test_a_lane_keeps_its_order_and_lanes_do_not_wait_for_each_other(bench: Bench) -> None:
+    for name in ("a1", "a2"):
+        bench.start(name, "a")
+    bench.start("b1", "b")
+    first, second = claim(bench.stage.database), claim(bench.stage.database)
+    assert first is not None
+    assert second is not None
+    assert [first.args["name"], second.args["name"]] == ["a1", "b1"]
+    assert claim(bench.stage.database) is None, "a2 waits for a1"
+    with bench.stage.database.write() as db:
+        queue.end(db, queue.Hold(first.seq, first.lease), "done")
+    third = claim(bench.stage.database)
+    assert third is not None
+    assert third.args["name"] == "a2"
+
+
+def test_a_lane_waits_for_one_that_is_to_run_later(bench: Bench) -> None:
+    bench.start("first", after_s=50)
+    bench.start("second")
+    assert claim(bench.stage.database) is None
+    bench.stage.settle()
+    assert bench.ran == ["first", "second"]
+
+
+def test_what_is_enqueued_in_a_transaction_that_fails_never_was(bench: Bench) -> None:
+    def fail() -> None:
+        with bench.stage.database.write() as db:
+            work.enqueue(db, "test.kind", "lane", {"name": "never"})
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    bench.stage.settle()
+    assert bench.ran == []
+
+
+def test_an_unknown_kind_is_refused_at_once(stage: Stage) -> None:
+    with pytest.raises(KeyError), stage.database.write() as db:
+        work.enqueue(db, "no.such.workflow", "lane")
+
+
+def test_a_worker_takes_only_kinds_it_knows(bench: Bench) -> None:
+    """So that work of a newer program waits for a newer worker (41)."""
+    bench.start("newer")
+    assert queue.claim(bench.stage.database, ["instances.pause"], LEASE_S) is None
+    assert claim(bench.stage.database) is not None
+
+
+def test_steps_match_by_name_when_a_new_program_adds_one_between(bench: Bench) -> None:
+    """Old and new version side by side: what is in flight finishes (41)."""
+
+    def old(op: Operation) -> None:
+        op.step("one", lambda: bench.ran.append("one"))
+        raise Killed
+
+    def new(op: Operation) -> None:
+        for name in ("one", "between", "two"):
+            op.step(name, lambda name=name: bench.ran.append(name))  # type: ignore[misc]
+
+    bench.body = old
+    bench.start("x")
+    with pytest.raises(Killed):
+        bench.stage.settle()
+    bench.body = new
+    bench.stage.pass_time(LEASE_S + 1)
+    bench.stage.settle()
+    assert bench.ran == ["one", "between", "two"]
+
+
+def test_after_a_lost_lease_nothing_can_be_written(bench: Bench) -> None:
+    seq = bench.start("x")
+    old = claim(bench.stage.database)
+    bench.stage.pass_time(LEASE_S + 1)
+    new = claim(bench.stage.database)
+    assert old is not None
+    assert new is not None
+    assert new.lease > old.lease
+    stale = Operation(old, bench.stage.services)
+    with pytest.raises(LeaseLost):
+        stale.step("one", lambda: "stale")
+    with pytest.raises(LeaseLost):
+        stale.step_in_transaction("two", _rename_everything)
+    with pytest.raises(LeaseLost):
+        queue.renew(bench.stage.database, stale.hold, LEASE_S)
+    with pytest.raises(LeaseLost):
+        queue.postpone(bench.stage.database, stale.hold, 1)
+    assert bench.row(seq).steps == {}
+    assert bench.row(seq).lease == new.lease
+    with bench.stage.database.read() as db:
+        assert db.scalars(select(Organization.name)).all() == ["Org"]
+
+
+def _rename_everything(db: Any) -> None:
+    for organization in db.scalars(select(Organization)):
+        organization.name = "stale"
+
+
+def test_only_the_databases_clock_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose clock is an hour off takes nothing early and takes nothing twice (39)."""
+    seq = bench.start("later", after_s=1800)
+    real = time.time
+    for offset_s in (3600, -3600):
+        monkeypatch.setattr(time, "time", lambda offset_s=offset_s: real() + offset_s)
+        assert claim(bench.stage.database) is None
+    bench.stage.pass_time(1801)
+    held = claim(bench.stage.database)
+    assert held is not None
+    assert held.seq == seq
+    for offset_s in (3600, -3600):
+        monkeypatch.setattr(time, "time", lambda offset_s=offset_s: real() + offset_s)
+        assert claim(bench.stage.database) is None, "a lease does not end by another's clock"
+
+
+def test_again_waits_as_long_as_it_says_and_repeats_no_step(bench: Bench) -> None:
+    def body(op: Operation) -> None:
+        op.step("one", lambda: bench.ran.append("one"))
+        if len(bench.ran) == 1:
+            bench.ran.append("waited")
+            raise Again(20)
+
+    bench.body = body
+    bench.start("x")
+    began = bench.stage.database.clock_offset
+    bench.stage.settle()
+    assert bench.ran == ["one", "waited"]
+    assert bench.stage.database.clock_offset - began >= timedelta(seconds=19.9)
+
+
+def test_errors_back_off_and_the_deadline_ends_them_once(bench: Bench) -> None:
+    ended: list[str] = []
+    registry.forget("test.kind")
+    tries: list[timedelta] = []
+
+    def body(_op: Operation) -> None:
+        tries.append(bench.stage.database.clock_offset)
+        raise ConnectionError
+
+    work.workflow(
+        "test.kind", deadline_s=100, on_failure=lambda _op, _db, reason: ended.append(reason)
+    )(body)
+    seq = bench.start("x")
+    bench.stage.settle()
+    gaps = [later - earlier for earlier, later in pairwise(tries)]
+    assert gaps[0] < timedelta(seconds=1) < max(gaps) <= timedelta(seconds=31)
+    assert 7 <= len(tries) <= 20
+    (reason,) = ended
+    assert reason.startswith("it did not finish within 100 seconds; the last answer was: ")
+    assert (bench.row(seq).state, bench.row(seq).due) == ("failed", None)
+
+
+def test_a_way_out_that_fails_is_tried_until_it_succeeds(bench: Bench) -> None:
+    registry.forget("test.kind")
+    attempts: list[str] = []
+
+    def leave(_op: Operation, _db: Any, reason: str) -> None:
+        attempts.append(reason)
+        if len(attempts) < 3:
+            raise ConnectionError
+
+    def refuse(_op: Operation) -> None:
+        raise GiveUp("no")
+
+    work.workflow("test.kind", deadline_s=100, on_failure=leave)(refuse)
+    seq = bench.start("x")
+    bench.stage.settle()
+    assert attempts == ["no"] * 3
+    assert bench.row(seq).state == "failed"
+
+
+def test_a_turn_of_a_schedule_is_enqueued_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "_schedules", {})
+    schedules.schedule("test", "test.kind", every_s=60)
+    bench.body = lambda op: bench.ran.append(op.id)
+    together([lambda: schedules.enqueue_due(bench.stage.database)] * 8)
+    assert len(bench.stage.open_work()) == 1
+    bench.stage.pass_time(61)
+    schedules.enqueue_due(bench.stage.database)
+    assert len(bench.stage.open_work()) == 1, "the turn before has not ended"
+    bench.stage.settle()
+    bench.stage.pass_time(61)
+    schedules.enqueue_due(bench.stage.database)
+    bench.stage.settle()
+    assert len(bench.ran) == 2
+
+
+def test_many_workers_run_each_operation_once_and_lanes_in_order(bench: Bench) -> None:
+    lock = threading.Lock()
+
+    def body(op: Operation) -> None:
+        with lock:
+            bench.ran.append(op.args["name"])
+
+    bench.body = body
+    workers = [
+        Worker(bench.stage.services, ["test.kind"], threads=2, keep_schedules=False)
+        for _ in range(3)
+    ]
+    for worker in workers:
+        worker.start()
+    for number in range(60):
+        bench.start(f"{number:03}", f"lane{number % 4}")
+    until(lambda: not bench.stage.open_work())
+    for worker in workers:
+        worker.stop()
+    for worker in workers:
+        worker.join(10)
+    assert sorted(bench.ran) == [f"{number:03}" for number in range(60)]
+    for lane in range(4):
+        mine = [name for name in bench.ran if int(name) % 4 == lane]
+        assert mine == sorted(mine)
+
+
+def test_a_lease_is_renewed_while_a_long_step_runs(bench: Bench) -> None:
+    running, finish = threading.Event(), threading.Event()
+
+    def body(op: Operation) -> None:
+        def wait() -> None:
+            bench.ran.append("one")
+            running.set()
+            assert finish.wait(20)
+
+        op.step("long", wait)
+
+    bench.body = body
+    seq = bench.start("x")
+    workers = [
+        Worker(bench.stage.services, ["test.kind"], threads=1, lease_s=0.6, keep_schedules=False)
+        for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    assert running.wait(10)
+    due = bench.row(seq).due
+    until(lambda: bench.row(seq).due != due)
+    renewed = bench.row(seq).due
+    until(lambda: bench.row(seq).due != renewed)
+    finish.set()
+    until(lambda: not bench.stage.open_work())
+    for worker in workers:
+        worker.stop()
+        worker.join(10)
+    assert bench.ran == ["one"]
+    assert bench.row(seq).lease == 1
+
+
+def test_stopping_leaves_the_next_step_to_another_worker(bench: Bench) -> None:
+    running, finish = threading.Event(), threading.Event()
+
+    def body(op: Operation) -> None:
+        def wait() -> None:
+            running.set()
+            assert finish.wait(20)
+
+        op.step("one", wait)
+        op.step("two", lambda: bench.ran.append("two"))
+
+    bench.body = body
+    seq = bench.start("x")
+    worker = Worker(bench.stage.services, ["test.kind"], threads=1, keep_schedules=False)
+    worker.start()
+    assert running.wait(10)
+    worker.stop()
+    finish.set()
+    worker.join(10)
+    assert bench.ran == []
+    assert bench.row(seq).steps == {"one": None}
+    bench.stage.settle()
+    assert bench.ran == ["two"]
+
+
+def test_finished_work_is_forgotten_and_open_work_is_not(bench: Bench) -> None:
+    bench.start("done")
+    bench.stage.settle()
+    bench.start("open")
+    with bench.stage.database.write() as db:
+        assert queue.forget_finished(db, now(db) + timedelta(seconds=1)) == 1
+        assert db.scalar(select(func.count()).select_from(Work)) == 1
+
+
+def together(acts: list[Callable[[], Any]]) -> None:
+    threads = [threading.Thread(target=act) for act in acts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+
+def until(holds: Callable[[], bool], deadline_s: float = 30) -> None:
+    end = time.monotonic() + deadline_s
+    while not holds():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.01)
