@@ -49,6 +49,7 @@ class Result:
     row_count: int
     truncated: bool
     elapsed_ms: float
+    column_types: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -212,6 +213,7 @@ class Session:
             row_count=int(raw["row_count"]),
             truncated=bool(raw["truncated"]),
             elapsed_ms=float(raw["elapsed_ms"]),
+            column_types=[str(one) for one in raw.get("column_types", ())],
         )
 
 

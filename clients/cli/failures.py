@@ -54,7 +54,7 @@ def lines(error: Exception) -> list[str]:
         what = "cannot read the document: " if isinstance(error, DocumentError) else ""
         return [f"error: {what}{error}", *_hint(error)]
     said = [f"error: {error.title} ({error.status})"]
-    if error.detail and error.detail != error.title:
+    if error.detail and error.detail != error.title and not _is_said_below(error):
         said.append(f"  {error.detail}")
     said += [
         f"  {_place(one)}: {one.get('message', one.get('keyword', 'invalid'))}"
@@ -65,6 +65,12 @@ def lines(error: Exception) -> list[str]:
     if error.request_id:
         said.append(f"request id: {error.request_id}")
     return said + _hint(error)
+
+
+def _is_said_below(error: errors.Problem) -> bool:
+    """Whether the detail only repeats the one violation there is."""
+    found = error.violations
+    return len(found) == 1 and error.detail.endswith(str(found[0].get("message")))
 
 
 def _place(violation: Mapping[str, Any]) -> str:

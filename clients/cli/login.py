@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from clients import profiles
 from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.errors import ConfigurationError
-from clients.profiles import Profiles
+from clients.profiles import SECRETS, Profiles
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -86,10 +85,9 @@ def save(desk: Desk, token: str, save_as: str | None) -> str:
     kept = Profiles.read()
     name = save_as or desk.profile.name or "default"
     if name not in kept.named:
-        local = profiles.local_server()
-        # What the local server's own file says stays there: it would only grow old in here.
-        given = desk.profile if local is None or local.base_url != desk.profile.base_url else None
-        kept.named[name] = {"base_url": desk.profile.base_url} | (given.settings() if given else {})
+        # A key that stands in a variable or in the local server's own file stays there.
+        given = desk.profile.settings()
+        kept.named[name] = {key: given[key] for key in given if key not in SECRETS}
     kept.named[name] |= {"session_token": token}
     kept.active = kept.active or name
     kept.write()

@@ -66,9 +66,8 @@ class Option:
 
     @property
     def is_secret(self) -> bool:
-        return self.field.schema.get("format") == "password" or bool(
-            self.field.schema.get("writeOnly")
-        )
+        named = self.field.name.endswith("password") and self.field.place == "body"
+        return named or self.field.schema.get("format") == "password"
 
     @cached_property
     def is_nullable(self) -> bool:

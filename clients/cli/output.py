@@ -140,7 +140,6 @@ def print_table(
 ) -> None:
     """Print rows under headings; into a pipe they are never cut or folded."""
     from rich import box  # noqa: PLC0415  see show_json
-    from rich.console import Console  # noqa: PLC0415  see show_json
     from rich.table import Table  # noqa: PLC0415  see show_json
     from rich.text import Text  # noqa: PLC0415  see show_json
 
@@ -151,12 +150,11 @@ def print_table(
         table.add_column(Text(plain(name)), overflow="fold")
     for row in rows:
         table.add_row(*(Text(one) for one in row))
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    _print(table)
 
 
 def print_record(record: Mapping[str, Any]) -> None:
     """Print one resource, a member a line."""
-    from rich.console import Console  # noqa: PLC0415  see show_json
     from rich.table import Table  # noqa: PLC0415  see show_json
     from rich.text import Text  # noqa: PLC0415  see show_json
 
@@ -165,4 +163,17 @@ def print_record(record: Mapping[str, Any]) -> None:
     grid.add_column(overflow="fold")
     for name, value in record.items():
         grid.add_row(Text(plain(str(name))), Text(cell(name, value)))
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(grid)
+    _print(grid)
+
+
+def _print(table: Any) -> None:
+    """Print a table; into a pipe without the spaces that fill its columns up."""
+    from rich.console import Console  # noqa: PLC0415  see show_json
+
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    console = Console(width=PIPE_WIDTH)
+    with console.capture() as captured:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
