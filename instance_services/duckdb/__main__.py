@@ -1,8 +1,10 @@
 """Owns the command line: `python -m instance_services.duckdb`."""
 
 import argparse
+import asyncio
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -59,14 +61,15 @@ def main(words: list[str] | None = None) -> int:
         timeout_graceful_shutdown=given.stop_timeout_s,
     )
     server = uvicorn.Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn raises the signal again once it has stopped; a clean end is no death by signal.
+        signal.signal(number, lambda *_: None)
     server.run()
     return 0 if server.started else 1
 
 
 def _give_up() -> None:
     """Ends the process soon, without the clean-up that a broken engine would abort in."""
-    import asyncio
-
     structlog.get_logger().error("the engine is lost; restarting is all that helps")
     asyncio.get_running_loop().call_later(_LAST_WORDS_S, os._exit, _LOST)
 

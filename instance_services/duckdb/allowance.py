@@ -26,10 +26,13 @@ class Allowance:
     def check(self) -> None:
         """Raises Full at the limit; deleting and dropping need no check."""
         if self.exceeded():
-            raise Full(
-                f"storage is full: {self.used_bytes()} of {self.storage_bytes} bytes are used; "
-                "delete or drop and run CHECKPOINT, or choose a larger storage"
-            )
+            raise Full(self.refusal())
+
+    def refusal(self) -> str:
+        return (
+            f"storage is full: {self.used_bytes()} of {self.storage_bytes} bytes are used; "
+            "delete or drop and run CHECKPOINT, or choose a larger storage"
+        )
 
 
 def _size(path: Path) -> int:

@@ -19,8 +19,11 @@ class Limits:
 
 def open_database(path: Path, temp_directory: Path, limits: Limits) -> Any:
     """A connection whose settings can no longer be changed by what runs over it."""
+    for spilled in temp_directory.glob("duckdb_temp_*"):
+        # Of a process that was killed; nobody else writes here.
+        spilled.unlink(missing_ok=True)
     nowhere = str(temp_directory / "none")
-    config = {
+    config: dict[str, str | bool | int | float | list[str]] = {
         "temp_directory": str(temp_directory),
         "allow_community_extensions": "false",
         "allow_persistent_secrets": "false",

@@ -17,7 +17,16 @@ from instance_services.duckdb.session import Failed, Session
 
 log = structlog.get_logger()
 
-_STOP_S = 60.0
+_INSIST_S = 0.2
+_GUARD_S = 0.5
+
+# After one of these the engine may refuse whatever comes next.
+_SUSPICIOUS = (
+    duckdb.FatalException,
+    duckdb.InternalException,
+    duckdb.IOException,
+    duckdb.PermissionException,
+)
 
 
 class Overloaded(Exception):  # noqa: N818 - an answer to the client and not a fault
@@ -31,13 +40,14 @@ class Broken(Exception):  # noqa: N818 - a state of the engine
 class Job:
     """One request on its way to the engine and back."""
 
-    __slots__ = ("abandoned", "error", "future", "grows", "params", "result", "sql")
+    __slots__ = ("abandoned", "error", "finished", "future", "params", "result", "sql")
 
     def __init__(self, sql: str, params: list[Any], future: "asyncio.Future[bytes]") -> None:
         self.sql = sql
         self.params = params
         self.future = future
         self.abandoned = False
+        self.finished = False
         self.result: bytes | None = None
         self.error: Exception | None = None
 
@@ -67,6 +77,7 @@ class Engine:
         self._waiting = 0
         self._broken = False
         self._connection: Any = None
+        self._session: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -89,6 +100,10 @@ class Engine:
         thread = self._thread
         return thread is not None and thread.is_alive() and not self._broken
 
+    @property
+    def running(self) -> Job | None:
+        return self._running
+
     def submit(self, sql: str, params: list[Any]) -> Job:
         """Puts a request in the queue; its future gives the answer as JSON."""
         if not self.is_alive:
@@ -103,25 +118,37 @@ class Engine:
 
     def abandon(self, job: Job) -> None:
         """Nobody waits for the answer any more: the request is not begun, or is interrupted."""
-        with self._lock:
-            job.abandoned = True
-            if self._running is job:
-                self._connection.interrupt()
+        job.abandoned = True
+        self._interrupt(job)
+        if not job.finished and self._loop is not None:
+            # An interrupt that comes between two statements is lost.
+            self._loop.call_later(_INSIST_S, self.abandon, job)
 
-    def interrupt_running(self) -> None:
+    def guard(self, job: Job) -> None:
+        """Keeps a request that takes long from growing the database beyond its storage."""
+        if job.finished or self.allowance.storage_bytes is None or self._loop is None:
+            return
+        if self._session is not None and self._session.growing and self.allowance.exceeded():
+            self._interrupt(job)
+        self._loop.call_later(_GUARD_S, self.guard, job)
+
+    def _interrupt(self, job: Job) -> None:
         with self._lock:
-            if self._running is not None:
+            if self._running is job:
                 self._connection.interrupt()
 
     async def stop(self) -> None:
         """Drops what waits, interrupts what runs, writes a checkpoint and closes."""
         thread = self._thread
-        if thread is None or not thread.is_alive():
+        if thread is None:
             return
         self._broken = True
         self._jobs.put(None)
-        self.interrupt_running()
-        await asyncio.to_thread(thread.join, _STOP_S)
+        while thread.is_alive():
+            running = self._running
+            if running is not None:
+                self._interrupt(running)
+            await asyncio.to_thread(thread.join, _INSIST_S)
 
     def _work(self, opened: "asyncio.Future[None]") -> None:
         assert self._loop is not None
@@ -130,33 +157,37 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - it is raised again in start()
             self._loop.call_soon_threadsafe(opened.set_exception, error)
             return
-        session = Session(self._connection, self.allowance)
+        self._session = Session(self._connection, self.allowance)
         self._loop.call_soon_threadsafe(opened.set_result, None)
         while (job := self._jobs.get()) is not None:
-            self._perform(session, job)
+            self._perform(self._session, job)
+            self._loop.call_soon_threadsafe(self._settle, job)
             del job  # or the last request's text would be kept until the next one
         self._close()
 
     def _perform(self, session: Session, job: Job) -> None:
-        assert self._loop is not None
         with self._lock:
-            skipped = job.abandoned or self._broken
-            if not skipped:
-                self._running = job
-        if not skipped:
-            try:
-                job.result = session.answer(job.sql, job.params)
-            except Failed as error:
-                job.error = error
-            with self._lock:
-                self._running = None
-            if job.error is not None and self._is_lost(job.error.__cause__):
-                self._broken = True
-                self._loop.call_soon_threadsafe(self._on_broken)
-        self._loop.call_soon_threadsafe(self._settle, job)
+            if job.abandoned or self._broken:
+                return
+            self._running = job
+        try:
+            job.result = session.answer(job.sql, job.params)
+        except Failed as error:
+            job.error = error
+        with self._lock:
+            self._running = None
+        if job.error is not None and self._is_lost(job.error.__cause__):
+            self._lose(job)
+
+    def _lose(self, job: Job) -> None:
+        self._broken = True
+        job.error = Broken(f"the engine is lost and about to be restarted: {job.error}")
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._on_broken)
 
     def _settle(self, job: Job) -> None:
         self._waiting -= 1
+        job.finished = True
         future = job.future
         if future.done():
             return
@@ -168,8 +199,7 @@ class Engine:
             future.set_exception(Broken("the engine is stopping"))
 
     def _is_lost(self, cause: BaseException | None) -> bool:
-        suspicious = (duckdb.FatalException, duckdb.InternalException, duckdb.PermissionException)
-        return isinstance(cause, suspicious) and not is_alive(self._connection)
+        return isinstance(cause, _SUSPICIOUS) and not is_alive(self._connection)
 
     def _close(self) -> None:
         with contextlib.suppress(duckdb.Error):

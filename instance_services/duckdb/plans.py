@@ -1,4 +1,4 @@
-"""Owns plans: what is learnt once of a SQL text, so that running it again costs no more than it must.
+"""Owns plans: what is learnt once of a SQL text, so that running it again costs less.
 
 A plan says which statements to run, and how the columns of the last one become JSON.
 """
@@ -6,7 +6,7 @@ A plan says which statements to run, and how the columns of the last one become 
 import contextlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -47,12 +47,12 @@ class Plan:
     last: Any
     has_result: bool
     is_select: bool
+    changes: bool
     keeps_types: bool
     begins: bool
     grows: bool
     rendered: bool = False
     columns: Columns | None = None
-    kinds: list[Any] = field(default_factory=list)
 
 
 class Plans:
@@ -87,6 +87,7 @@ class Plans:
             last=found[-1],
             has_result=statements.has_result(found[-1]),
             is_select=statements.is_select(found[-1]),
+            changes=statements.changes_rows(found[-1]),
             keeps_types=statements.keeps_types(found),
             begins=any(statement.type.name == "TRANSACTION" for statement in found),
             grows=any(statements.grows(statement) for statement in found),
@@ -108,7 +109,8 @@ class Plans:
         """Asks the engine for the types without running the statement."""
         query = plan.last.query
         if params:
-            relation = self._connection.sql(f"SELECT * FROM (\n{query}\n) LIMIT 0", params=params)
+            empty = _around(query, "*") + " LIMIT 0"
+            relation = self._connection.sql(empty, params=params)
         else:
             relation = self._connection.sql(plan.last)
         kinds, names = relation.types, relation.columns
@@ -119,9 +121,14 @@ class Plans:
             told = self._connection.execute(f"DESCRIBE {query}", params).fetchall()
             names = [row[0] for row in told]
         selected = ", ".join(text or f"#{place}" for place, text in enumerate(found, 1))
-        (plan.last,) = self._connection.extract_statements(f"SELECT {selected} FROM (\n{query}\n)")
+        (plan.last,) = self._connection.extract_statements(_around(query, selected))
         plan.columns = Columns.of(names, kinds, [text is not None for text in found])
         plan.rendered = True
+
+
+def _around(query: str, selected: str) -> str:
+    # The caller's SQL is the caller's to choose; the line breaks end a comment that it may end in.
+    return f"SELECT {selected} FROM (\n{query}\n)"  # noqa: S608 - running SQL is what this is for
 
 
 def _scalar(params: list[Any]) -> bool:

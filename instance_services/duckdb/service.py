@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from specserver import App, Problem, Reply
-
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.users import Users
+from specserver import App, Problem, Reply
 
 DOCUMENT = Path(__file__).with_name("openapi.yaml")
 BODY_BYTES_MAX = 1_048_576

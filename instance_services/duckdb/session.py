@@ -1,6 +1,8 @@
-"""Owns the way of one request through the engine: run, fetch, render. One thread, one connection."""
+"""Owns the way of one request through the engine: run, fetch, render."""
 
 import contextlib
+import errno
+import os
 import re
 import time
 from typing import Any
@@ -15,11 +17,16 @@ from instance_services.duckdb.statements import Refused
 
 ROWS_MAX = 10_000
 
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 
 
 class Failed(Exception):  # noqa: N818 - the statement failed, the service did not
     """The statement could not be run; the text is for the client."""
+
+
+class DiskFull(Failed):
+    """The disk, not the statement, is at fault."""
 
 
 class Session:
@@ -29,6 +36,8 @@ class Session:
         self._connection = connection
         self._allowance = allowance
         self._plans = Plans(connection)
+        # Whether the statement that runs now may grow the database.
+        self.growing = False
 
     def answer(self, sql: str, params: list[Any]) -> bytes:
         """The answer as JSON; Failed where the statement is at fault."""
@@ -39,7 +48,13 @@ class Session:
             return self._run(plan, params, started)
         except Refused as error:
             raise Failed(str(error)) from None
+        except duckdb.InterruptException as error:
+            if self.growing and self._allowance.exceeded():
+                raise Failed(self._allowance.refusal()) from error
+            raise Failed(str(error)) from error
         except Exception as error:
+            if isinstance(error, duckdb.IOException) and _NO_SPACE in str(error):
+                raise DiskFull(str(error)) from error
             # A value that Python cannot hold or a parameter it cannot pass is no duckdb.Error.
             raise Failed(_text(error, rendered=plan is not None and plan.rendered)) from error
         finally:
@@ -47,6 +62,7 @@ class Session:
                 self._tidy(plan)
 
     def _tidy(self, plan: Plan) -> None:
+        self.growing = False
         if not plan.keeps_types:
             self._plans.forget()
         if plan.begins:
@@ -57,12 +73,13 @@ class Session:
     def _run(self, plan: Plan, params: list[Any], started: float) -> bytes:
         if plan.grows:
             self._allowance.check()
+            self.growing = True
         connection = self._connection
         if plan.first:
             for statement in plan.first:
                 connection.execute(statement)
             self._plans.learn(plan, params)
-        if plan.has_result and not plan.is_select:
+        if plan.has_result and plan.changes:
             return self._run_relation(plan, params, started)
         connection.execute(plan.last, params or None)
         if not plan.has_result:
@@ -119,7 +136,7 @@ def _encode(
         "elapsed_ms": round((time.perf_counter() - started) * 1000, 3),
     }
     answer = orjson.dumps(document, default=values.fallback)
-    # orjson writes null for NaN and the infinities, so only an answer that holds a null is searched.
+    # orjson writes null for NaN and the infinities: only an answer that holds a null is searched.
     if columns.floats and b"null" in answer:
         document["rows"] = _converted(rows, [(place, values.finite) for place in columns.floats])
         answer = orjson.dumps(document, default=values.fallback)

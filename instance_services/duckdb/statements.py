@@ -30,8 +30,8 @@ _GROWS = frozenset({"INSERT", "UPDATE", "MERGE_INTO", "CREATE", "ALTER"})
 _RETURNS = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO"})
 # EXPLAIN ANALYZE runs what follows it, so what follows must be something that could be run.
 _EXPLAINED = frozenset(
-    "create delete describe from insert merge pivot select show summarize table unpivot update "
-    "values with (".split()
+    {"create", "delete", "describe", "from", "insert", "merge", "pivot", "select", "show"}
+    | {"summarize", "table", "unpivot", "update", "values", "with", "("}
 )
 _WORD = re.compile(rb'"(?:[^"]|"")*"|\w+|.', re.DOTALL)
 _CHECKPOINT = re.compile(r"\s*(?:force\s+)?checkpoint\b", re.IGNORECASE)
@@ -43,6 +43,8 @@ class Refused(Exception):  # noqa: N818 - an answer to the client and not a faul
 
 def split(connection: Any, sql: str) -> list[Any]:
     """The statements of the text; Refused for what is not offered, duckdb.Error for bad syntax."""
+    if "\0" in sql:
+        raise Refused("the SQL holds a NUL character, at which the engine would stop reading")
     if "enable_logging" in sql.lower():
         _refuse_logging(sql)
     statements: list[Any] = connection.extract_statements(sql)
@@ -65,10 +67,16 @@ def is_select(statement: Any) -> bool:
     return bool(statement.type.name == "SELECT")
 
 
+def changes_rows(statement: Any) -> bool:
+    return statement.type.name in _RETURNS
+
+
 def has_result(statement: Any) -> bool:
     """Whether the statement answers rows; the others answer how many rows they changed."""
     if statement.type.name in _RETURNS:
         return "returning" in (word.lower() for word in words(statement.query))
+    if statement.type.name == "CALL":
+        return False
     return [kind.name for kind in statement.expected_result_type] == ["QUERY_RESULT"]
 
 

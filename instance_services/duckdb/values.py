@@ -7,7 +7,8 @@ within another value, is converted by the function that `converter` gives.
 """
 
 import base64
-import datetime
+import contextlib
+import datetime as dt
 import decimal
 import math
 import uuid
@@ -21,7 +22,7 @@ Convert = Callable[[Any], Any]
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 # Rendered as the engine's own text: casting the string back gives the same value.
-_TEXTS = frozenset({"decimal", "date", "time", "time_ns", "interval", "uuid", "geometry"})
+_TEXTS = frozenset({"decimal", "date", "time", "time_ns", "interval", "uuid", "geometry", "bignum"})
 _STAMPS = {
     "timestamp": "TIMESTAMP",
     "timestamp_s": "TIMESTAMP_S",
@@ -42,31 +43,34 @@ class _NotCastable(Exception):  # noqa: N818 - a way out of a recursion and not 
 
 def expression(column: int, kind: Any) -> str | None:
     """The SQL that renders column `#n` (from 1) of type `kind`; None where it is used as it is."""
-    name = kind.id
     text = f"CAST(#{column} AS VARCHAR)"
-    if name in _TEXTS:
+    if kind.id in _TEXTS:
         return text
-    if name in _STAMPS:
-        stamp = f"replace({text}, ' ', 'T')"
-        if name == "timestamp_ns":
-            return stamp
-        # Years before 1 stay in the engine's words, `0044-03-15 (BC) 10:00:00`.
-        first = f"{_STAMPS[name]} '0001-01-01'"
-        return f"CASE WHEN #{column} >= {first} THEN {stamp} ELSE {text} END"
+    if kind.id in _STAMPS or kind.id == _ZONED_STAMP:
+        return _stamp_expression(column, kind.id, text)
+    if kind.id == _ZONED_TIME:
+        return rf"regexp_replace({text}, '([+-]\d\d)$', '\1:00')"
+    if kind.id == "blob":
+        return f"base64(#{column})"
+    return _nested_expression(column, kind)
+
+
+def _stamp_expression(column: int, name: str, text: str) -> str:
+    # The infinities and years before 1 stay in the engine's words: `0044-03-15 (BC) 10:00:00`.
+    stamp = f"replace({text}, ' ', 'T')"
+    if name == "timestamp_ns":
+        return stamp
     if name == _ZONED_STAMP:
         first = "TIMESTAMPTZ '0001-01-01 00:00:00+00'"
-        stamp = f"replace({text}, ' ', 'T') || ':00'"
         ordinary = f"isfinite(#{column}) AND #{column} >= {first}"
-        return f"CASE WHEN {ordinary} THEN {stamp} ELSE {text} END"
-    if name == _ZONED_TIME:
-        return rf"regexp_replace({text}, '([+-]\d\d)$', '\1:00')"
-    if name == "blob":
-        return f"base64(#{column})"
-    if name in _NESTED and _holds(kind, _TEXTUAL):
-        try:
+        return f"CASE WHEN {ordinary} THEN {stamp} || ':00' ELSE {text} END"
+    return f"CASE WHEN #{column} >= {_STAMPS[name]} '0001-01-01' THEN {stamp} ELSE {text} END"
+
+
+def _nested_expression(column: int, kind: Any) -> str | None:
+    if kind.id in _NESTED and _holds(kind, _TEXTUAL):
+        with contextlib.suppress(_NotCastable):
             return f"CAST(#{column} AS {_target(kind)})"
-        except _NotCastable:
-            return None
     return None
 
 
@@ -166,7 +170,7 @@ def _date(value: Any) -> str:
 def _duration(value: Any) -> str:
     if isinstance(value, str):
         return value
-    clock = datetime.timedelta(seconds=value.seconds, microseconds=value.microseconds)
+    clock = dt.timedelta(seconds=value.seconds, microseconds=value.microseconds)
     return f"{value.days} days {clock}"
 
 
@@ -263,10 +267,10 @@ _BY_CLASS: dict[type, Convert] = {
     tuple: lambda value: [_any(item) for item in value],
     decimal.Decimal: _decimal,
     uuid.UUID: str,
-    datetime.date: _date,
-    datetime.time: _date,
-    datetime.datetime: _stamp,
-    datetime.timedelta: _duration,
+    dt.date: _date,
+    dt.time: _date,
+    dt.datetime: _stamp,
+    dt.timedelta: _duration,
 }
 
 

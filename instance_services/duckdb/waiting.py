@@ -2,10 +2,9 @@
 
 import asyncio
 
-from specserver import Exchange, Problem
-
 from instance_services.duckdb.engine import Broken, Engine, Job, Overloaded
 from instance_services.duckdb.session import Failed
+from specserver import Exchange, Problem
 
 _UNWATCHED_S = 0.05
 _PROBE_S = 2.0
@@ -18,6 +17,7 @@ async def answer(engine: Engine, job: Job, exchange: Exchange) -> bytes:
     def watch() -> None:
         # Most queries are done before this, and are spared the cost of a second task.
         watches.append(asyncio.ensure_future(_abandon_when_gone(engine, job, exchange)))
+        engine.guard(job)
 
     timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, watch)
     try:

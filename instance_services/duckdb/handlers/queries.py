@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from specserver import Exchange, Problem, Reply
-
 from instance_services.duckdb.engine import Broken, Engine, Overloaded
-from instance_services.duckdb.session import Failed
+from instance_services.duckdb.session import DiskFull, Failed
 from instance_services.duckdb.waiting import answer
+from specserver import Exchange, Problem, Reply
 
 
 async def run(body: dict[str, Any], exchange: Exchange) -> Reply:
@@ -14,7 +13,7 @@ async def run(body: dict[str, Any], exchange: Exchange) -> Reply:
     try:
         job = engine.submit(body["sql"], body.get("params") or [])
         return Reply(200, await answer(engine, job, exchange))
+    except (Broken, DiskFull, Overloaded) as error:
+        raise Problem(503, str(error), headers={"Retry-After": "1"}) from None
     except Failed as error:
         raise Problem(400, str(error)) from None
-    except (Broken, Overloaded) as error:
-        raise Problem(503, str(error), headers={"Retry-After": "1"}) from None

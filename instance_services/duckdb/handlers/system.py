@@ -1,10 +1,10 @@
 """Owns the operations of the tag System."""
 
 import duckdb
-from specserver import Exchange, Problem
 
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.waiting import is_answering
+from specserver import Exchange, Problem
 
 
 async def version() -> dict[str, str]:

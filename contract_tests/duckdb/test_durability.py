@@ -1,0 +1,103 @@
+"""Holds what survives a crash, and what a full database or a lost engine does."""
+
+import contextlib
+import signal
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+
+from contract_tests.duckdb.process import Service, running
+
+
+def test_kill_9_loses_no_committed_row(own_service: Service) -> None:
+    service = own_service
+    service.query("CREATE TABLE written (i INTEGER)")
+    acknowledged: list[int] = []
+    for crash in range(3):
+        enough = threading.Event()
+
+        arguments = (service, crash * 100_000, acknowledged, enough)
+        writer = threading.Thread(target=_write, args=arguments)
+        writer.start()
+        assert enough.wait(30)
+        service.end(signal.SIGKILL)
+        writer.join(30)
+        service.start()
+        found = {row[0] for row in service.rows("FROM written")}
+        # One more may be there than was acknowledged, per crash: written, and the answer lost.
+        assert set(acknowledged) <= found
+        assert len(found) <= len(acknowledged) + crash + 1
+
+
+def _write(service: Service, first: int, acknowledged: list[int], enough: threading.Event) -> None:
+    """Inserts one number after the other until the service is gone."""
+    with service.client() as client:
+        for i in range(first, first + 100_000):
+            sql = {"sql": "INSERT INTO written VALUES (?)", "params": [i]}
+            try:
+                assert client.post("/query", json=sql).status_code == 200
+            except httpx.TransportError:
+                return
+            acknowledged.append(i)
+            if i == first + 60:
+                enough.set()
+
+
+def test_a_lost_engine_ends_the_process_and_a_restart_heals(own_service: Service) -> None:
+    service = own_service
+    service.query("CREATE TABLE healed AS SELECT 42 AS i")
+    # Put together at run time, so that no look at the text can see it.
+    sql = "FROM query('FROM enable_' || 'logging(storage=''file'', storage_path=''/nowhere/x'')')"
+    with service.client() as client:
+        client.post("/query", json={"sql": sql})
+        # Refused or already gone: which of the two is a matter of milliseconds.
+        with contextlib.suppress(httpx.TransportError):
+            assert client.post("/query", json={"sql": "SELECT 1"}).status_code == 503
+    assert service.process is not None
+    assert service.process.wait(30) == 70
+    service.start()
+    assert service.rows("FROM healed") == [[42]]
+
+
+def test_a_full_database_refuses_growth_and_can_be_emptied(tmp_path: Path) -> None:
+    with running(tmp_path, "--storage-bytes", "3000000") as service:
+        service.query("CREATE TABLE filled (s VARCHAR)")
+        fill = "INSERT INTO filled SELECT hash(random() + i)::VARCHAR FROM range(100000) t(i)"
+        answers = [service.post(fill) for _ in range(5)]
+        assert answers[0].status_code == 200
+        assert answers[-1].status_code == 400
+        assert "storage is full" in answers[-1].json()["error"]
+        for sql in ("CREATE TABLE more (i INTEGER)", "UPDATE filled SET s = 'x'"):
+            assert "storage is full" in service.error(sql)
+        assert service.rows("SELECT count(*) > 0 FROM filled") == [[True]]
+        service.query("DROP TABLE filled")
+        service.query("CHECKPOINT")
+        service.query("CREATE TABLE more (i INTEGER)")
+
+
+def test_one_statement_that_outgrows_the_storage_is_stopped(tmp_path: Path) -> None:
+    with running(tmp_path, "--storage-bytes", "3000000") as service:
+        endless = "SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) FROM range(10000000000) t(i)"
+        refusal = service.error(f"CREATE TABLE endless AS {endless}")
+        assert "storage is full" in refusal
+        assert service.rows("SHOW TABLES") == []
+
+
+def test_what_a_killed_process_spilled_is_cleared_at_start(tmp_path: Path) -> None:
+    spilled = tmp_path / "temp" / "duckdb_temp_storage_DEFAULT-0.tmp"
+    spilled.parent.mkdir()
+    spilled.write_bytes(b"spilled")
+    with running(tmp_path):
+        assert not spilled.exists()
+
+
+@pytest.mark.parametrize("content", [b"not a database", b"x" * 20_000])
+def test_a_file_that_is_no_database_is_refused_at_start_and_left_alone(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "database.duckdb").write_bytes(content)
+    with pytest.raises(AssertionError, match="not a valid DuckDB database file"), running(tmp_path):
+        pass
+    assert (tmp_path / "database.duckdb").read_bytes() == content
