@@ -7,6 +7,7 @@ import pytest
 
 from contract_tests.api.harness import House
 from contract_tests.api.oracle import Oracle
+from contract_tests.databases import DIALECTS, Databases
 
 MakeHouse = Callable[[], House]
 
@@ -16,9 +17,22 @@ def oracle() -> Oracle:
     return Oracle()
 
 
+@pytest.fixture(scope="session", params=DIALECTS)
+def house(
+    request: pytest.FixtureRequest,
+    databases: Databases,
+    tmp_path_factory: pytest.TempPathFactory,
+    oracle: Oracle,
+) -> Iterator[House]:
+    """One for all tests of a process: each makes tenants of its own in it."""
+    url = databases.migrated(str(request.param))
+    with House(url, tmp_path_factory.mktemp("house"), oracle=oracle) as made:
+        yield made
+
+
 @pytest.fixture
 def make_house(database_url: str, tmp_path: Path, oracle: Oracle) -> Iterator[MakeHouse]:
-    """Several houses on one database are its replicas."""
+    """Several houses on one new database are its replicas."""
     made: list[House] = []
 
     def make() -> House:
@@ -28,8 +42,3 @@ def make_house(database_url: str, tmp_path: Path, oracle: Oracle) -> Iterator[Ma
     yield make
     for one in made:
         one.close()
-
-
-@pytest.fixture
-def house(make_house: MakeHouse) -> House:
-    return make_house()

@@ -1,0 +1,94 @@
+"""One row per operation of the document: a request of it that is right, made of its examples."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from contract_tests.api.harness import House, Tenant
+from specserver import Operation
+from specserver.document import Document
+
+DOCUMENT = Document.load("openapi.yaml")
+OPERATIONS = [Operation(path, method, document) for path, method, document in DOCUMENT.operations()]
+IDS = [operation.id for operation in OPERATIONS]
+NEVER = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+"""The rest of an id that nothing ever had."""
+
+
+@dataclass(frozen=True)
+class Estate:
+    """A tenant with one of everything that an operation's path can name."""
+
+    tenant: Tenant
+    instance_id: str
+
+    @property
+    def ids(self) -> dict[str, str]:
+        return {
+            "org_id": self.tenant.org_id,
+            "project_id": self.tenant.project_id,
+            "instance_id": self.instance_id,
+            "key_id": self.tenant.key_id,
+            "session_id": "current",
+        }
+
+
+NOBODY = {
+    "org_id": f"org_{NEVER}",
+    "project_id": f"proj_{NEVER}",
+    "instance_id": f"inst_{NEVER}",
+    "key_id": f"key_{NEVER}",
+    "session_id": f"ses_{NEVER}",
+}
+
+
+def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
+    tenant = house.tenant(name, plan=plan)
+    return Estate(tenant, house.instance(tenant))
+
+
+def path_of(operation: Operation, ids: dict[str, str]) -> str:
+    """Raises KeyError for a parameter that no estate has: then the operation needs a row."""
+    return operation.path.format_map(ids)
+
+
+def body_of(operation: Operation) -> Any:
+    """The first example of the request's body; None where there is no body."""
+    content = operation.document.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is None:
+        return None
+    if "example" in content:
+        return content["example"]
+    return next(iter(content["examples"].values()))["value"]
+
+
+def send(
+    house: House,
+    operation: Operation,
+    ids: dict[str, str],
+    token: str | None,
+    body: Any = ...,
+) -> httpx.Response:
+    """The operation with these ids in its path, and its example as the body unless one is given."""
+    chosen = body_of(operation) if body is ... else body
+    options = {} if chosen is None else {"json": chosen}
+    return house.request(operation.method, path_of(operation, ids), token, **options)
+
+
+def nested(operation: Operation) -> bool:
+    """Whether the path names something inside the organization."""
+    return "{org_id}/" in operation.path and operation.path.count("{") > 1
+
+
+def is_problem(answer: httpx.Response, status: int, code: str | None = None) -> None:
+    """Asserts a whole RFC 9457 problem of this status."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    assert problem["type"] == f"urn:menagerie:problem:{problem['code']}"
+    assert problem["title"]
+    assert problem["detail"]
+    assert code is None or problem["code"] == code

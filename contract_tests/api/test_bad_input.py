@@ -1,0 +1,158 @@
+"""Bad input to every operation: each refusal is a problem that says what is wrong and where."""
+
+from typing import Any
+
+import pytest
+
+from contract_tests.api.harness import House, Tenant
+from contract_tests.api.rows import (
+    NOBODY,
+    OPERATIONS,
+    body_of,
+    is_problem,
+    path_of,
+    send,
+)
+from specserver import Operation
+
+WITH_BODY = [one for one in OPERATIONS if "requestBody" in one.document]
+POSTING = [one for one in OPERATIONS if one.method == "POST"]
+PATHS = sorted({one.path for one in OPERATIONS})
+
+
+@pytest.fixture(scope="module")
+def tenant(house: House) -> Tenant:
+    return house.tenant()
+
+
+@pytest.fixture(scope="module")
+def session(house: House, tenant: Tenant) -> str:
+    """An owner's, with a second factor: nothing is refused for who asks."""
+    return house.session(tenant.owner.id, mfa=True)
+
+
+def _ids(tenant: Tenant) -> dict[str, str]:
+    return {**NOBODY, "org_id": tenant.org_id, "project_id": tenant.project_id}
+
+
+@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda one: one.id)
+def test_members_that_are_not_in_the_document_are_refused(
+    house: House, tenant: Tenant, session: str, operation: Operation
+) -> None:
+    known = operation.document["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    for extra in ("role", "org_id", "status", "plan", "created_by", "$ref", "a/b~c"):
+        if extra in known:
+            continue
+        body: Any = {**body_of(operation), extra: "owner"}
+        answer = send(house, operation, _ids(tenant), session, body)
+        is_problem(answer, 422)
+        pointers = [error["pointer"] for error in answer.json()["errors"]]
+        assert pointers == ["/" + extra.replace("~", "~0").replace("/", "~1")]
+
+
+@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda one: one.id)
+def test_a_body_that_cannot_be_read_is_refused(
+    house: House, tenant: Tenant, session: str, operation: Operation
+) -> None:
+    path, method = path_of(operation, _ids(tenant)), operation.method
+    json = {"Content-Type": "application/json"}
+    for content in (b"{", b"\xff", b'{"a": NaN}', b'"\\ud800"', b"[" * 100_000):
+        is_problem(house.request(method, path, session, content=content, headers=json), 400)
+    for content in (b"", b"null", b"[]", b'"text"', b"1e400"):
+        answer = house.request(method, path, session, content=content, headers=json)
+        assert answer.status_code in (400, 422), answer.text
+    other = {"Content-Type": "text/plain"}
+    is_problem(house.request(method, path, session, content=b"{}", headers=other), 415)
+    large = b'{"name": "' + b"x" * 2**20 + b'"}'
+    is_problem(house.request(method, path, session, content=large, headers=json), 413)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.id)
+def test_a_query_parameter_that_is_unknown_is_refused(
+    house: House, tenant: Tenant, session: str, operation: Operation
+) -> None:
+    path = path_of(operation, _ids(tenant)) + "?unheard_of=1"
+    json = {"json": body_of(operation)} if "requestBody" in operation.document else {}
+    answer = house.request(operation.method, path, session, **json)
+    is_problem(answer, 422)
+    assert {error["parameter"] for error in answer.json()["errors"]} == {"unheard_of"}
+
+
+@pytest.mark.parametrize("operation", POSTING, ids=lambda one: one.id)
+def test_an_idempotency_key_that_cannot_be_one_is_refused(
+    house: House, tenant: Tenant, session: str, operation: Operation
+) -> None:
+    path = path_of(operation, _ids(tenant))
+    json = {"json": body_of(operation)} if "requestBody" in operation.document else {}
+    for key in ("", "two words", "x" * 256):
+        answer = house.request("POST", path, session, headers={"Idempotency-Key": key}, **json)
+        is_problem(answer, 422)
+        assert answer.json()["errors"][0]["parameter"] == "Idempotency-Key"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_method_that_is_not_there_is_405_and_says_which_are(
+    house: House, tenant: Tenant, session: str, path: str
+) -> None:
+    there = {one.method for one in OPERATIONS if one.path == path}
+    asked = path.format_map(_ids(tenant))
+    for method in {"GET", "PUT", "POST", "PATCH", "DELETE", "TRACE"} - there:
+        answer = house.request(method, asked, session)
+        is_problem(answer, 405)
+        assert set(answer.headers["allow"].split(", ")) >= there
+    if "GET" in there:
+        headed = house.request("HEAD", asked, session)
+        assert not headed.content
+        assert headed.headers["x-request-id"]
+    assert house.request("OPTIONS", asked).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v1", "/v1/", "/v1/orgs/", "/v2/orgs", "/v1/orgs/%2e%2e/me", "/%00", "//v1/me"]
+)
+def test_an_unknown_path_is_a_problem(house: House, session: str, path: str) -> None:
+    is_problem(house.get(path, session), 404)
+
+
+@pytest.mark.parametrize("segment", ["%00", "%0a", "%ff", "a%2fb", "%27%20or%201=1", "x" * 4000])
+def test_an_id_that_cannot_be_one_is_404(
+    house: House, tenant: Tenant, session: str, segment: str
+) -> None:
+    for path in (f"/v1/orgs/{segment}", f"{tenant.path}/instances/{segment}"):
+        is_problem(house.get(path, session), 404)
+
+
+def test_an_answer_in_another_form_cannot_be_had(house: House, session: str) -> None:
+    is_problem(house.get("/v1/me", session, headers={"Accept": "text/html"}), 406)
+
+
+def test_every_violation_is_named_at_once(house: House, tenant: Tenant) -> None:
+    path = f"{tenant.path}/projects/{tenant.project_id}/instances?dry_run=maybe"
+    body = {"engine": "sqlite", "name": "No", "storage_bytes": 1.5, "maintenance_window": {}}
+    answer = house.post(path, tenant.key, json=body)
+    is_problem(answer, 422)
+    places = {error.get("pointer", error.get("parameter")) for error in answer.json()["errors"]}
+    assert places == {
+        "dry_run",
+        "/engine",
+        "/size",
+        "/name",
+        "/storage_bytes",
+        "/maintenance_window/day",
+        "/maintenance_window/start",
+    }
+
+
+def test_a_cursor_is_good_for_its_own_list_only(house: House, tenant: Tenant) -> None:
+    for number in range(2):
+        body = {"name": f"Project {number}"}
+        assert house.post(f"{tenant.path}/projects", tenant.key, json=body).status_code == 201
+    page = house.get(f"{tenant.path}/projects?limit=1", tenant.key).json()
+    cursor = page["next_cursor"]
+    assert house.get(f"{tenant.path}/projects?cursor={cursor}", tenant.key).status_code == 200
+    for path in (f"{tenant.path}/instances", f"{house.tenant().path}/projects"):
+        token = tenant.key if path.startswith(tenant.path) else None
+        answer = house.get(f"{path}?cursor={cursor}", token)
+        assert answer.status_code == (422 if token else 401)
+    altered = ("A" if cursor[0] != "A" else "B") + cursor[1:]
+    is_problem(house.get(f"{tenant.path}/projects?cursor={altered}", tenant.key), 422)
