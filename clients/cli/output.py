@@ -4,7 +4,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -19,6 +19,8 @@ FIRST: Final = (
 )  # fmt: skip
 LAST: Final = ("created_at", "expires_at", "last_used_at")
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+DECIMAL: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -102,10 +104,10 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     some = [name for name in names if any(_is_shown(row.get(name)) for row in rows)]
     first = [name for name in FIRST if name in some]
     last = [name for name in LAST if name in some][:1]
-    rest = [
-        name for name in some
-        if name not in first and name not in LAST and not name.endswith("_at")
-    ]  # fmt: skip
+    left = [name for name in some if not name.endswith("_at") and name not in first]
+    # Who and where come after what, and the org is the one that was asked for.
+    rest = [name for name in left if not name.endswith(("_id", "_by"))]
+    rest += [name for name in left if name.endswith(("_id", "_by")) and name != "org_id"]
     return [*first, *rest][: COLUMNS_MAX - len(last)] + last
 
 
@@ -119,20 +121,24 @@ def cell(name: str, value: Any) -> str:
     """Answer the value as people read it; sizes and money by the unit in the name."""
     if value is None or isinstance(value, bool):
         return {None: "", True: "yes", False: "no"}[value]
-    if isinstance(value, (int, float)) and name.endswith("_bytes"):
+    if isinstance(value, int) and "_bytes" in name:
         return _size(value)
     if isinstance(value, int) and "usd_cents" in name:
         return f"${value / 100:,.2f}"
+    if isinstance(value, str) and INSTANT.fullmatch(value):
+        return f"{value[:10]} {value[11:19]}Z"
     if isinstance(value, list) and not any(isinstance(one, (dict, list)) for one in value):
         value = ", ".join(str(one) for one in value)
     return plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _size(size: float) -> str:
-    step = 0
-    while size >= 1024 and step < len(BINARY) - 1:  # noqa: PLR2004  binary units
-        size, step = size / 1024, step + 1
-    return f"{size:.4g} {BINARY[step]}"
+def _size(size: int) -> str:
+    """Answer the size in the units it is whole in: disks are sold by the GB, memory by the GiB."""
+    base, units = (1000, DECIMAL) if size and size % 1_000_000 == 0 else (1024, BINARY)
+    step, left = 0, float(size)
+    while left >= base and step < len(units) - 1:
+        left, step = left / base, step + 1
+    return f"{left:.4g} {units[step]}"
 
 
 def print_table(
@@ -147,23 +153,40 @@ def print_table(
         return
     table = Table(box=box.SIMPLE_HEAD, title=title, pad_edge=False, highlight=False)
     for name in names:
-        table.add_column(Text(plain(name)), overflow="fold")
+        # An id is there to be copied.
+        table.add_column(Text(plain(name)), overflow="fold", no_wrap=name == "id")
     for row in rows:
         table.add_row(*(Text(one) for one in row))
     _print(table)
 
 
 def print_record(record: Mapping[str, Any]) -> None:
-    """Print one resource, a member a line."""
+    """Print one resource, a member a line; lists of resources follow as tables."""
     from rich.table import Table  # noqa: PLC0415  see show_json
     from rich.text import Text  # noqa: PLC0415  see show_json
 
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
+    grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in record.items():
-        grid.add_row(Text(plain(str(name))), Text(cell(name, value)))
+    lists: dict[str, list[Mapping[str, Any]]] = {}
+    for name, value in flattened(record):
+        if isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+            lists[name] = value
+        else:
+            grid.add_row(Text(plain(name)), Text(cell(name, value)))
     _print(grid)
+    for name, rows in lists.items():
+        names = columns(rows)
+        print_table(names, [[cell(one, row.get(one)) for one in names] for row in rows], name)
+
+
+def flattened(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the record's members; those of an object within it as `object.member`."""
+    for name, value in record.items():
+        if isinstance(value, Mapping) and value:
+            yield from flattened(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def _print(table: Any) -> None:

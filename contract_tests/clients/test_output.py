@@ -42,22 +42,18 @@ def test_columns_are_the_ones_people_look_for() -> None:
          "updated_at": "t", "nothing": None, "nested": {"a": 1}, "size": "f0",
          "scopes": ["a", "b"]},
     ]  # fmt: skip
-    assert output.columns(rows) == [
-        "id",
-        "name",
-        "size",
-        "status",
-        "scopes",
-        "org_id",
-        "created_at",
-    ]
+    assert output.columns(rows) == ["id", "name", "size", "status", "scopes", "created_at"]
     assert len(output.columns([{f"c{number}": 1 for number in range(30)}])) == output.COLUMNS_MAX
 
 
 def test_cells_read_well() -> None:
     cells = {
         ("memory_bytes", 536_870_912): "512 MiB",
-        ("storage_bytes", 1_000_000_000): "953.7 MiB",
+        ("storage_bytes", 1_000_000_000): "1 GB",
+        ("storage_bytes_max", 16_000_000_000_000): "16 TB",
+        ("used_bytes", 81_264_641): "77.5 MiB",
+        ("used_bytes", 0): "0 B",
+        ("created_at", "2026-11-21T10:09:56.880Z"): "2026-11-21 10:09:56Z",
         ("price_usd_cents_month", 187_000): "$1,870.00",
         ("flag", True): "yes",
         ("none", None): "",
@@ -82,3 +78,20 @@ def test_text_answers_come_as_they_are(home: object, plane: ControlPlane, cli: C
 def test_no_content_says_done_outside_the_answer(home: object, cli: Cli) -> None:
     ran = cli("sessions", "revoke", "current")
     assert (ran.code, ran.out, ran.err) == (0, "", "sessions.revoke: done\n")
+
+
+def test_what_is_within_a_record_is_shown_by_its_path(
+    home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    orgs = [{"id": "org_1", "name": "Acme"}]
+    answer = {
+        "kind": "user",
+        "user": {"email": "a@b", "mfa": {"on": True}},
+        "none": {},
+        "orgs": orgs,
+    }
+    plane.script("GET", "/v1/me", (200, {}, answer))
+    lines = [line.split() for line in cli("me", "get").out.splitlines() if line.strip()]
+    assert ["user.email", "a@b"] in lines
+    assert ["user.mfa.on", "yes"] in lines
+    assert ["org_1", "Acme"] in lines
