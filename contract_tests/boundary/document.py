@@ -5,8 +5,8 @@ from typing import Any
 from control.policy.permissions import ALL
 
 PERMISSIONS = sorted(ALL)
-BOTH = [{"api_key": []}, {"dev_user": []}]
-SESSION = [{"dev_user": []}]
+BOTH: list[dict[str, list[str]]] = [{"api_key": []}, {"dev_user": []}]
+SESSION: list[dict[str, list[str]]] = [{"dev_user": []}]
 ORG = "/v1/orgs/{org_id}"
 
 Json = dict[str, Any]

@@ -13,6 +13,7 @@ from sqlalchemy import event, func, select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.boundary.desk import Desk, MakeDesk
+from contract_tests.databases import Databases
 from control.boundary.replay import canonical
 from storage.audit import AuditEntry
 from storage.columns import Record
@@ -68,11 +69,12 @@ def test_the_same_key_sent_100_times_at_once_makes_one(make_desk: MakeDesk) -> N
     assert count(first, Project) == 1
 
 
-def test_what_is_in_flight_is_409_and_then_the_answer(make_desk: MakeDesk) -> None:
-    """A request holds its key's lock while it works; here the test holds it."""
-    desk = make_desk()
-    if desk.database.dialect != "postgresql":
-        pytest.skip("on SQLite the second request waits for the one writer")
+def test_what_is_in_flight_is_409_and_then_the_answer(databases: Databases) -> None:
+    """A request holds its key's lock while it works; here the test holds it.
+
+    On PostgreSQL only: on SQLite the second request waits for the one writer.
+    """
+    desk = Desk(databases.migrated("postgresql"))
     path, token = shop(desk)
     desk.post(path, token, **keyed("k1"))
     locks: list[Any] = []
@@ -85,6 +87,7 @@ def test_what_is_in_flight_is_409_and_then_the_answer(make_desk: MakeDesk) -> No
     assert (refused.status_code, refused.json()["code"]) == (409, "idempotency_in_flight")
     assert refused.headers["Retry-After"] == "1"
     assert desk.post(path, token, **keyed("k1")).status_code == 201
+    desk.close()
 
 
 def remember(locks: list[Any]) -> Any:

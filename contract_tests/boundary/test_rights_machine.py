@@ -110,7 +110,7 @@ class Rights(RuleBasedStateMachine):
 
 def run(databases: Databases, dialect: str, examples: int, steps: int) -> None:
     machine = type("Rights", (Rights,), {"url": databases.migrated(dialect)})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine, settings=settings(max_examples=examples, stateful_step_count=steps, deadline=None)
     )
 

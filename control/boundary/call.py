@@ -12,7 +12,7 @@ from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
 from control.boundary.rules import Rule
 from control.services import Services
-from specserver import Exchange, Forbidden, Reply
+from specserver import Conflict, Exchange, Forbidden, Reply
 from storage import audit, events
 from storage.instances import Instance
 from storage.organizations import Organization
@@ -45,6 +45,15 @@ class Call:
     @property
     def request_id(self) -> str:
         return self.exchange.request_id
+
+    def lock_org(self) -> None:
+        """Hold the org's row until the commit, as for a quota that two must not both use up.
+
+        Closing the org waits for it, or has happened and raises Conflict here.
+        """
+        if self.org is not None:
+            self.db.refresh(self.org, with_for_update=True)
+            refuse_closed(self.org)
 
     def require(self, permission: str) -> None:
         """For what x-authorize cannot say, as when a right depends on the body."""
@@ -156,6 +165,11 @@ def lacking(permission: str, role: str | None = None) -> Forbidden:
     return Forbidden(
         f"this needs {permission}{held}", code="permission_missing", permission=permission
     )
+
+
+def refuse_closed(org: Organization) -> None:
+    if org.status == "closed":
+        raise Conflict("the organization is closed and can only be read", code="org_closed")
 
 
 def mfa_required() -> Forbidden:

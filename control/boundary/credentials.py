@@ -3,15 +3,17 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Final, Literal
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from control import identity
 from control.policy import permissions
 from specserver import Forbidden, NotFound, Unauthenticated
 from storage.api_keys import ApiKey
+from storage.columns import DatabaseClock
+from storage.database import Database
 from storage.memberships import Membership
 from storage.organizations import Organization
 from storage.sessions import UserSession
@@ -79,7 +81,7 @@ def refused() -> Unauthenticated:
 
 
 def admit(
-    db: Session, token: str, *, org_id: str | None, now: datetime, mfa_ttl_s: int
+    db: Session, database: Database, token: str, *, org_id: str | None, mfa_ttl_s: int
 ) -> Admission:
     """The caller behind the token and, with an org id, that org as the caller may see it.
 
@@ -90,25 +92,41 @@ def admit(
         # Not every text can be asked of a database, so one that names no org is asked as "".
         org_id = ""
     if identity.token_kind(token) == "api_key":
-        return _admit_key(db, token, org_id, now)
-    return _admit_session(db, token, org_id, now, timedelta(seconds=mfa_ttl_s))
+        return _admit_key(db, database, token, org_id)
+    return _admit_session(db, database, token, org_id, timedelta(seconds=mfa_ttl_s))
 
 
-def _admit_key(db: Session, token: str, org_id: str | None, now: datetime) -> Admission:
-    # The membership is joined, so that a key dies with its owner's membership.
-    row = db.execute(
-        select(ApiKey, User, Membership.role, Organization)
-        .join(User, User.id == ApiKey.created_by)
-        .join(Organization, Organization.id == ApiKey.org_id)
-        .join(
-            Membership,
-            (Membership.org_id == ApiKey.org_id) & (Membership.user_id == ApiKey.created_by),
-        )
-        .where(ApiKey.token_hash == identity.token_sha256(token))
-    ).one_or_none()
+# One query a request, made once: what it costs to build them is most of what they cost.
+
+# The membership is joined, so that a key dies with its owner's membership.
+_KEY: Final = (
+    select(ApiKey, User, Membership.role, Organization, DatabaseClock())
+    .join(User, User.id == ApiKey.created_by)
+    .join(Organization, Organization.id == ApiKey.org_id)
+    .join(
+        Membership,
+        (Membership.org_id == ApiKey.org_id) & (Membership.user_id == ApiKey.created_by),
+    )
+    .where(ApiKey.token_hash == bindparam("sha256"))
+)
+_SESSION: Final = (
+    select(UserSession, User, Membership.role, Organization, DatabaseClock())
+    .join(User, User.id == UserSession.user_id)
+    .outerjoin(
+        Membership,
+        (Membership.user_id == User.id) & (Membership.org_id == bindparam("org_id")),
+    )
+    .outerjoin(Organization, Organization.id == Membership.org_id)
+    .where(UserSession.token_hash == bindparam("sha256"))
+)
+
+
+def _admit_key(db: Session, database: Database, token: str, org_id: str | None) -> Admission:
+    row = db.execute(_KEY, {"sha256": identity.token_sha256(token)}).one_or_none()
     if row is None:
         raise refused()
-    key, user, role, org = row
+    key, user, role, org, clock = row
+    now = clock + database.clock_offset
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
         raise refused()
     if key.suspended_at is not None:
@@ -125,26 +143,18 @@ def _admit_key(db: Session, token: str, org_id: str | None, now: datetime) -> Ad
 
 
 def _admit_session(
-    db: Session, token: str, org_id: str | None, now: datetime, mfa_ttl: timedelta
+    db: Session, database: Database, token: str, org_id: str | None, mfa_ttl: timedelta
 ) -> Admission:
-    row = db.execute(
-        select(UserSession, User)
-        .join(User, User.id == UserSession.user_id)
-        .where(UserSession.token_hash == identity.token_sha256(token))
-    ).one_or_none()
-    if row is None or not row[0].is_live(now):
+    values = {"sha256": identity.token_sha256(token), "org_id": org_id or ""}
+    row = db.execute(_SESSION, values).one_or_none()
+    if row is None:
         raise refused()
-    session, user = row
-    mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
-    if org_id is None:
-        return Admission(Caller("session", user, None, session, None, frozenset(), mfa), None, now)
-    membership = db.execute(
-        select(Organization, Membership.role)
-        .join(Membership, Membership.org_id == Organization.id)
-        .where(Organization.id == org_id, Membership.user_id == user.id)
-    ).one_or_none()
-    if membership is None:
+    session, user, role, org, clock = row
+    now = clock + database.clock_offset
+    if not session.is_live(now):
+        raise refused()
+    if org_id is not None and org is None:
         raise NotFound(NOT_FOUND)
-    org, role = membership
-    rights = permissions.of_role(role)
+    mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
+    rights = permissions.of_role(role) if role is not None else frozenset[str]()
     return Admission(Caller("session", user, None, session, role, rights, mfa), org, now)

@@ -82,7 +82,11 @@ class Replays:
                 headers={"Retry-After": "1"},
             )
         found = replays.find(db, key.scope, key.operation, key.key)
-        if found is None or found.expires_at <= now:
+        if found is None:
+            return None
+        if found.expires_at <= now:
+            db.delete(found)
+            db.flush()
             return None
         if not hmac.compare_digest(found.body_sha256, key.fingerprint):
             message = "was used for another request within 24 hours; take a new one"
@@ -97,17 +101,19 @@ class Replays:
         """Successes only: what was refused changed nothing, and may be asked again."""
         if reply.status >= _SUCCESSES_BELOW or reply.chunks is not None:
             return
-        stored = replays.find(db, key.scope, key.operation, key.key)
-        if stored is None:
-            stored = Replay(scope=key.scope, operation=key.operation, key=key.key)
-            db.add(stored)
         headers = {name: value for name, value in reply.headers.items() if isinstance(value, str)}
-        stored.body_sha256 = key.fingerprint
-        stored.state = "done"
-        stored.status = reply.status
-        stored.headers = {**headers, _MEDIA_TYPE: reply.media_type}
-        stored.body_sealed = self._sealer.seal(reply.encode(), key.context)
-        stored.expires_at = now + self._ttl
+        stored = Replay(
+            scope=key.scope,
+            operation=key.operation,
+            key=key.key,
+            body_sha256=key.fingerprint,
+            state="done",
+            status=reply.status,
+            headers={**headers, _MEDIA_TYPE: reply.media_type},
+            body_sealed=self._sealer.seal(reply.encode(), key.context),
+            expires_at=now + self._ttl,
+        )
+        db.add(stored)
 
     def _opened(self, found: Replay, key: ReplayKey) -> Reply:
         try:

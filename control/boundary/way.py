@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from control.boundary import credentials, failures
 from control.boundary.addresses import Proxies, rate_key
-from control.boundary.call import Call, lacking, mfa_required
+from control.boundary.call import Call, lacking, mfa_required, refuse_closed
 from control.boundary.credentials import Admission, Caller
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import Verdict
@@ -21,7 +21,6 @@ from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.services import Services
 from specserver import (
-    Conflict,
     Exchange,
     Forbidden,
     Operation,
@@ -127,9 +126,8 @@ class Way:
             return self._act(db, visit, admission, key)
 
     def _act(self, db: Session, visit: Visit, admission: Admission, key: ReplayKey | None) -> Reply:
-        org = admission.org
-        if visit.rule.mutating and org is not None and org.status == "closed":
-            raise Conflict("the organization is closed and can only be read", code="org_closed")
+        if visit.rule.mutating and admission.org is not None:
+            refuse_closed(admission.org)
         call = self._call(db, visit, admission)
         reply = visit.exchange.invoke(call)
         if reply.status >= _FAILURES_FROM:
@@ -140,12 +138,11 @@ class Way:
         return reply
 
     def _admit(self, db: Session, visit: Visit) -> Admission:
-        now = self._services.database.now(db)
+        database, mfa_ttl_s = self._services.database, self._services.settings.mfa_ttl_s
         if visit.token is None:
-            return Admission(None, None, now)
-        mfa_ttl_s = self._services.settings.mfa_ttl_s
+            return Admission(None, None, database.now(db))
         admission = credentials.admit(
-            db, visit.token, org_id=visit.org_id, now=now, mfa_ttl_s=mfa_ttl_s
+            db, database, visit.token, org_id=visit.org_id, mfa_ttl_s=mfa_ttl_s
         )
         if admission.caller is not None:
             authorize(visit.rule, admission.caller)
