@@ -92,6 +92,12 @@ class Instance(Record):
         self.status = status
         self.status_reason = None
 
+    def _refuse_gone(self, verb: str) -> None:
+        """A delete that failed stays a delete: nothing brings the instance back to life."""
+        if self.desired_status in GONE:
+            going = f" and to be {self.desired_status}" if self.status == "failed" else ""
+            raise Conflict(f"cannot {verb} an instance that is {self.status}{going}")
+
     # What callers ask.
 
     def pause(self) -> None:
@@ -106,8 +112,8 @@ class Instance(Record):
         """Allow a change: any live instance, or only a running one when the cell must act."""
         if waits:
             self._move("change", {"running"}, "resizing")
-        elif self.desired_status in GONE:
-            raise Conflict(f"cannot change an instance that is {self.status}")
+        else:
+            self._refuse_gone("change")
 
     def delete(self, purge_after: datetime | None) -> None:
         """Stop it and keep its data until `purge_after` (None: until it is erased)."""
@@ -129,12 +135,14 @@ class Instance(Record):
     def became_running(self, at: datetime) -> None:
         """Usable: a real login worked at that moment."""
         usable = {"provisioning", "resuming", "resizing", "pausing", "paused", "failed", "running"}
+        self._refuse_gone("run")
         self._move("run", usable, "running")
         self.desired_status = "running"
         self.paused_by = None
         self.ready_at = self.ready_at or at
 
     def became_paused(self, by: str) -> None:
+        self._refuse_gone("record as paused")
         self._move("record as paused", {"pausing", "running", "resuming", "failed"}, "paused")
         self.desired_status = "paused"
         self.paused_by = by

@@ -47,14 +47,15 @@ def resize(op: Operation) -> None:
         for change in applied:
             change.apply(instance, moment)
         instance.became_running(moment)
-        publish(
-            db,
-            instance,
-            "instance.resized.v1",
-            size=instance.size,
-            storage_bytes=instance.storage_bytes,
-            changes=[{"kind": c.kind, "old": c.old, "new": c.new} for c in applied],
-        )
+        if applied:
+            publish(
+                db,
+                instance,
+                "instance.resized.v1",
+                size=instance.size,
+                storage_bytes=instance.storage_bytes,
+                changes=[{"kind": c.kind, "old": c.old, "new": c.new} for c in applied],
+            )
 
     kinds = set(op.step("plan", lambda: _kinds(op)))
     if kinds & TOUCHES_DATA:

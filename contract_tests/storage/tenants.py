@@ -1,0 +1,58 @@
+"""Makes an organization with all that an instance needs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from storage import cells, identifiers, organizations, projects
+from storage.instances import Instance
+
+
+@dataclass(frozen=True)
+class Tenant:
+    org_id: str
+    project_id: str
+    cell_id: str
+
+
+def make(db: Session) -> Tenant:
+    slug = identifiers.new("org").lower()
+    org = organizations.create(db, name="Org", slug=slug)
+    project = projects.create(db, org.id, name="Project", slug="project")
+    cell = cells.register(
+        db,
+        "cell_one",
+        region="local",
+        url="http+unix:///nowhere",
+        public_url="https://cell.local.localhost:8443",
+        instance_domain="localhost",
+    )
+    return Tenant(org.id, project.id, cell.id)
+
+
+def instance(db: Session, tenant: Tenant, **values: Any) -> Instance:
+    instance_id = identifiers.new("inst_")
+    chosen: dict[str, Any] = {
+        "name": instance_id,
+        "engine": "duckdb",
+        "engine_version": "1.5",
+        "size": "f0",
+        "status": "requested",
+        "desired_status": "running",
+        **values,
+    }
+    made = Instance(
+        id=instance_id,
+        org_id=tenant.org_id,
+        project_id=tenant.project_id,
+        region="local",
+        storage_bytes=10**9,
+        host=f"duckdb-{identifiers.ulid_of(instance_id)}.local.localhost",
+        port=8443,
+        cell_id=tenant.cell_id,
+        **chosen,
+    )
+    db.add(made)
+    db.flush()
+    return made

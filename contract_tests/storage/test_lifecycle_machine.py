@@ -1,0 +1,94 @@
+"""The transitions of an instance against a model: a table of what is allowed from where."""
+
+from typing import Final
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from storage.columns import EPOCH
+from storage.errors import Conflict
+from storage.instances import GONE, STATUSES, Instance
+
+GOING: Final = {"deleting", "deleted", "erasing", "erased"}
+LIVE: Final = set(STATUSES) - GOING
+ALLOWED: Final = {
+    "pause": {"running": "pausing"},
+    "resume": {"paused": "resuming"},
+    "resize": {"running": "resizing"},
+    "rename": {status: status for status in LIVE},
+    "delete": dict.fromkeys(LIVE, "deleting"),
+    "erase": dict.fromkeys(LIVE | {"deleting", "deleted"}, "erasing"),
+    "provisioning": dict.fromkeys(("requested", "provisioning"), "provisioning"),
+    "became_running": dict.fromkeys(
+        ("provisioning", "resuming", "resizing", "pausing", "paused", "failed", "running"),
+        "running",
+    ),
+    "became_paused": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
+    "became_failed": dict.fromkeys(LIVE | {"deleting", "erasing"}, "failed"),
+    "became_deleted": {"deleting": "deleted"},
+    "became_erased": {"erasing": "erased"},
+}
+ACTS: Final = {
+    "pause": lambda instance: instance.pause(),
+    "resume": lambda instance: instance.resume(),
+    "resize": lambda instance: instance.change(waits=True),
+    "rename": lambda instance: instance.change(waits=False),
+    "delete": lambda instance: instance.delete(None),
+    "erase": lambda instance: instance.erase(),
+    "provisioning": lambda instance: instance.provisioning(),
+    "became_running": lambda instance: instance.became_running(EPOCH),
+    "became_paused": lambda instance: instance.became_paused("user"),
+    "became_failed": lambda instance: instance.became_failed("a reason"),
+    "became_deleted": lambda instance: instance.became_deleted(),
+    "became_erased": lambda instance: instance.became_erased(),
+}
+
+
+class Lifecycle(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.instance = Instance(status="requested", desired_status="running")
+        self.status = "requested"
+        self.going = False
+
+    @rule(verb=st.sampled_from(sorted(ACTS)))
+    def act(self, verb: str) -> None:
+        before = dict(self.instance.__dict__)
+        if self.going and verb in {"became_running", "became_paused", "rename"}:
+            # A failed delete stays a delete: nothing brings the instance back to life.
+            expected = None
+        else:
+            expected = ALLOWED[verb].get(self.status)
+        if expected is None:
+            with pytest.raises(Conflict, match=f"^cannot .* an instance that is {self.status}"):
+                ACTS[verb](self.instance)
+            assert {k: v for k, v in self.instance.__dict__.items() if k in before} == before
+            return
+        ACTS[verb](self.instance)
+        self.status = expected
+        self.going = self.going or verb in {"delete", "erase"}
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        assert self.instance.status == self.status
+        assert (self.instance.desired_status in GONE) == self.going
+        assert (self.instance.status_reason is not None) == (self.status == "failed")
+
+    @invariant()
+    def has_a_ready_moment_once_it_ran(self) -> None:
+        if self.status in {"running", "pausing", "resizing"}:
+            assert self.instance.ready_at is not None
+
+
+TestLifecycle = Lifecycle.TestCase
+TestLifecycle.settings = settings(max_examples=150, stateful_step_count=30)
+
+
+def test_every_status_has_a_way_to_be_gone() -> None:
+    for status in set(STATUSES) - {"erased", "erasing"}:
+        instance = Instance(status=status, desired_status="running")
+        instance.erase()
+        instance.became_erased()
+        assert instance.status == "erased"

@@ -1,0 +1,261 @@
+"""Queries that every room relies on: tenancy, pages, names, quotas, sessions, keys, limits."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from contract_tests.storage import tenants
+from storage import (
+    api_keys,
+    audit,
+    changes,
+    events,
+    identifiers,
+    instances,
+    limits,
+    memberships,
+    organizations,
+    projects,
+    sessions,
+    users,
+)
+from storage.api_keys import ApiKey
+from storage.database import Database
+from storage.errors import Conflict, NotFound
+from storage.sessions import UserSession
+
+FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
+    "instance": instances.fetch,
+    "project": projects.fetch,
+    "api key": api_keys.fetch,
+}
+
+
+@pytest.mark.parametrize("what", FETCHES)
+def test_another_tenants_record_and_none_are_the_same(database: Database, what: str) -> None:
+    with database.write() as db:
+        mine, theirs = tenants.make(db), tenants.make(db)
+        user = users.create(db, email="a@example.org", name="A")
+        made = {
+            "instance": tenants.instance(db, theirs).id,
+            "project": theirs.project_id,
+            "api key": make_key(db, theirs.org_id, user.id).id,
+        }
+    with database.read() as db:
+        assert FETCHES[what](db, theirs.org_id, made[what]).id == made[what]
+        for wanted in (made[what], "inst_00000000000000000000000000"):
+            with pytest.raises(NotFound) as refused:
+                FETCHES[what](db, mine.org_id, wanted)
+            assert refused.value.detail == f"{what} not found"
+
+
+def make_key(db: Session, org_id: str, user_id: str, **values: Any) -> ApiKey:
+    key_id = identifiers.new("key_")
+    key = ApiKey(
+        id=key_id,
+        org_id=org_id,
+        name="key",
+        role="member",
+        created_by=user_id,
+        prefix="mk_live_0000",
+        token_hash=key_id,
+        **values,
+    )
+    db.add(key)
+    db.flush()
+    return key
+
+
+def test_pages_walk_every_instance_once_newest_first(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        mine = [tenants.instance(db, tenant).id for _ in range(17)]
+        tenants.instance(db, other)
+
+    @given(st.integers(1, 20))
+    @settings(max_examples=10)
+    def check(limit: int) -> None:
+        walked: list[str] = []
+        after = None
+        with database.read() as db:
+            while True:
+                page = instances.page(db, tenant.org_id, limit=limit, after=after)
+                assert len(page.items) <= limit
+                walked += [instance.id for instance in page.items]
+                after = page.next_after
+                if after is None:
+                    break
+        assert walked == mine[::-1]
+
+    check()
+
+
+def test_a_page_that_ends_with_the_last_item_has_no_next(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        for _ in range(4):
+            tenants.instance(db, tenant)
+    with database.read() as db:
+        assert instances.page(db, tenant.org_id, limit=4, after=None).next_after is None
+        assert instances.page(db, tenant.org_id, limit=3, after=None).next_after is not None
+
+
+def test_instances_are_filtered_and_the_gone_are_left_out(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        tenants.instance(db, tenant, name="a", status="running")
+        tenants.instance(db, tenant, name="b", status="paused", engine="postgres")
+        for status in ("deleted", "erased"):
+            tenants.instance(db, tenant, name=status, status=status, desired_status=status)
+
+    def names(**filters: Any) -> list[str]:
+        with database.read() as db:
+            page = instances.page(db, tenant.org_id, limit=10, after=None, **filters)
+            return [instance.name for instance in page.items]
+
+    assert names() == ["b", "a"]
+    assert names(status="running") == ["a"]
+    assert names(engine="postgres") == ["b"]
+    assert names(name="a") == ["a"]
+    assert names(project_id="proj_other") == []
+    assert names(status="deleted") == ["deleted"]
+    assert names(status="erased") == ["erased"]
+
+
+def test_a_name_and_its_quota_are_free_once_its_holder_is_to_go(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        first = tenants.instance(db, tenant, name="same", status="running")
+        assert instances.count_live(db, tenant.org_id) == 1
+        first.delete(None)
+        db.flush()
+        assert instances.count_live(db, tenant.org_id) == 0
+        tenants.instance(db, tenant, name="same")
+        assert [each.id for each in instances.live(db, tenant.org_id)] != [first.id]
+        assert instances.count_live(db, tenant.org_id, project_id=tenant.project_id) == 1
+
+
+def test_a_change_that_changes_nothing_is_not_recorded(database: Database) -> None:
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db), status="running")
+        moment = database.now(db)
+        assert changes.order(db, instance, {"size": "f0"}, requested_by=None, now=moment) == []
+        assert instance.status == "running"
+
+
+def test_a_paused_instance_can_be_renamed_and_not_resized(database: Database) -> None:
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db), status="paused")
+        moment = database.now(db)
+        with pytest.raises(Conflict, match="cannot change an instance that is paused"):
+            changes.order(db, instance, {"size": "s0"}, requested_by=None, now=moment)
+        (renamed,) = changes.order(db, instance, {"name": "new"}, requested_by=None, now=moment)
+        assert (renamed.status, renamed.applied_at, instance.name) == ("applied", moment, "new")
+
+
+def test_sessions_end_by_expiry_and_by_revocation(database: Database) -> None:
+    with database.write() as db:
+        moment = database.now(db)
+        user = users.create(db, email="Ada@Example.org", name="Ada")
+        session = UserSession(
+            id="ses_1",
+            user_id=user.id,
+            token_hash="hash",
+            prefix="ms_",
+            expires_at=moment + timedelta(hours=1),
+        )
+        db.add(session)
+    with database.write() as db:
+        assert users.by_email(db, "ADA@example.ORG") is not None
+        assert sessions.fetch(db, user.id, "ses_1", moment).id == "ses_1"
+        for other, at in (("usr_2", moment), (user.id, moment + timedelta(hours=1))):
+            with pytest.raises(NotFound):
+                sessions.fetch(db, other, "ses_1", at)
+        found = sessions.by_token_hash(db, "hash")
+        assert found is not None
+        found.revoke(moment)
+        found.revoke(moment + timedelta(minutes=1))
+        assert found.revoked_at == moment
+        assert sessions.page(db, user.id, now=moment, limit=5, after=None).items == []
+    with database.write() as db:
+        assert sessions.forget_ended(db, moment) == 0
+        assert sessions.forget_ended(db, moment + timedelta(seconds=1)) == 1
+
+
+def test_keys_are_listed_while_they_may_come_back(database: Database) -> None:
+    with database.write() as db:
+        moment = database.now(db)
+        tenant = tenants.make(db)
+        user = users.create(db, email="a@example.org", name="A")
+        live = make_key(db, tenant.org_id, user.id)
+        suspended = make_key(db, tenant.org_id, user.id, suspended_at=moment)
+        make_key(db, tenant.org_id, user.id, expires_at=moment)
+        make_key(db, tenant.org_id, user.id, revoked_at=moment)
+        page = api_keys.page(db, tenant.org_id, now=moment, limit=10, after=None)
+        assert [key.id for key in page.items] == [suspended.id, live.id]
+        assert [key.is_live(moment) for key in page.items] == [False, True]
+        assert api_keys.revoke_all(db, tenant.org_id, moment) == 3
+    with database.read() as db:
+        found = api_keys.by_token_hash(db, live.id)
+        assert found is not None
+        assert not found.is_live(moment)
+
+
+def test_a_user_sees_the_organizations_of_its_memberships(database: Database) -> None:
+    with database.write() as db:
+        user = users.create(db, email="a@example.org", name="A")
+        mine, other = tenants.make(db), tenants.make(db)
+        memberships.create(db, mine.org_id, user.id, "owner")
+        assert [(o.id, role) for o, role in organizations.of_user(db, user.id)] == [
+            (mine.org_id, "owner")
+        ]
+        page = organizations.page_of_user(db, user.id, limit=5, after=None)
+        assert [o.id for o in page.items] == [mine.org_id]
+        assert memberships.find(db, other.org_id, user.id) is None
+    with pytest.raises(Conflict, match="a member already"), database.write() as db:
+        memberships.create(db, mine.org_id, user.id, "admin")
+
+
+def test_a_closed_organization_cannot_be_closed_again(database: Database) -> None:
+    with database.write() as db:
+        organization = organizations.fetch(db, tenants.make(db).org_id)
+        organization.close(database.now(db))
+        with pytest.raises(Conflict, match="cannot close an organization that is closed"):
+            organization.close(database.now(db))
+
+
+def test_audit_is_read_newest_first_and_events_oldest_first(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        instance = tenants.instance(db, tenant)
+        for number in range(3):
+            audit.append(db, tenant.org_id, f"act.{number}", actor_kind="system")
+            about = instance.id if number == 1 else None
+            events.append(db, tenant.org_id, f"kind.{number}", {"n": number}, instance_id=about)
+        audit.append(db, other.org_id, "canary", actor_kind="system")
+    with database.read() as db:
+        entries = audit.page(db, tenant.org_id, limit=10, after=None).items
+        assert [entry.action for entry in entries] == ["act.2", "act.1", "act.0"]
+        found = events.page(db, tenant.org_id, limit=10, after=None).items
+        assert [event.data["n"] for event in found] == [0, 1, 2]
+        only = events.page(db, tenant.org_id, limit=10, after=None, instance_id=instance.id).items
+        assert [event.type for event in only] == ["kind.1"]
+
+
+def test_a_bucket_gives_its_burst_then_its_rate(database: Database) -> None:
+    with database.write() as db:
+        moment = database.now(db)
+        taken = [limits.take(db, "k", moment, per_s=10, burst=3) for _ in range(4)]
+        assert [each.allowed for each in taken] == [True, True, True, False]
+        assert [each.remaining for each in taken] == [2, 1, 0, 0]
+        assert taken[3].retry_after_s == pytest.approx(0.1)
+        later = moment + timedelta(seconds=taken[3].retry_after_s)
+        assert limits.take(db, "k", later, per_s=10, burst=3).allowed
+        assert not limits.take(db, "k", later, per_s=10, burst=3).allowed
+        assert limits.take(db, "other", later, per_s=10, burst=3).allowed
+        assert limits.forget_full(db, later + timedelta(seconds=60)) == 2

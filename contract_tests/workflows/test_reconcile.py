@@ -1,0 +1,268 @@
+"""What cells observe reaches the records with its events, and lost work is found and started."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from contract_tests.workflows.stage import Stage
+from control import work
+from control.cells import CellUnavailable
+from control.workflows import cells as cell_workflows
+from storage import cells, instances, replays, samples
+from storage.columns import EPOCH
+from storage.database import now
+from storage.records import Cell, Replay, Work
+
+
+def run(stage: Stage, kind: str) -> None:
+    """Run one turn of a scheduled workflow, and whatever follows from it."""
+    with stage.database.write() as db:
+        work.enqueue(db, kind, f"test:{kind}")
+    stage.settle()
+
+
+def reconcile(stage: Stage) -> None:
+    run(stage, "reconcile")
+
+
+def test_idle_pause_and_wake_are_recorded_once(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.cell.becomes(instance.id, status="paused", paused_by="idle")
+    reconcile(stage)
+    reconcile(stage)
+    found = stage.fetch(instance)
+    assert (found.status, found.paused_by, found.desired_status) == ("paused", "idle", "paused")
+    stage.cell.becomes(instance.id, status="running", paused_by=None)
+    reconcile(stage)
+    reconcile(stage)
+    found = stage.fetch(instance)
+    assert (found.status, found.paused_by, found.desired_status) == ("running", None, "running")
+    assert [(event.type, event.data) for event in stage.events(instance)] == [
+        ("instance.paused.v1", {"instance_id": instance.id, "paused_by": "idle"}),
+        ("instance.resumed.v1", {"instance_id": instance.id, "resumed_by": "connection"}),
+    ]
+
+
+def test_an_engine_that_fails_and_comes_back(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.cell.becomes(instance.id, status="failed", status_reason="it crashed 5 times")
+    reconcile(stage)
+    found = stage.fetch(instance)
+    assert (found.status, found.status_reason) == ("failed", "it crashed 5 times")
+    stage.cell.becomes(instance.id, status="running", status_reason=None)
+    reconcile(stage)
+    found = stage.fetch(instance)
+    assert (found.status, found.status_reason) == ("running", None)
+    assert stage.kinds_of_events(instance) == ["instance.failed.v1", "instance.ready.v1"]
+
+
+def test_an_engine_under_restart_is_left_alone(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.cell.becomes(instance.id, status="provisioning")
+    reconcile(stage)
+    assert stage.fetch(instance).status == "running"
+    assert stage.events(instance) == []
+
+
+def test_an_instance_its_cell_lost_is_failed(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.cell.forget(instance.id)
+    reconcile(stage)
+    reconcile(stage)
+    assert stage.fetch(instance).status == "failed"
+    assert stage.kinds_of_events(instance) == ["instance.failed.v1"]
+
+
+def test_rotated_credentials_are_told_once_and_never_shown(stage: Stage) -> None:
+    instance = stage.instance("running")
+    overlap = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
+    stage.cell.becomes(instance.id, credentials=overlap)
+    reconcile(stage)
+    reconcile(stage)
+    assert stage.fetch(instance).credentials_generation == 2
+    (event,) = stage.events(instance)
+    assert event.type == "instance.credentials.rotated.v1"
+    assert event.data == {"instance_id": instance.id, **overlap}
+
+
+@pytest.mark.parametrize("status", ["deleting", "deleted", "erasing", "resizing", "pausing"])
+def test_observations_do_not_touch_what_is_not_at_rest(stage: Stage, status: str) -> None:
+    instance = stage.instance(status)
+    stage.cell.becomes(instance.id, status="failed")
+    reconcile(stage)
+    assert stage.fetch(instance).status == status
+    assert stage.events(instance) == []
+
+
+def test_an_observation_older_than_the_record_is_dropped(stage: Stage) -> None:
+    """A resume that ends between reading the cell and writing the record is not undone."""
+    instance = stage.instance("running")
+    stage.cell.becomes(instance.id, status="paused", paused_by="idle")
+    observations = stage.cell.observations
+
+    def meanwhile() -> list[dict[str, Any]]:
+        answer = observations()
+        with stage.database.write() as db:
+            row = instances.fetch(db, stage.org_id, instance.id)
+            row.updated_at = now(db) + timedelta(milliseconds=5)
+        return answer
+
+    stage.cell.observations = meanwhile  # type: ignore[method-assign]
+    reconcile(stage)
+    assert stage.fetch(instance).status == "running"
+
+
+@pytest.mark.parametrize(
+    ("status", "ends"),
+    [
+        ("requested", "running"),
+        ("provisioning", "running"),
+        ("pausing", "paused"),
+        ("resuming", "running"),
+        ("resizing", "running"),
+        ("deleting", "deleted"),
+        ("erasing", "erased"),
+    ],
+)
+def test_lost_work_is_started_again(stage: Stage, status: str, ends: str) -> None:
+    instance = stage.instance(status)
+    reconcile(stage)
+    assert stage.fetch(instance).status == status, "races settle first"
+    stage.pass_time(11)
+    reconcile(stage)
+    assert stage.fetch(instance).status == ends
+
+
+def test_work_under_way_is_not_started_twice(stage: Stage) -> None:
+    instance = stage.instance()
+    with stage.database.write() as db:
+        lost = {"org_id": instance.org_id, "instance_id": instance.id}
+        work.enqueue(db, "instances.provision", instance.id, lost, after_s=3600)
+    stage.pass_time(11)
+    with stage.database.write() as db:
+        work.enqueue(db, "reconcile", "test")
+    assert stage.turn()
+    assert len(stage.open_work()) == 1
+
+
+def test_a_delete_that_failed_is_tried_again_until_it_succeeds(stage: Stage) -> None:
+    instance = stage.instance("deleting")
+
+    def unreachable(_action: str, _instance_id: str) -> None:
+        raise CellUnavailable("the cell cannot be reached")
+
+    stage.cell.before = unreachable
+    stage.start("instances.delete", instance)
+    stage.settle()
+    found = stage.fetch(instance)
+    assert (found.status, found.desired_status) == ("failed", "deleted")
+    assert found.status_reason is not None
+    assert "will be tried again" in found.status_reason
+    stage.cell.before = lambda _action, _instance_id: None
+    stage.pass_time(61)
+    reconcile(stage)
+    assert stage.fetch(instance).status == "deleted"
+    kinds = stage.kinds_of_events(instance)
+    assert kinds == ["instance.failed.v1", "instance.deleted.v1"]
+
+
+def test_a_silent_cell_does_not_stop_the_reconciler(stage: Stage) -> None:
+    def silent() -> list[dict[str, Any]]:
+        raise CellUnavailable("the cell cannot be reached")
+
+    stage.cell.observations = silent  # type: ignore[method-assign]
+    instance = stage.instance("requested")
+    stage.pass_time(11)
+    reconcile(stage)
+    assert stage.fetch(instance).status == "running"
+
+
+def test_data_is_purged_when_its_retention_is_over_and_not_before(stage: Stage) -> None:
+    with stage.database.read() as db:
+        later = now(db) + timedelta(days=3)
+    instance = stage.instance("deleted", purge_after=later)
+    run(stage, "instances.purge")
+    assert stage.fetch(instance).status == "deleted"
+    stage.pass_time(timedelta(days=3).total_seconds() + 1)
+    run(stage, "instances.purge")
+    found = stage.fetch(instance)
+    assert (found.status, found.desired_status) == ("erased", "erased")
+    assert stage.cell.effects(instance.id) == ["erase"]
+
+
+def test_cells_describe_themselves(stage: Stage) -> None:
+    run(stage, "cells.refresh")
+    with stage.database.read() as db:
+        cell = cells.fetch(db, "cell_fake")
+        assert cell.engines == stage.cell.describe()["engines"]
+        assert (cell.ca_root_pem, cell.ports) == ("root", {"https": 8443})
+        assert cell.last_seen_at is not None
+    with stage.database.write() as db:
+        db.execute(update(Cell).values(engines=[]))
+    cell_workflows.refresh(stage.services, "cell_fake")
+    with stage.database.read() as db:
+        assert cells.fetch(db, "cell_fake").engines != []
+
+
+def test_usage_is_counted_once_per_second_over_hours(stage: Stage) -> None:
+    """Readings at any rhythm add up to the time that passed, split where the hour changes."""
+    with stage.database.read() as db:
+        moment = now(db)
+    to_the_hour_s = 3600 - (moment - EPOCH).total_seconds() % 3600
+    stage.pass_time(to_the_hour_s + 3600)
+    instance = stage.instance("running")
+    with stage.database.read() as db:
+        began = now(db)
+    started = began.isoformat(timespec="milliseconds")
+    for cpu_s, wait_s in ((0.0, 600), (60.0, 1200), (100.0, 2400), (10.0, 0)):
+        stage.cell.becomes(instance.id, started_at=started, cpu_s=cpu_s, connections=int(cpu_s))
+        run(stage, "metering")
+        run(stage, "metering")
+        stage.pass_time(wait_s)
+    with stage.database.read() as db:
+        hours = samples.of_instance(
+            db,
+            stage.org_id,
+            instance.id,
+            since=began - timedelta(hours=1),
+            until=began + timedelta(hours=3),
+        )
+    assert [hour.running_s for hour in hours] == pytest.approx([3600, 600], abs=30)
+    assert [hour.cpu_s for hour in hours] == [100.0, 10.0]
+    assert [hour.connections_max for hour in hours] == [100, 10]
+
+
+def test_a_paused_instance_uses_storage_and_no_time(stage: Stage) -> None:
+    instance = stage.instance("paused")
+    run(stage, "metering")
+    stage.pass_time(60)
+    run(stage, "metering")
+    with stage.database.read() as db:
+        sample = samples.newest(db, stage.org_id, instance.id)
+    assert sample is not None
+    assert (sample.running_s, sample.storage_bytes) == (0.0, 4096)
+
+
+def test_housekeeping_forgets_what_is_over(stage: Stage) -> None:
+    with stage.database.write() as db:
+        expires = now(db) + timedelta(hours=24)
+        for number in range(3):
+            db.add(
+                Replay(
+                    scope=stage.org_id,
+                    operation="instances.create",
+                    key=str(number),
+                    body_sha256="0" * 64,
+                    expires_at=expires,
+                )
+            )
+    run(stage, "housekeeping")
+    with stage.database.read() as db:
+        assert replays.find(db, stage.org_id, "instances.create", "0") is not None
+    stage.pass_time(24 * 3600 + 60)
+    run(stage, "housekeeping")
+    with stage.database.read() as db:
+        assert db.scalars(select(Replay)).all() == []
+        assert len(db.scalars(select(Work)).all()) == 1, "what ended a day ago is gone too"
