@@ -19,7 +19,7 @@ import httpx
 
 from clients import errors, transport
 from clients.document import IDEMPOTENCY_KEY, SAFE_METHODS, Document, Field, Operation
-from clients.names import identify
+from clients.names import ID, identify
 from clients.profiles import Profile
 from clients.retries import Retries, retry_after_s
 from clients.transport import transport_for_localhost
@@ -270,7 +270,9 @@ class Client:
     def _token(self, operation: Operation, org_id: str | None) -> str | None:
         if operation.is_public:
             return None
-        elsewhere = self.org_id is not None and org_id not in {None, self.org_id}
+        # An org known by its slug cannot be told from another one by its id.
+        home = self.org_id if self.org_id and ID.match(self.org_id) else None
+        elsewhere = home is not None and org_id not in {None, home}
         if operation.needs_session:
             if self._session_token is None:
                 raise errors.SignInRequired(

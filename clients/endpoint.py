@@ -190,6 +190,9 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._http.close()
 
     def query(self, sql: str, params: Sequence[Any] | None = None) -> Result:

@@ -4,7 +4,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,10 +98,9 @@ def _known(raw: Mapping[str, Any]) -> dict[str, str]:
 
 def resolve(
     name: str | None = None,
-    overrides: Mapping[str, str | None] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Profile:
-    """Answer the profile in force: overrides, then environment, then profile, then local server.
+    """Answer the profile in force: environment, then profile, then the local server.
 
     A secret never travels to a server it was not given for: where another base_url is named, the
     profile's and the local server's keys and ids are left behind.
@@ -119,7 +118,6 @@ def resolve(
         known = ", ".join(sorted(profiles.named)) or "none"
         raise ConfigurationError(f"no profile {name!r} in {profiles.path} (known: {known})")
     named = {key: environ[variable] for key, variable in VARIABLES.items() if environ.get(variable)}
-    named |= {key: value for key, value in (overrides or {}).items() if value}
     if "base_url" in named and not _same(named["base_url"], chosen.base_url):
         return Profile(origin="the environment", **named)
     return replace(chosen, **named)
@@ -127,7 +125,3 @@ def resolve(
 
 def _same(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")
-
-
-def field_names() -> list[str]:
-    return [one.name for one in fields(Profile) if one.name in VARIABLES]

@@ -1,6 +1,6 @@
 """HTTP connections: certificates always verified, and `*.localhost` reached wherever it is."""
 
-import ipaddress
+import logging
 import ssl
 from pathlib import Path
 from typing import Final
@@ -9,20 +9,12 @@ from urllib.parse import urlsplit
 import httpx
 
 from clients.errors import ConfigurationError
+from clients.hosts import LOOPBACK, is_local
 
-LOOPBACK: Final = "127.0.0.1"
+# It logs the address of every request, and a one-time URL is a secret.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+
 USER_AGENT: Final = "menagerie-client/1.0.0"
-
-
-def is_local(host: str) -> bool:
-    """Whether the host is this machine by its name alone."""
-    host = host.rstrip(".").lower()
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 class LocalhostTransport(httpx.BaseTransport):

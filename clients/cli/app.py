@@ -2,6 +2,7 @@
 
 import importlib
 import os
+from functools import cached_property
 from typing import Any, Final
 
 import typer
@@ -35,13 +36,17 @@ SHORTCUT_MODULES: Final = {
 class RootGroup(TyperGroup):
     """Commands registered on `app`, then shortcuts, then one group per noun of the document."""
 
+    @cached_property
+    def _at_hand(self) -> Document | None:
+        return desk.document_at_hand([])
+
     def main(self, *args: Any, **settings: Any) -> Any:
         if COMPLETE_VAR in os.environ:
             completion_init()
         return super().main(*args, **settings)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  typer's signature
-        nouns = [name for name in _groups(desk.document_at_hand([])) if name not in self.commands]
+        nouns = [name for name in _groups(self._at_hand) if name not in self.commands]
         return sorted({*SHORTCUT_MODULES, *nouns}) + list(self.commands)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ARG002  see above
@@ -50,7 +55,7 @@ class RootGroup(TyperGroup):
         if cmd_name in SHORTCUT_MODULES:
             summary = SHORTCUT_MODULES[cmd_name][1]
             return TyperCommand(name=cmd_name, help=summary, rich_help_panel=SHORTCUTS)
-        return _noun_group(desk.document_at_hand([]), cmd_name)
+        return _noun_group(self._at_hand, cmd_name)
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         name = args[0]

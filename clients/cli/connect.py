@@ -14,10 +14,10 @@ from clients.cli import sql
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
 from clients.cli.query import StoreOption
 from clients.cli.repl import Repl, line_editing
-from clients.endpoint import HTTPS_ENGINES, Credential, Session
+from clients.endpoint import HTTPS_ENGINES, Credential
 from clients.errors import ConfigurationError
+from clients.hosts import LOOPBACK, is_local
 from clients.source import cache_folder
-from clients.transport import LOOPBACK, is_local
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -65,19 +65,12 @@ def connect(
 
 
 def _talk(keeper: sql.Keeper) -> None:
-    """Run the small client. The session lives as long as it does, renewed where it is refused."""
+    """Run the small client over one session, renewed where its credential is refused."""
     name = keeper.endpoint.instance["name"]
-
-    def greet(session: Session) -> str:
-        return str(session.query("SELECT version()").rows[0][0])
-
-    version = keeper.with_session(greet)
-    with (
-        Session(keeper.endpoint, keeper.credential()) as session,
-        line_editing(cache_folder() / "history"),
-    ):
+    with keeper, line_editing(cache_folder() / "history"):
+        version = keeper.query("SELECT version()").rows[0][0]
         typer.echo(f"{name}, DuckDB {version}. \\? helps, \\q leaves.", err=True)
-        Repl(name, session.query).loop()
+        Repl(name, keeper.query).loop()
 
 
 def _program(engine: str) -> str:

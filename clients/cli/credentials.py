@@ -9,7 +9,7 @@ from clients.cli import sql
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
 from clients.endpoint import HTTPS_ENGINES, Credential, CredentialFile
-from clients.transport import LOOPBACK, is_local
+from clients.hosts import LOOPBACK, is_local
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 

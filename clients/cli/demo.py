@@ -49,11 +49,12 @@ def _create(desk: Desk) -> dict[str, Any]:
     operation = desk.operation("POST", "/projects/{project_id}/instances")
     if desk.profile.project_id is None:
         raise ConfigurationError("the profile names no project: set MENAGERIE_PROJECT")
+    org = desk.org()
+    project_id = desk.identify_at("/projects/{project_id}", desk.profile.project_id, **org)
     order = {"engine": "duckdb", "size": "f0", "name": f"demo-{secrets.token_hex(3)}"}
-    _step(
-        "Create an instance", curl(desk, operation, {"project_id": desk.profile.project_id}, order)
-    )
-    instance: dict[str, Any] = desk.client.send(operation, order).body
+    _step("Create an instance", curl(desk, operation, {"project_id": project_id}, order))
+    arguments = {**org, "project_id": project_id, **order}
+    instance: dict[str, Any] = desk.client.send(operation, arguments).body
     return instance
 
 

@@ -4,12 +4,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
 from clients import profiles
 from clients.document import Document, Field, Operation
 from clients.errors import ClientError, ConfigurationError
+from clients.hosts import is_local
 from clients.profiles import Profile
 from clients.schemas import DocumentError
 from clients.source import Source, cache_folder
@@ -54,14 +56,22 @@ class Desk:
     def instance(self, name_or_id: str) -> dict[str, Any]:
         """Answer the instance with this id or name."""
         get = self.operation("GET", "/instances/{instance_id}")
-        field = next(one for one in get.at("path") if one.name == "instance_id")
         org = self.org()
-        instance_id = self.client.identify(get, field, name_or_id, org)
+        instance_id = self.identify_at("/instances/{instance_id}", name_or_id, **org)
         found: dict[str, Any] = self.client.send(get, {**org, "instance_id": instance_id}).body
         return found
 
     def org(self) -> dict[str, Any]:
-        return {"org_id": self.org_id} if self.org_id else {}
+        """Answer the org as an argument, by its id; nothing where there is none."""
+        if not self.org_id:
+            return {}
+        self.org_id = self.client.org_id = self.identify_at("/orgs/{org_id}", self.org_id)
+        return {"org_id": self.org_id}
+
+    def identify_at(self, suffix: str, value: str, **known: Any) -> str:
+        """Answer the id for the last parameter of the path that ends so."""
+        operation = self.operation("GET", suffix)
+        return self.client.identify(operation, operation.at("path")[-1], value, known)
 
     def identify(
         self, operation: Operation, field: Field, value: str, known: dict[str, Any]
@@ -84,10 +94,17 @@ def open_desk(
         profile, document=document_of(profile), retries=Retries(notice=notice or _tell_retry)
     )
     desk = Desk(profile, client, profile.org_id)
+    _warn_of_plain_http(profile)
     if org:
-        get_org = desk.operation("GET", "/orgs/{org_id}")
-        desk.org_id = client.identify(get_org, get_org.at("path")[0], org, {})
+        desk.org_id = desk.identify_at("/orgs/{org_id}", org)
     return desk
+
+
+def _warn_of_plain_http(profile: Profile) -> None:
+    parts = urlsplit(profile.base_url)
+    exposed = parts.scheme == "http" and not is_local(parts.hostname or "")
+    if exposed and (profile.api_key or profile.session_token):
+        typer.echo(f"warning: tokens travel unencrypted to {profile.base_url}", err=True)
 
 
 def _tell_retry(delay_s: float, reason: str) -> None:
@@ -104,7 +121,17 @@ def document_at_hand(args: list[str]) -> Document | None:
     """Answer the document without asking the server; None where there is none or no profile."""
     try:
         return document_of(profiles.resolve(_named_profile(args)))
-    except (ClientError, DocumentError):
+    except ClientError:
+        # The command itself will say what is wrong with the profile; its help needs none.
+        return _shipped_document()
+    except DocumentError:
+        return None
+
+
+def _shipped_document() -> Document | None:
+    try:
+        return document_of(Profile())
+    except DocumentError:
         return None
 
 

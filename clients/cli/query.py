@@ -47,8 +47,7 @@ def query(
     with desk.client:
         endpoint = sql.endpoint_of(desk, instance)
         sql.require_sql_over_https(endpoint)
-        keeper = sql.Keeper(endpoint, store=not no_store)
         text = read_text(statement, "SQL")
-        values = [sql.parameter(one) for one in param or ()]
-        result = keeper.with_session(lambda session: session.query(text, values))
+        with sql.Keeper(endpoint, store=not no_store) as keeper:
+            result = keeper.query(text, [sql.parameter(one) for one in param or ()])
     sql.show(result, output)

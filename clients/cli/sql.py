@@ -3,9 +3,10 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self
 
 import typer
 
@@ -15,7 +16,6 @@ from clients.endpoint import HTTPS_ENGINES, Credential, CredentialFile, Endpoint
 from clients.errors import ConfigurationError, QueryFailed
 
 UNAUTHORIZED = 401
-Answer = TypeVar("Answer")
 
 
 class Rows(StrEnum):
@@ -27,7 +27,7 @@ class Rows(StrEnum):
 
 
 class Keeper:
-    """The credential of one instance: kept in the file unless told otherwise."""
+    """One instance with its credential, which is kept in the file unless told otherwise."""
 
     def __init__(
         self, endpoint: Endpoint, *, store: bool, file: CredentialFile | None = None
@@ -36,6 +36,7 @@ class Keeper:
         self._store = store
         self._file = file or CredentialFile()
         self._base_url = endpoint.client.base_url
+        self._session: Session | None = None
 
     def credential(self) -> Credential:
         """Answer the kept credential, or reveal it."""
@@ -51,16 +52,30 @@ class Keeper:
             self._file.keep(self._base_url, self.endpoint.instance["id"], credential)
         return credential
 
-    def with_session(self, work: Callable[[Session], Answer]) -> Answer:
-        """Do the work; once more with a fresh credential where the kept one is refused."""
-        with Session(self.endpoint, self.credential()) as session:
-            try:
-                return work(session)
-            except QueryFailed as error:
-                if error.status != UNAUTHORIZED or not self._store:
-                    raise
-        with Session(self.endpoint, self.renewed()) as session:
-            return work(session)
+    def query(self, sql: str, params: Sequence[Any] | None = None) -> Result:
+        """Run a statement; once more with a fresh credential where a kept one is refused."""
+        fresh = self._session is None
+        session = self._session = self._session or Session(self.endpoint, self.credential())
+        try:
+            return session.query(sql, params)
+        except QueryFailed as error:
+            if error.status != UNAUTHORIZED or (fresh and not self._store):
+                raise
+        session.close()
+        self._session = Session(self.endpoint, self.renewed())
+        return self._session.query(sql, params)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            self._session.close()
 
 
 def endpoint_of(desk: Desk, name_or_id: str) -> Endpoint:

@@ -10,7 +10,8 @@ from clients.client import Client, transport_for_localhost
 from clients.document import Document
 from clients.endpoint import Endpoint, Session
 from clients.transport import open_http
-from contract_tests.clients.stand_in import DROP, ControlPlane, new_id, problem
+from contract_tests.clients.servers import DROP, new_id, problem
+from contract_tests.clients.stand_in import ControlPlane
 
 BUSY = problem(429, "Too Many Requests", "slow down")
 UNAVAILABLE = problem(503, "Service Unavailable", "the database is away")

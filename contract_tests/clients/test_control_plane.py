@@ -232,6 +232,7 @@ def test_every_list_and_record_shows_as_a_table(answer: Any, cli: Cli) -> None:
         assert ran.code == 0, ran.err
         assert "id" in ran.out.split()
     assert "connections" in cli("sizes", "list").out
+    assert "BEGIN CERTIFICATE" in cli("orgs", "ca").out
     for argv in (["me", "get"], ["orgs", "get"], ["permissions", "mine"], ["system", "health"]):
         assert cli(*argv).code == 0
 

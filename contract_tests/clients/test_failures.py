@@ -5,7 +5,8 @@ import pytest
 from clients import errors
 from clients.cli import failures
 from contract_tests.clients.conftest import Cli
-from contract_tests.clients.stand_in import ControlPlane, problem
+from contract_tests.clients.servers import problem
+from contract_tests.clients.stand_in import ControlPlane
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -261,3 +262,49 @@ def test_help_loads_neither_http_nor_yaml(home: Path, cli: Cli) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_org_and_project_may_be_set_by_their_slugs(
+    sales: str, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MENAGERIE_ORG", "acme")
+    monkeypatch.setenv("MENAGERIE_PROJECT", "main")
+    assert cli("query", "sales", COUNT).code == 0
+    assert cli("instances", "list").code == 0
+    assert cli("demo").code == 0
+    assert not [one for one in plane.seen if "acme" in one.path or "/main" in one.path]
+
+
+def test_connect_reveals_once_and_renews_what_is_refused(
+    sales: str, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed() -> Iterator[str]:
+        yield "SELECT 1;"
+        plane.cell.passwords[host_of(sales)] = "rotated-elsewhere"
+        yield "SELECT 'after' AS t;"
+
+    lines = typed()
+    monkeypatch.setattr("builtins.input", lambda _: next(lines, "\\q"))
+    ran = cli("connect", "sales", "--no-store")
+    assert (ran.code, "after" in ran.out) == (0, True), ran.err
+    assert len(plane.asked("POST", "/reveal")) == 2
+
+
+def test_one_time_urls_and_passwords_are_not_logged(
+    sales: str, plane: ControlPlane, cli: Cli, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("DEBUG"):
+        assert cli("query", "sales", COUNT).code == 0
+    jti = plane.cell.asked("GET", "")[0].path.rpartition(".")[2]
+    for secret in (jti, plane.cell.passwords[host_of(sales)], plane.world.api_key):
+        assert secret not in caplog.text
+
+
+def test_tokens_in_the_open_are_warned_of(
+    folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setenv("MENAGERIE_BASE_URL", "http://db.invalid")
+    monkeypatch.setenv("MENAGERIE_API_KEY", "mk_live_x")
+    monkeypatch.setenv("MENAGERIE_ORG", "org_01JD7QK3V8Y2M4N6P8R0S2T4V6")
+    assert "tokens travel unencrypted to http://db.invalid" in cli("instances", "list").err
