@@ -1,0 +1,47 @@
+"""The command line of a cell that runs alone: `python -m cell --home DIR …`."""
+
+import argparse
+import base64
+import sys
+from pathlib import Path
+
+from cell.main import run
+from cell.settings import CellSettings
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m cell", description="Run a cell.")
+    parser.add_argument("--home", type=Path, required=True, help="the folder of the cell")
+    parser.add_argument("--cell-id", required=True)
+    parser.add_argument(
+        "--control-public-key",
+        required=True,
+        help="the control plane's Ed25519 public key, base64 of its 32 bytes",
+    )
+    parser.add_argument("--region", default="local")
+    parser.add_argument("--instance-domain", default="localhost")
+    parser.add_argument("--https-port", type=int, default=8443, help="where the gateway listens")
+    parser.add_argument("--engine", action="append", help="offer only this one; may be repeated")
+    parser.add_argument("--keep-engines", action="store_true", help="engines outlive the cell")
+    parser.add_argument("--log-format", choices=("json", "text"), default="json")
+    parser.add_argument("--log-level", default="info")
+    given = parser.parse_args(words)
+    run(
+        CellSettings(
+            home=given.home,
+            cell_id=given.cell_id,
+            control_public_key=base64.b64decode(given.control_public_key),
+            region=given.region,
+            instance_domain=given.instance_domain,
+            https_port=given.https_port,
+            engines=tuple(given.engine) if given.engine else None,
+            stop_engines=not given.keep_engines,
+            log_format=given.log_format,
+            log_level=given.log_level,
+        )
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

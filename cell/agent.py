@@ -1,0 +1,199 @@
+"""The cell itself: its parts put together, its start and its end."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import secrets
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from cell import logs, pki
+from cell.credentials import Credentials
+from cell.database import Database
+from cell.engines import PACKAGES, find
+from cell.engines.driver import EngineError
+from cell.layout import Layout, write_atomically
+from cell.lifecycle import Lifecycle
+from cell.operations import Operations
+from cell.records import Record, Records
+from cell.residents import Resident, Routes
+from cell.runtime.host import Host
+from cell.sealing import Sealer, read_or_make_key
+from cell.settings import CellSettings
+from cell.signatures import Signatures
+from cell.supervisor import Supervisor
+from cell.tokens import Tokens
+
+log = structlog.get_logger("cell")
+
+UID_FIRST = 200_000
+UIDS_PER_CELL = 100_000
+CELLS_PER_HOST = 10_000
+# At most so many engines start at once after the cell itself started.
+STARTS_AT_ONCE = 4
+RENEW_EVERY_S = 3600.0
+
+
+class Cell:
+    """Everything but HTTP. Made, then `open`ed on the event loop it lives on, then `close`d."""
+
+    def __init__(self, settings: CellSettings) -> None:
+        self.settings = settings
+        self.layout = Layout.make(settings.home)
+        key = read_or_make_key(self.layout.seal_key)
+        self.database = Database(self.layout.database)
+        self.signatures = Signatures(settings.control_public_key)
+        self.tokens = Tokens(self.database, settings.control_public_key)
+        self.operations = Operations(self.database)
+        self.gateway_token = self._gateway_token()
+        self.public_host = f"cell.{settings.region}.{settings.instance_domain}"
+        # Named by its folder, so that two cells on one machine are never taken for each other.
+        name = hashlib.sha256(os.fsencode(self.layout.home)).hexdigest()[:16]
+        self.host = Host(str(self.layout.home), name, PACKAGES, confine=settings.confine)
+        self.drivers = find(self.host, settings.engines)
+        uid_first = UID_FIRST + int(name[:8], 16) % CELLS_PER_HOST * UIDS_PER_CELL
+        self.records = Records(self.database, uid_first)
+        self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
+        self.supervisor = Supervisor(
+            settings,
+            self.layout,
+            self.host,
+            self.records,
+            self.credentials,
+            Routes(self.layout, self.public_host),
+        )
+        self.lifecycle = Lifecycle(
+            settings,
+            self.layout,
+            self.drivers,
+            self.records,
+            self.credentials,
+            self.supervisor,
+        )
+        self._chores: list[asyncio.Task[None]] = []
+        self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
+        self._certificates = self._ensure_certificates()
+
+    async def open(self) -> None:
+        """Takes over the engines that still run, and begins to start those that do not."""
+        for record in self.records.every():
+            self._take_in(record)
+        residents = list(self.supervisor.residents.values())
+        wanted = [each for each in residents if each.record.desired == "running"]
+        adopted = await asyncio.gather(*map(self._adopt, wanted))
+        kept = {each.instance_id for each, found in zip(wanted, adopted, strict=True) if found}
+        await asyncio.to_thread(self._end_strays, residents, kept)
+        for resident in wanted:
+            if resident.instance_id not in kept and not resident.failed:
+                self.supervisor.spawn(self._bring_back(resident))
+        await self.supervisor.tick()
+        self.supervisor.publish()
+        self._chores = [
+            asyncio.create_task(self._every(self.settings.tick_s, self._tick)),
+            asyncio.create_task(self._every(RENEW_EVERY_S, self._housekeeping)),
+        ]
+        engines = {name: driver.versions() for name, driver in self.drivers.items()}
+        log.info("cell.started", cell_id=self.settings.cell_id, engines=engines, adopted=len(kept))
+
+    async def close(self) -> None:
+        for task in self._chores:
+            task.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self.supervisor.close(stop_engines=self.settings.stop_engines)
+        self.supervisor.publish()
+        self.database.close()
+        log.info("cell.stopped", engines_stopped=self.settings.stop_engines)
+
+    def description(self) -> dict[str, Any]:
+        settings, certificates = self.settings, self._certificates
+        return {
+            "cell_id": settings.cell_id,
+            "region": settings.region,
+            "instance_domain": settings.instance_domain,
+            "public_host": self.public_host,
+            "ports": {"https": settings.https_port},
+            "engines": [
+                {"engine": name, "versions": list(driver.versions()), "source": driver.source}
+                for name, driver in sorted(self.drivers.items())
+            ],
+            "confinement": {
+                name: {"enforced": means.enforced, "reason": means.reason}
+                for name, means in self.host.confinement.items()
+            },
+            "ca": {
+                "root_pem": certificates.root_pem.read_text(),
+                "chain_pem": certificates.chain_pem.read_text(),
+            },
+        }
+
+    def _take_in(self, record: Record) -> None:
+        site = self.layout.site(record.instance_id, record.uid)
+        driver = self.drivers.get(record.spec.engine)
+        if driver is None:
+            log.error("cell.engine_missing", instance_id=record.instance_id)
+            return
+        self.supervisor.residents[record.instance_id] = Resident(record, site, driver)
+
+    async def _adopt(self, resident: Resident) -> bool:
+        async with resident.lock:
+            return await self.supervisor.adopt(resident)
+
+    async def _bring_back(self, resident: Resident) -> None:
+        async with self._starts, resident.lock:
+            if resident.record.desired != "running" or resident.process is not None:
+                return
+            try:
+                await self.supervisor.prepare(resident)
+                await self.supervisor.start(resident)
+            except (EngineError, OSError) as error:
+                reason = str(error)
+            else:
+                return
+        await self.supervisor.restart(resident, reason)
+
+    def _end_strays(self, residents: list[Resident], kept: set[str]) -> None:
+        """Engines nobody knows would hold their database's lock for ever."""
+        known = {
+            pid
+            for each in residents
+            if each.instance_id in kept
+            for pid in self.host.strays(each.site)
+        }
+        for pid in set(self.host.strays()) - known:
+            log.warning("cell.stray_ended", pid=pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    async def _every(self, interval_s: float, work: Any) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - a full disk must not end what serves
+                log.error("cell.chore_failed", reason=repr(error))  # noqa: TRY400 - one line
+
+    async def _tick(self) -> None:
+        await self.supervisor.tick()
+        for resident in self.supervisor.residents.values():
+            logs.rotate(resident.site.log, self.settings.log_bytes_max)
+
+    async def _housekeeping(self) -> None:
+        self.tokens.forget_expired()
+        self.operations.forget_old()
+        self._certificates = await asyncio.to_thread(self._ensure_certificates)
+
+    def _ensure_certificates(self) -> pki.Certificates:
+        settings = self.settings
+        return pki.ensure(
+            self.layout.home, settings.region, settings.instance_domain, datetime.now(UTC)
+        )
+
+    def _gateway_token(self) -> str:
+        """Made anew on each start; the gateway reads it before every request."""
+        token = secrets.token_urlsafe(32)
+        write_atomically(self.layout.gateway_token, token.encode())
+        return token

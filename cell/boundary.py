@@ -1,0 +1,34 @@
+"""Who is calling the cell: the control plane by signature, the gateway by token, or anybody."""
+
+import hmac
+
+from cell.agent import Cell
+from specserver import Boundary, Exchange, MethodNotAllowed, Reply, Unauthenticated
+
+
+def make_boundary(cell: Cell) -> Boundary:
+    async def boundary(exchange: Exchange) -> Reply:
+        authenticate(cell, exchange)
+        arguments = exchange.arguments
+        key = arguments.get("operation_key")
+        if key is None:
+            return await exchange.invoke_async(cell)
+        lease: int = arguments["operation_lease"]
+        return await cell.operations.once(key, lease, lambda: exchange.invoke_async(cell))
+
+    return boundary
+
+
+def authenticate(cell: Cell, exchange: Exchange) -> None:
+    """By the scheme the document names; an operation that names none checks a one-time token."""
+    request = exchange.request
+    schemes = {name for requirement in exchange.operation.security for name in requirement}
+    if "control" in schemes:
+        cell.signatures.verify(request, exchange.body_bytes)
+    elif "gateway" in schemes:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), cell.gateway_token.encode()):
+            raise Unauthenticated("only the gateway of this cell may ask this")
+    elif request.method == "HEAD":
+        # Answered like GET it would use the token up for an answer without a body.
+        raise MethodNotAllowed("HEAD is not answered here", headers={"Allow": "GET, OPTIONS"})

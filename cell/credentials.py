@@ -1,0 +1,80 @@
+"""Credentials: made here, kept sealed, several valid at once while a rotation overlaps."""
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from cell.database import Database
+from cell.sealing import Sealer
+
+PASSWORD_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Credential:
+    """`expires_at` (unix seconds) is set once a newer one exists."""
+
+    generation: int
+    password: str
+    expires_at: float | None
+
+    def __repr__(self) -> str:
+        # A repr ends up in logs.
+        return f"<Credential {self.generation}>"
+
+
+class Credentials:
+    def __init__(self, database: Database, sealer: Sealer) -> None:
+        self._database = database
+        self._sealer = sealer
+
+    def valid(self, instance_id: str) -> list[Credential]:
+        """Newest first; empty for an instance that never had one."""
+        rows = self._database.rows(
+            "SELECT generation, sealed, expires_at FROM credentials WHERE instance_id = ?"
+            " AND (expires_at IS NULL OR expires_at > ?) ORDER BY generation DESC",
+            *(instance_id, time.time()),
+        )
+        return [
+            Credential(number, self._sealer.open(sealed, f"{instance_id}:{number}"), expires_at)
+            for number, sealed, expires_at in rows
+        ]
+
+    def generation(self, instance_id: str) -> tuple[int, float | None]:
+        """The newest one's number (0: none yet), and until when an older one is valid too."""
+        found = self._database.row(
+            "SELECT max(generation), max(expires_at) FROM credentials WHERE instance_id = ?",
+            instance_id,
+        )
+        number, overlap_until = found or (0, None)
+        return number or 0, overlap_until
+
+    def make(self, instance_id: str, overlap_s: float) -> Credential:
+        """A new one; those before it stay valid for `overlap_s` at most."""
+        number = self.generation(instance_id)[0] + 1
+        password = secrets.token_urlsafe(PASSWORD_BYTES)
+        sealed = self._sealer.seal(password, f"{instance_id}:{number}")
+        until = time.time() + overlap_s
+        with self._database.transaction():
+            self._database.write(
+                "UPDATE credentials SET expires_at = min(coalesce(expires_at, ?), ?)"
+                " WHERE instance_id = ?",
+                *(until, until, instance_id),
+            )
+            self._database.write(
+                "INSERT INTO credentials VALUES (?, ?, ?, NULL)", instance_id, number, sealed
+            )
+        return Credential(number, password, None)
+
+    def drop_expired(self) -> list[str]:
+        """The instances whose older credential has just ended."""
+        now = time.time()
+        rows = self._database.rows(
+            "SELECT DISTINCT instance_id FROM credentials WHERE expires_at <= ?", now
+        )
+        if rows:
+            self._database.write("DELETE FROM credentials WHERE expires_at <= ?", now)
+        return [name for (name,) in rows]
+
+    def erase(self, instance_id: str) -> None:
+        self._database.write("DELETE FROM credentials WHERE instance_id = ?", instance_id)

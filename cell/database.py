@@ -1,0 +1,69 @@
+"""The cell's own database: one SQLite file, written by this process only."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS instances (
+    instance_id TEXT PRIMARY KEY,
+    uid INTEGER NOT NULL UNIQUE,
+    spec TEXT NOT NULL,
+    desired TEXT NOT NULL,
+    paused_by TEXT,
+    created_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS credentials (
+    instance_id TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    sealed BLOB NOT NULL,
+    expires_at REAL,
+    PRIMARY KEY (instance_id, generation)
+);
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, status INTEGER NOT NULL, body BLOB NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS leases (
+    operation TEXT PRIMARY KEY, lease INTEGER NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS burned (jti TEXT PRIMARY KEY, expires_at REAL NOT NULL);
+"""
+
+
+class Database:
+    """Every call is short and runs where it is made; the cell's event loop is its only user."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        path.chmod(0o600)
+        # FULL: a password that was handed out must still open its database after a power cut.
+        # secure_delete: what is erased is not left lying in free pages.
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            self._file.execute(f"PRAGMA {pragma}").fetchall()
+        self._file.executescript(SCHEMA)
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._file.execute(statement, values).fetchall()
+
+    def row(self, statement: str, *values: Any) -> tuple[Any, ...] | None:
+        found: tuple[Any, ...] | None = self._file.execute(statement, values).fetchone()
+        return found
+
+    def write(self, statement: str, *values: Any) -> int:
+        """How many rows it changed."""
+        return self._file.execute(statement, values).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._file.execute("ROLLBACK")
+            raise
+        self._file.execute("COMMIT")
+
+    def close(self) -> None:
+        self._file.close()

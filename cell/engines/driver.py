@@ -1,0 +1,92 @@
+"""What every engine's driver can do. The contract suite holds each of them to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cell.layout import Site
+from cell.records import Size, Spec
+from cell.runtime.process import Process
+
+
+class EngineError(Exception):
+    """The engine did not do what was asked; the text is for the owner and holds no secret."""
+
+
+@dataclass(frozen=True)
+class Login:
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        # A repr ends up in logs.
+        return f"<Login {self.username}>"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    storage_bytes: int
+    memory_bytes: int
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy the engine can be restored from; `sha256` is over its files in order of name."""
+
+    size_bytes: int
+    sha256: str
+
+
+class Driver(Protocol):
+    """One engine family. A driver keeps no state of instances: all it needs is handed in.
+
+    Everything may be asked twice: the cell repeats what it does not know to have happened.
+    """
+
+    engine: str
+    source: str
+    """Where the engine comes from, for people."""
+    protocol: str
+    """What the gateway speaks to it."""
+    username: str
+    packages: tuple[str, ...]
+    """Python packages its process imports."""
+
+    def versions(self) -> tuple[str, ...]:
+        """What can be run here, newest first; empty where nothing can."""
+
+    async def provision(self, site: Site, spec: Spec) -> None:
+        """Everything before the first start; the site's folders are there, empty or not."""
+
+    async def start(self, site: Site, spec: Spec) -> Process:
+        """Starts the engine; it may not take logins yet."""
+
+    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:
+        """Ends the engine with everything committed on disk."""
+
+    async def ready(self, site: Site, login: Login) -> bool:
+        """Whether a real login works now."""
+
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+        """From now on these logins work and no other, running or not."""
+
+    async def resize(self, site: Site, process: Process, size: Size) -> bool:
+        """Applies the size to a running engine; False where it must be started anew for that."""
+
+    async def snapshot(
+        self, site: Site, process: Process | None, login: Login, target: Path
+    ) -> Snapshot:
+        """Copies everything committed into the new folder `target`, running or not."""
+
+    async def restore(self, site: Site, source: Path) -> None:
+        """Puts a snapshot in place of the data of an engine that does not run."""
+
+    async def erase(self, site: Site) -> None:
+        """Removes what the engine keeps outside its site; the cell removes the site itself."""
+
+    def metrics(self, site: Site, process: Process | None) -> Metrics: ...
+
+    def uri(self, login: Login, host: str, port: int) -> str:
+        """What a client needs to connect, in one line."""

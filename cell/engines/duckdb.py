@@ -1,0 +1,167 @@
+"""DuckDB: a library, served by our own process, one for each instance."""
+
+import asyncio
+import hashlib
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+import orjson
+
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.http import ask
+from cell.layout import Site, write_atomically
+from cell.records import Size, Spec
+from cell.runtime.host import Host, copy_file, size_bytes
+from cell.runtime.process import Process
+
+DATABASE = "database.duckdb"
+# The interpreter, its libraries and the engine's own needs beside the memory it accounts for.
+OVERHEAD_BYTES = 160 * 2**20
+MEMORY_SHARE = 0.8
+CHECKPOINT_TIMEOUT_S = 60.0
+READ_BYTES = 1 << 20
+
+
+class DuckDB:
+    engine = "duckdb"
+    protocol = "http"
+    username = "app"
+    packages = ("instance_services", "specserver")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.source = f"PyPI duckdb {_installed() or 'not installed'}"
+
+    def versions(self) -> tuple[str, ...]:
+        """The series of the installed release: patches are not ordered but applied."""
+        found = _installed()
+        return (".".join(found.split(".")[:2]),) if found else ()
+
+    async def provision(self, site: Site, spec: Spec) -> None: ...
+
+    async def start(self, site: Site, spec: Spec) -> Process:
+        view = self._host.view(site)
+        size = spec.size
+        spare_bytes = max(0, size.memory_bytes - OVERHEAD_BYTES)
+        argv = [
+            *(sys.executable, "-P", "-m", "instance_services.duckdb"),
+            *("--socket", str(view.run / site.socket.name)),
+            *("--data", str(view.data / DATABASE)),
+            *("--users", str(view.configuration / "users.json")),
+            *("--memory-bytes", str(int(spare_bytes * MEMORY_SHARE))),
+            *("--threads", str(max(1, math.ceil(size.vcpu)))),
+            *("--temp-directory", str(view.data / "temp")),
+            *("--temp-bytes", str(size.storage_bytes)),
+            *("--storage-bytes", str(size.storage_bytes)),
+        ]
+        site.socket.unlink(missing_ok=True)
+        environment = {
+            "PYTHONPATH": ":".join(self._host.import_paths),
+            # Read-only inside: no point in trying to write what was compiled.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        return await self._host.start(site, argv, environment, size)
+
+    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
+        await process.stop(timeout_s)
+
+    async def ready(self, site: Site, login: Login) -> bool:
+        if not site.socket.is_socket():
+            return False
+        try:
+            answer = await _query(site, login, "SELECT 1")
+        except httpx.HTTPError:
+            return False
+        return answer.status_code == httpx.codes.OK
+
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+        # Passwords have 256 random bits, so their plain hash tells nothing.
+        digests = [hashlib.sha256(login.password.encode()).hexdigest() for login in logins]
+        content = orjson.dumps({self.username: digests})
+        path = site.configuration / "users.json"
+        write_atomically(path, content, mode=0o640, gid=site.uid)
+
+    async def resize(self, site: Site, process: Process, size: Size) -> bool:  # noqa: ARG002 - the contract's
+        """Memory, threads and storage are fixed when the process starts."""
+        return False
+
+    async def snapshot(
+        self, site: Site, process: Process | None, login: Login, target: Path
+    ) -> Snapshot:
+        if process is None:
+            return await asyncio.to_thread(_copy, site.data, target)
+        try:
+            answer = await _query(site, login, "CHECKPOINT", CHECKPOINT_TIMEOUT_S)
+        except httpx.HTTPError as error:
+            raise EngineError("the engine does not answer the checkpoint") from error
+        if answer.status_code != httpx.codes.OK:
+            raise EngineError(f"the checkpoint was refused with status {answer.status_code}")
+        # Held still for the copy, so that file and log are of one moment. What was written since
+        # the checkpoint is in the log, and the engine reads that as after a crash.
+        process.signal(signal.SIGSTOP)
+        try:
+            return await asyncio.to_thread(_copy, site.data, target)
+        finally:
+            process.signal(signal.SIGCONT)
+
+    async def restore(self, site: Site, source: Path) -> None:
+        await asyncio.to_thread(_restore, self._host, site, source)
+
+    async def erase(self, site: Site) -> None: ...
+
+    def metrics(self, site: Site, process: Process | None) -> Metrics:
+        storage_bytes = size_bytes(site.data)
+        if process is None:
+            return Metrics(storage_bytes, 0, 0.0)
+        usage = self._host.usage(process)
+        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+
+    def uri(self, login: Login, host: str, port: int) -> str:
+        return f"https://{login.username}:{quote(login.password, safe='')}@{host}:{port}"
+
+
+async def _query(site: Site, login: Login, sql: str, timeout_s: float = 10.0) -> httpx.Response:
+    credential = (login.username, login.password)
+    return await ask(
+        str(site.socket), "POST", "/query", login=credential, body={"sql": sql}, timeout_s=timeout_s
+    )
+
+
+def _installed() -> str | None:
+    try:
+        return metadata.version("duckdb")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _files(directory: Path) -> list[Path]:
+    """The database and its log, where there is one."""
+    names = (DATABASE, f"{DATABASE}.wal")
+    return [directory / name for name in names if (directory / name).exists()]
+
+
+def _copy(data: Path, target: Path) -> Snapshot:
+    target.mkdir(mode=0o700)
+    digest = hashlib.sha256()
+    size = 0
+    for path in _files(data):
+        copy_file(path, target / path.name)
+        with (target / path.name).open("rb") as file:
+            while block := file.read(READ_BYTES):
+                digest.update(block)
+                size += len(block)
+    return Snapshot(size, digest.hexdigest())
+
+
+def _restore(host: Host, site: Site, source: Path) -> None:
+    for path in _files(site.data):
+        path.unlink()
+    for path in _files(source):
+        copy_file(path, site.data / path.name)
+        host.own(site, site.data / path.name)

@@ -1,0 +1,1 @@
+"""The operations of cell/openapi.yaml, a module for each tag."""

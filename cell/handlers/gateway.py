@@ -1,0 +1,10 @@
+"""Operations of the tag Gateway."""
+
+from typing import Any
+
+from cell.agent import Cell
+
+
+async def wake(cell: Cell, instance_id: str) -> dict[str, Any]:
+    resident = await cell.lifecycle.wake(instance_id)
+    return {"instance_id": instance_id, "status": resident.status}

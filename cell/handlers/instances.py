@@ -1,0 +1,62 @@
+"""Operations of the tag Instances."""
+
+import asyncio
+from typing import Any
+
+from cell.agent import Cell
+from cell.records import Size, Spec
+
+Body = dict[str, Any]
+
+
+async def list_(cell: Cell) -> Body:
+    residents = sorted(cell.supervisor.residents.items())
+    return {"items": [cell.lifecycle.observation(resident) for _, resident in residents]}
+
+
+async def get(cell: Cell, instance_id: str) -> Body:
+    return cell.lifecycle.observation(cell.lifecycle.find(instance_id))
+
+
+async def put(cell: Cell, instance_id: str, body: Body) -> Body:
+    resident = await cell.lifecycle.put(instance_id, Spec.parse(body))
+    return cell.lifecycle.observation(resident)
+
+
+async def pause(cell: Cell, instance_id: str) -> Body:
+    return cell.lifecycle.observation(await cell.lifecycle.pause(instance_id))
+
+
+async def resume(cell: Cell, instance_id: str) -> Body:
+    return cell.lifecycle.observation(await cell.lifecycle.resume(instance_id))
+
+
+async def resize(cell: Cell, instance_id: str, body: Body) -> Body:
+    resident = await cell.lifecycle.resize(instance_id, Size(**body["size"]))
+    return cell.lifecycle.observation(resident)
+
+
+async def snapshot(cell: Cell, instance_id: str, body: Body) -> Body:
+    return await cell.lifecycle.snapshot(instance_id, body["label"])
+
+
+async def delete(cell: Cell, instance_id: str) -> Body:
+    return cell.lifecycle.observation(await cell.lifecycle.delete(instance_id))
+
+
+async def erase(cell: Cell, instance_id: str) -> Body:
+    return cell.lifecycle.observation(await cell.lifecycle.erase(instance_id))
+
+
+async def capacity(cell: Cell, instance_id: str) -> Body:
+    resident = cell.lifecycle.find(instance_id)
+    await asyncio.to_thread(cell.supervisor.measure, resident)
+    observed = cell.lifecycle.observation(resident)
+    size = resident.record.spec.size
+    limits = {
+        "storage_limit_bytes": size.storage_bytes,
+        "memory_limit_bytes": size.memory_bytes,
+        "connections_max": size.connections_max,
+    }
+    figures = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
+    return {name: observed[name] for name in figures} | limits

@@ -1,0 +1,43 @@
+"""Operations of the tag One-time: what a signed URL gives, once."""
+
+from typing import Any
+
+import structlog
+
+from cell import logs as log_files
+from cell.agent import Cell
+from cell.lifecycle import GONE
+from cell.residents import Resident
+from specserver import Conflict, Reply
+
+log = structlog.get_logger("cell.one_time")
+
+
+async def reveal(cell: Cell, token: str) -> dict[str, Any]:
+    return cell.lifecycle.revealed(_spend(cell, token, "reveal"))
+
+
+async def rotate(cell: Cell, token: str) -> dict[str, Any]:
+    return await cell.lifecycle.rotate(_spend(cell, token, "rotate"))
+
+
+async def logs(cell: Cell, token: str, follow: bool, tail_lines: int) -> Reply:
+    path = _spend(cell, token, "logs").site.log
+    read = log_files.follow if follow else log_files.once
+    return Reply.stream(read(path, tail_lines), "text/plain; charset=utf-8")
+
+
+def _spend(cell: Cell, token: str, action: str) -> Resident:
+    """Uses the token up, unless there is nothing yet that it could give."""
+    claims = cell.tokens.check(token, action)
+    resident = cell.lifecycle.find(claims.instance_id)
+    if resident.record.desired in GONE or not cell.lifecycle.has_credentials(resident):
+        raise Conflict(f"the instance is {resident.status}")
+    cell.tokens.burn(claims)
+    log.info(
+        "cell.one_time_used",
+        action=action,
+        instance_id=resident.instance_id,
+        issued_by=claims.request_id,
+    )
+    return resident

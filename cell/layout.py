@@ -1,0 +1,156 @@
+"""Where everything of a cell lies: its home, the folders of instances, the sockets."""
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+# The kernel takes 107 bytes for the path of a unix socket; the rest is room for its name.
+SOCKET_DIRECTORY_BYTES_MAX = 60
+# Others may pass through but not look around: engines run under uids of their own.
+PASSABLE = 0o711
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders of one cell. Sockets lie outside `home` where its path is too long for them."""
+
+    home: Path
+    sockets: Path
+
+    @classmethod
+    def make(cls, home: Path) -> Self:
+        """Creates what is missing."""
+        home = home.resolve()
+        for directory in (home, home / "run", home / "instances"):
+            directory.mkdir(parents=True, exist_ok=True)
+            directory.chmod(PASSABLE)
+        (home / "activity").mkdir(mode=0o700, exist_ok=True)
+        sockets = home / "run"
+        if len(os.fsencode(sockets)) > SOCKET_DIRECTORY_BYTES_MAX:
+            sockets = _short_directory(home)
+        layout = cls(home, sockets)
+        if layout.socket != layout.public_socket:
+            layout.public_socket.unlink(missing_ok=True)
+            layout.public_socket.symlink_to(layout.socket)
+        return layout
+
+    @property
+    def database(self) -> Path:
+        return self.home / "cell.db"
+
+    @property
+    def seal_key(self) -> Path:
+        return self.home / "seal.key"
+
+    @property
+    def socket(self) -> Path:
+        return self.sockets / "cell.sock"
+
+    @property
+    def public_socket(self) -> Path:
+        """The path that others are told, which may be a link."""
+        return self.home / "run" / "cell.sock"
+
+    @property
+    def gateway_token(self) -> Path:
+        return self.home / "run" / "gateway.token"
+
+    @property
+    def routes(self) -> Path:
+        return self.home / "routes.json"
+
+    @property
+    def activity(self) -> Path:
+        return self.home / "activity"
+
+    @property
+    def instances(self) -> Path:
+        return self.home / "instances"
+
+    def site(self, instance_id: str, uid: int) -> "Site":
+        directory = self.instances / instance_id
+        run = self.sockets / instance_id.rpartition("_")[2].lower()
+        return Site(instance_id, uid, directory, run)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The folders of one instance; `uid` owns `data` and `run`, the cell all else."""
+
+    instance_id: str
+    uid: int
+    directory: Path
+    run: Path
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def configuration(self) -> Path:
+        """What the engine reads and must not write."""
+        return self.directory / "conf"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log" / "engine.log"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.directory / "snapshots"
+
+    @property
+    def process(self) -> Path:
+        """What a later cell must know to adopt the engine."""
+        return self.directory / "process.json"
+
+    @property
+    def socket(self) -> Path:
+        return self.run / "engine.sock"
+
+    def make(self) -> None:
+        """Creates the folders, each with the owner it should have."""
+        self.directory.mkdir(exist_ok=True)
+        self.directory.chmod(PASSABLE)
+        for cells in (self.log.parent, self.snapshots):
+            cells.mkdir(mode=0o700, exist_ok=True)
+        for path, mode in ((self.configuration, 0o750), (self.data, 0o700), (self.run, 0o700)):
+            path.mkdir(exist_ok=True)
+            path.chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(self.configuration, 0, self.uid)
+            os.chown(self.data, self.uid, self.uid)
+            os.chown(self.run, self.uid, self.uid)
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o600, gid: int = -1) -> None:
+    """Readers see the old content or the new, and after a power cut one of them too."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        if gid >= 0 and os.geteuid() == 0:
+            os.fchown(descriptor, -1, gid)
+        os.fchmod(descriptor, mode)
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    temporary.replace(path)
+
+
+def _short_directory(home: Path) -> Path:
+    """A folder in the temporary one, the same each time, that is surely ours."""
+    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
+    directory = Path(tempfile.gettempdir()) / f"cell-{os.geteuid()}-{name}"
+    if len(os.fsencode(directory)) > SOCKET_DIRECTORY_BYTES_MAX:
+        directory = Path("/tmp") / directory.name  # noqa: S108 - checked below to be ours
+    directory.mkdir(mode=PASSABLE, exist_ok=True)
+    found = directory.lstat()
+    if directory.is_symlink() or found.st_uid != os.geteuid():
+        raise PermissionError(
+            f"{directory} belongs to uid {found.st_uid}, sockets cannot lie there"
+        )
+    directory.chmod(PASSABLE)
+    return directory

@@ -1,0 +1,278 @@
+"""What is asked of an instance: made, paused, resumed, resized, copied, deleted, erased, woken."""
+
+import asyncio
+import shutil
+from typing import Any
+
+import orjson
+import structlog
+from ulid import ULID
+
+from cell.credentials import Credential, Credentials
+from cell.engines.driver import Driver, EngineError
+from cell.layout import Layout, write_atomically
+from cell.records import Records, Size, Spec
+from cell.residents import Resident, moment
+from cell.settings import CellSettings
+from cell.supervisor import Supervisor
+from specserver import Conflict, Invalid, NotFound, Unavailable
+
+log = structlog.get_logger("cell.lifecycle")
+
+GONE = ("stopped", "erased")
+SNAPSHOTS_KEPT = 3
+SNAPSHOT_NOTE = "snapshot.json"
+RETRY_AFTER = {"Retry-After": "1"}
+
+
+class Lifecycle:
+    """Each method returns when what it did is so; asked twice, it does nothing the second time."""
+
+    def __init__(
+        self,
+        settings: CellSettings,
+        layout: Layout,
+        drivers: dict[str, Driver],
+        records: Records,
+        credentials: Credentials,
+        supervisor: Supervisor,
+    ) -> None:
+        self._settings = settings
+        self._layout = layout
+        self._drivers = drivers
+        self._records = records
+        self._credentials = credentials
+        self._supervisor = supervisor
+
+    def find(self, instance_id: str) -> Resident:
+        found = self._supervisor.residents.get(instance_id)
+        if found is None:
+            raise NotFound("the cell has no such instance")
+        return found
+
+    def observation(self, resident: Resident) -> dict[str, Any]:
+        return resident.observation(
+            self._settings.https_port,
+            self._supervisor.traffic_of(resident),
+            self._credentials.generation(resident.instance_id),
+        )
+
+    async def put(self, instance_id: str, spec: Spec) -> Resident:
+        """Makes the instance, or brings the one there is to what is wanted now."""
+        resident = self._resident(instance_id, spec)
+        async with resident.lock:
+            record = resident.record
+            if record.desired == "erased":
+                raise Conflict("cannot provision an instance that is erased")
+            former, record.spec = record.spec, spec
+            if record.desired == "stopped":
+                record.desired = "running"
+            self._supervisor.save(resident)
+            if record.desired == "running":
+                # What the engine is started with is compared; the rest is the gateway's matter.
+                same = (former.engine_version, former.size) == (spec.engine_version, spec.size)
+                if not (same and resident.usable):
+                    await self._supervisor.stop(resident)
+                    await self._start(resident)
+        return resident
+
+    async def pause(self, instance_id: str) -> Resident:
+        resident = self.find(instance_id)
+        async with resident.lock:
+            self._refuse_gone(resident, "pause")
+            resident.record.desired, resident.record.paused_by = "paused", "request"
+            resident.failed = False
+            resident.reason = None
+            # First the gateway: a connection that comes now is refused and not cut.
+            self._supervisor.save(resident)
+            await self._supervisor.stop(resident)
+        return resident
+
+    async def resume(self, instance_id: str) -> Resident:
+        resident = self.find(instance_id)
+        async with resident.lock:
+            self._refuse_gone(resident, "resume")
+            await self._resume(resident)
+        return resident
+
+    async def resize(self, instance_id: str, size: Size) -> Resident:
+        resident = self.find(instance_id)
+        async with resident.lock:
+            self._refuse_gone(resident, "resize")
+            changed = resident.record.spec.size != size
+            resident.record.spec = resident.record.spec.resized(size)
+            self._supervisor.save(resident)
+            process = resident.process
+            if process is None or not resident.usable:
+                if resident.record.desired == "running":
+                    await self._start(resident)
+            elif changed and not await resident.driver.resize(resident.site, process, size):
+                resident.usable = False
+                self._supervisor.publish()
+                await self._supervisor.stop(resident)
+                await self._start(resident)
+        return resident
+
+    async def snapshot(self, instance_id: str, label: str) -> dict[str, Any]:
+        resident = self.find(instance_id)
+        async with resident.lock:
+            if resident.record.desired == "erased":
+                raise Conflict("cannot snapshot an instance that is erased")
+            name = f"snap_{ULID()}"
+            target = resident.site.snapshots / name
+            process = resident.process if resident.usable else None
+            login = self._supervisor.login(resident)
+            try:
+                made = await resident.driver.snapshot(resident.site, process, login, target)
+            except (EngineError, OSError) as error:
+                shutil.rmtree(target, ignore_errors=True)
+                raise Unavailable(f"the snapshot failed: {error}", headers=RETRY_AFTER) from error
+            spec = resident.record.spec
+            note = {
+                "snapshot_id": name,
+                "label": label,
+                "engine": spec.engine,
+                "engine_version": spec.engine_version,
+                "size_bytes": made.size_bytes,
+                "sha256": made.sha256,
+            }
+            write_atomically(target / SNAPSHOT_NOTE, orjson.dumps(note))
+            await asyncio.to_thread(self._drop_old_snapshots, resident)
+        log.info("cell.snapshot", instance_id=instance_id, snapshot_id=name)
+        return {"snapshot_id": name, "size_bytes": made.size_bytes}
+
+    async def delete(self, instance_id: str) -> Resident:
+        """Stops it and keeps its data."""
+        resident = self.find(instance_id)
+        async with resident.lock:
+            if resident.record.desired != "erased":
+                resident.record.desired, resident.record.paused_by = "stopped", None
+                resident.failed = False
+                resident.reason = None
+                self._supervisor.save(resident)
+                await self._supervisor.stop(resident)
+        return resident
+
+    async def erase(self, instance_id: str) -> Resident:
+        resident = self.find(instance_id)
+        async with resident.lock:
+            resident.record.desired, resident.record.paused_by = "erased", None
+            resident.failed = False
+            resident.reason = None
+            self._supervisor.save(resident)
+            await self._supervisor.stop(resident)
+            await resident.driver.erase(resident.site)
+            for directory in (resident.site.directory, resident.site.run):
+                if directory.exists():
+                    await asyncio.to_thread(shutil.rmtree, directory)
+            self._credentials.erase(instance_id)
+        log.info("cell.erased", instance_id=instance_id)
+        return resident
+
+    async def wake(self, instance_id: str) -> Resident:
+        """Returns when a login works; all who ask while it wakes wait for the same waking."""
+        resident = self.find(instance_id)
+        if resident.record.desired == "paused" and resident.record.paused_by == "request":
+            raise Conflict("the instance was paused by request and wakes by request only")
+        self._refuse_gone(resident, "wake")
+        if resident.status != "running" or resident.going_to_sleep:
+            if resident.wake is None or resident.wake.done():
+                resident.wake = self._supervisor.spawn(self._wake(resident))
+            try:
+                limit_s = self._settings.wake_timeout_s
+                await asyncio.wait_for(asyncio.shield(resident.wake), limit_s)
+            except TimeoutError as error:
+                raise Unavailable("the instance takes long to wake", headers=RETRY_AFTER) from error
+        if resident.status != "running":
+            detail = resident.reason or f"the instance is {resident.status}"
+            raise Unavailable(detail, headers=RETRY_AFTER)
+        return resident
+
+    def credential(self, resident: Resident, credential: Credential) -> dict[str, Any]:
+        """What a person needs to connect."""
+        login = self._supervisor.login(resident)
+        host, port = resident.record.spec.host, self._settings.https_port
+        return {
+            "username": login.username,
+            "password": credential.password,
+            "host": host,
+            "port": port,
+            "uri": resident.driver.uri(login, host, port),
+        }
+
+    async def rotate(self, resident: Resident) -> dict[str, Any]:
+        """A new credential; the one before stays valid for the overlap."""
+        async with resident.lock:
+            overlap_s = resident.record.spec.rotation_overlap_s
+            made = self._credentials.make(resident.instance_id, overlap_s)
+            await self._supervisor.hand_out_credentials(resident)
+            until = self._credentials.generation(resident.instance_id)[1]
+        log.info("cell.rotated", instance_id=resident.instance_id, generation=made.generation)
+        return {**self.credential(resident, made), "overlap_until": moment(until)}
+
+    def revealed(self, resident: Resident) -> dict[str, Any]:
+        return self.credential(resident, self._credentials.valid(resident.instance_id)[0])
+
+    def has_credentials(self, resident: Resident) -> bool:
+        return bool(self._credentials.generation(resident.instance_id)[0])
+
+    def _resident(self, instance_id: str, spec: Spec) -> Resident:
+        driver = self._drivers.get(spec.engine)
+        if driver is None:
+            raise Invalid(f"engine {spec.engine} does not run in this cell")
+        if spec.engine_version not in driver.versions():
+            raise Invalid(f"{spec.engine} {spec.engine_version} does not run in this cell")
+        found = self._supervisor.residents.get(instance_id)
+        if found is not None:
+            if found.record.spec.engine != spec.engine:
+                raise Conflict(f"the instance runs {found.record.spec.engine}")
+            return found
+        for other in self._supervisor.residents.values():
+            if other.record.spec.host == spec.host and other.record.desired != "erased":
+                raise Conflict("another instance has this host")
+        record = self._records.add(instance_id, spec)
+        site = self._layout.site(instance_id, record.uid)
+        resident = Resident(record, site, driver)
+        self._supervisor.residents[instance_id] = resident
+        return resident
+
+    async def _start(self, resident: Resident) -> None:
+        """Raises Unavailable, and remembers why for whoever asks later."""
+        try:
+            await self._supervisor.prepare(resident)
+            await self._supervisor.start(resident)
+        except (EngineError, OSError) as error:
+            resident.failed = True
+            resident.reason = str(error)
+            self._supervisor.publish()
+            log.warning("cell.start_failed", instance_id=resident.instance_id, reason=str(error))
+            raise Unavailable(str(error), headers=RETRY_AFTER) from error
+
+    async def _resume(self, resident: Resident) -> None:
+        if resident.record.desired == "paused":
+            resident.record.desired, resident.record.paused_by = "running", None
+            self._supervisor.save(resident)
+        if not resident.usable:
+            await self._supervisor.stop(resident)
+            await self._start(resident)
+
+    async def _wake(self, resident: Resident) -> None:
+        async with resident.lock:
+            record = resident.record
+            if record.desired == "running" or record.paused_by == "idle":
+                try:
+                    await self._resume(resident)
+                except Unavailable:
+                    # Said by the instance's status, to everybody who waits.
+                    return
+
+    @staticmethod
+    def _refuse_gone(resident: Resident, verb: str) -> None:
+        if resident.record.desired in GONE:
+            raise Conflict(f"cannot {verb} an instance that is {resident.record.desired}")
+
+    @staticmethod
+    def _drop_old_snapshots(resident: Resident) -> None:
+        kept = sorted(resident.site.snapshots.iterdir())[:-SNAPSHOTS_KEPT]
+        for path in kept:
+            shutil.rmtree(path, ignore_errors=True)

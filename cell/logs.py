@@ -1,0 +1,73 @@
+"""The engines' log files: kept from growing, and read from their end on."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+POLL_S = 0.25
+CHUNK_BYTES = 64 * 1024
+TAIL_BYTES_MAX = 4 * 2**20
+
+
+def rotate(path: Path, bytes_max: int) -> None:
+    """Sets a grown file aside. The engine holds it open to append, so it is copied and cut."""
+    try:
+        if path.stat().st_size <= bytes_max:
+            return
+        shutil.copyfile(path, path.with_suffix(".log.1"))
+        os.truncate(path, 0)
+    except FileNotFoundError:
+        return
+
+
+def tail(path: Path, lines: int) -> bytes:
+    """The last lines, of the file set aside too where this one has fewer."""
+    content = b""
+    for each in (path, path.with_suffix(".log.1")):
+        if content.count(b"\n") <= lines:
+            content = _end(each) + content
+    kept = content.splitlines(keepends=True)
+    return b"".join(kept[-lines:] if lines else [])
+
+
+async def follow(path: Path, lines: int) -> AsyncIterator[bytes]:
+    """The last lines, and then whatever is written, until nobody listens."""
+    position = _size(path)
+    yield tail(path, lines)
+    while True:
+        await asyncio.sleep(POLL_S)
+        size = _size(path)
+        if size < position:
+            position = 0
+        while position < size:
+            chunk = await asyncio.to_thread(_read, path, position)
+            if not chunk:
+                break
+            position += len(chunk)
+            yield chunk
+
+
+async def once(path: Path, lines: int) -> AsyncIterator[bytes]:
+    yield await asyncio.to_thread(tail, path, lines)
+
+
+def _end(path: Path) -> bytes:
+    return _read(path, max(0, _size(path) - TAIL_BYTES_MAX), TAIL_BYTES_MAX)
+
+
+def _read(path: Path, position: int, size_bytes: int = CHUNK_BYTES) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            return file.read(size_bytes)
+    except FileNotFoundError:
+        return b""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

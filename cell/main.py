@@ -1,0 +1,98 @@
+"""Running a cell: its document served on its socket until it is told to end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from cell.agent import Cell
+from cell.boundary import make_boundary
+from cell.settings import CellSettings
+from specserver import App
+
+DOCUMENT = Path(__file__).with_name("openapi.yaml")
+GRACE_S = 5
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(settings: CellSettings) -> None:
+    """Serves until SIGTERM or SIGINT; blocks, and must own the process's main thread."""
+    _set_up_logs(settings)
+    # What the cell writes is its own, unless it says otherwise.
+    former = os.umask(0o077)
+    try:
+        with _returning_on_signals():
+            asyncio.run(_serve(settings))
+    finally:
+        os.umask(former)
+
+
+def make_app(cell: Cell) -> App:
+    return App(
+        DOCUMENT,
+        handlers="cell.handlers",
+        boundary=make_boundary(cell),
+        state=cell,
+        problem_type_prefix="urn:menagerie:problem:",
+        serve_docs=False,
+    )
+
+
+async def _serve(settings: CellSettings) -> None:
+    cell = Cell(settings)
+    app = make_app(cell)
+    await cell.open()
+    try:
+        config = uvicorn.Config(
+            app,
+            uds=str(cell.layout.socket),
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            log_config=None,
+            timeout_graceful_shutdown=GRACE_S,
+        )
+        await uvicorn.Server(config).serve()
+    finally:
+        await cell.close()
+
+
+@contextlib.contextmanager
+def _returning_on_signals() -> Iterator[None]:
+    """Uvicorn raises the signal that ended it once more; here that must not end the process."""
+    former = {number: signal.signal(number, lambda *_: None) for number in ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _set_up_logs(settings: CellSettings) -> None:
+    if settings.log_format is None:
+        return
+    renderer: structlog.types.Processor = (
+        structlog.processors.JSONRenderer()
+        if settings.log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,100 @@
+"""What the cell was told of each instance, and keeps."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
+
+import orjson
+
+from cell.database import Database
+
+Desired = Literal["running", "paused", "stopped", "erased"]
+PausedBy = Literal["idle", "request"]
+
+
+@dataclass(frozen=True)
+class Size:
+    name: str
+    vcpu: float
+    memory_bytes: int
+    storage_bytes: int
+    connections_max: int
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the control plane wants of an instance."""
+
+    engine: str
+    engine_version: str
+    size: Size
+    host: str
+    idle_pause_s: float | None
+    allow_cidrs: tuple[str, ...] | None
+    rotation_overlap_s: float
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        cidrs = document["allow_cidrs"]
+        return cls(
+            engine=document["engine"],
+            engine_version=document["engine_version"],
+            size=Size(**document["size"]),
+            host=document["host"].lower(),
+            idle_pause_s=document["idle_pause_s"],
+            allow_cidrs=None if cidrs is None else tuple(cidrs),
+            rotation_overlap_s=document["rotation_overlap_s"],
+        )
+
+    def resized(self, size: Size) -> "Spec":
+        return replace(self, size=size)
+
+
+@dataclass
+class Record:
+    """One row. `desired` is what holds now, whoever decided it; `paused_by` says who did."""
+
+    instance_id: str
+    uid: int
+    spec: Spec
+    desired: Desired
+    paused_by: PausedBy | None
+    created_at: float
+
+
+class Records:
+    """The rows of every instance there ever was; an erased one stays, so that it stays erased."""
+
+    def __init__(self, database: Database, uid_first: int) -> None:
+        self._database = database
+        self._uid_first = uid_first
+
+    def every(self) -> list[Record]:
+        columns = "instance_id, uid, spec, desired, paused_by, created_at"
+        rows = self._database.rows(f"SELECT {columns} FROM instances ORDER BY instance_id")  # noqa: S608 - the columns above
+        return [
+            Record(name, uid, Spec.parse(orjson.loads(spec)), desired, paused_by, created_at)
+            for name, uid, spec, desired, paused_by, created_at in rows
+        ]
+
+    def add(self, instance_id: str, spec: Spec, uid: int | None = None) -> Record:
+        record = Record(instance_id, uid or self.next_uid(), spec, "running", None, time.time())
+        self._database.write(
+            "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?)",
+            *(record.instance_id, record.uid, orjson.dumps(asdict(spec)).decode()),
+            *(record.desired, record.paused_by, record.created_at),
+        )
+        return record
+
+    def save(self, record: Record) -> None:
+        self._database.write(
+            "UPDATE instances SET spec = ?, desired = ?, paused_by = ? WHERE instance_id = ?",
+            *(orjson.dumps(asdict(record.spec)).decode(), record.desired, record.paused_by),
+            record.instance_id,
+        )
+
+    def next_uid(self) -> int:
+        """A uid that no instance of this cell ever had: files left behind fall to nobody."""
+        highest = self._database.row("SELECT max(uid) FROM instances")
+        return max(self._uid_first, ((highest and highest[0]) or 0) + 1)

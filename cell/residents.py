@@ -1,0 +1,146 @@
+"""An instance in the cell's memory: its record, its engine's process, and how it is doing."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from cell.activity import Traffic
+from cell.engines.driver import Driver, Metrics
+from cell.layout import Layout, Site, write_atomically
+from cell.records import Record
+from cell.runtime.process import Process
+
+ROUTED = {"running", "paused"}
+
+
+@dataclass
+class Resident:
+    """`usable` is true after a login worked; `reason` says what is wrong, for the owner."""
+
+    record: Record
+    site: Site
+    driver: Driver
+    process: Process | None = None
+    usable: bool = False
+    failed: bool = False
+    reason: str | None = None
+    going_to_sleep: bool = False
+    failures: int = 0
+    restarts: int = 0
+    awake_since: float = field(default_factory=time.time)
+    metrics: Metrics = field(default_factory=lambda: Metrics(0, 0, 0.0))
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wake: asyncio.Task[None] | None = None
+    watch: asyncio.Task[None] | None = None
+
+    @property
+    def instance_id(self) -> str:
+        return self.record.instance_id
+
+    @property
+    def status(self) -> str:
+        if self.record.desired != "running":
+            return self.record.desired
+        if self.failed:
+            return "failed"
+        return "running" if self.usable else "provisioning"
+
+    @property
+    def route_state(self) -> str:
+        if self.going_to_sleep:
+            return "idle"
+        states = {"provisioning": "starting", "paused": "paused", "stopped": "stopped"}
+        if self.record.desired == "paused" and self.record.paused_by == "idle":
+            return "idle"
+        return states.get(self.status, self.status)
+
+    def observation(
+        self, port: int, traffic: Traffic, credentials: tuple[int, float | None]
+    ) -> dict[str, Any]:
+        spec = self.record.spec
+        running = self.process is not None
+        return {
+            "instance_id": self.instance_id,
+            "status": self.status,
+            "status_reason": self.reason,
+            "paused_by": self.record.paused_by if self.record.desired == "paused" else None,
+            "engine": spec.engine,
+            "engine_version": spec.engine_version,
+            "size": spec.size.name,
+            "host": spec.host,
+            "port": port,
+            "connections": traffic.connections,
+            "last_activity_at": moment(traffic.last_activity_at),
+            "storage_bytes": self.metrics.storage_bytes,
+            "memory_bytes": self.metrics.memory_bytes if running else 0,
+            "cpu_s": round(self.metrics.cpu_s, 3) if running else 0.0,
+            "started_at": moment(self.process.started_at) if self.process else None,
+            "restarts": self.restarts,
+            "credentials": {
+                "generation": credentials[0],
+                "overlap_until": moment(credentials[1]),
+            },
+        }
+
+
+def moment(seconds: float | None) -> str | None:
+    """As every document of ours writes a moment: RFC 3339, UTC, in milliseconds."""
+    if not seconds:
+        return None
+    written = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return written.replace("+00:00", "Z")
+
+
+class Routes:
+    """The file the gateway reads: which host leads where, and what to say where none does."""
+
+    def __init__(self, layout: Layout, cell_host: str) -> None:
+        self._layout = layout
+        self._cell_host = cell_host
+        self._written: dict[str, Any] = {}
+        self._version = 0
+        # On the first start there is none, and versions begin at one.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            self._version = int(orjson.loads(layout.routes.read_bytes())["version"])
+
+    def write(self, residents: Iterable[Resident]) -> None:
+        """Does nothing where nothing changed."""
+        instances = {
+            resident.record.spec.host: _route(resident)
+            for resident in residents
+            if resident.record.desired in ROUTED
+        }
+        if instances == self._written and self._layout.routes.exists():
+            return
+        self._version += 1
+        document = {
+            "version": self._version,
+            "cell": {"host": self._cell_host, "socket": str(self._layout.socket)},
+            "instances": instances,
+        }
+        write_atomically(self._layout.routes, orjson.dumps(document))
+        self._written = instances
+
+
+def _route(resident: Resident) -> dict[str, Any]:
+    spec = resident.record.spec
+    state = resident.route_state
+    refusals = {
+        "paused": "the instance is paused; resume it to connect",
+        "failed": "the instance has failed; its status says why",
+    }
+    return {
+        "instance_id": resident.instance_id,
+        "socket": str(resident.site.socket),
+        "protocol": resident.driver.protocol,
+        "state": state,
+        "allow_cidrs": None if spec.allow_cidrs is None else list(spec.allow_cidrs),
+        "connections_max": spec.size.connections_max,
+        "refusal": refusals.get(state),
+    }

@@ -1,0 +1,1 @@
+"""How an engine's process is confined, started, watched and found again."""

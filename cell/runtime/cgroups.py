@@ -1,0 +1,264 @@
+"""Control groups, version 1 and 2: how much CPU, memory and how many processes an engine gets.
+
+Groups are nested under the cell's own, so that limits set on the cell bound its engines too.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+from cell.runtime.confinement import Confinement, Means
+
+ROOT = Path("/sys/fs/cgroup")
+SELF = Path("/proc/self/cgroup")
+CONTROLLERS = ("cpu", "memory", "pids")
+PERIOD_US = 100_000
+# The kernel refuses quotas below a millisecond.
+QUOTA_MIN_US = 1_000
+REMOVE_FOR_S = 2.0
+AGENT = "agent"
+
+
+class Groups(Protocol):
+    """The groups of a cell. Names are of instances; figures for None are not limited."""
+
+    means: Confinement
+
+    def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
+        """Creates the group; answers the files a process writes its pid to, to enter it."""
+
+    def set_cpu(self, name: str, vcpu: float | None) -> None: ...
+    def cpu_s(self, name: str) -> float | None: ...
+    def memory_bytes(self, name: str) -> int | None: ...
+    def memory_kills(self, name: str) -> int: ...
+    def remove(self, name: str) -> None: ...
+
+
+def find(cell_name: str, root: Path = ROOT, own: Path = SELF, *, confine: bool = True) -> Groups:
+    """The groups this machine lets us make; where it lets us make none, ones that do nothing."""
+    if not confine:
+        return NoGroups("switched off by the cell's settings")
+    try:
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        return NoGroups("this system has no control groups")
+    paths = {name: path for _, names, path in lines for name in names.split(",")}
+    unified = next((path for number, names, path in lines if number == "0" and not names), None)
+    if (root / "cgroup.controllers").exists() and unified is not None:
+        return _unified(root / unified.strip("/"), cell_name)
+    return GroupsV1(
+        {name: root / name / paths[name].strip("/") for name in CONTROLLERS if name in paths},
+        cell_name,
+    )
+
+
+class NoGroups:
+    """Stands where control groups are not to be had."""
+
+    def __init__(self, reason: str) -> None:
+        self.means: Confinement = {
+            name: Means(enforced=False, reason=reason) for name in CONTROLLERS
+        }
+
+    def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:  # noqa: ARG002 - nothing to do
+        return []
+
+    def set_cpu(self, name: str, vcpu: float | None) -> None: ...
+
+    def cpu_s(self, name: str) -> float | None:  # noqa: ARG002 - nothing to do
+        return None
+
+    def memory_bytes(self, name: str) -> int | None:  # noqa: ARG002 - nothing to do
+        return None
+
+    def memory_kills(self, name: str) -> int:  # noqa: ARG002 - nothing to do
+        return 0
+
+    def remove(self, name: str) -> None: ...
+
+
+class GroupsV1:
+    """One tree a controller; each that cannot be written is left out, and said to be."""
+
+    def __init__(self, own: dict[str, Path], cell_name: str) -> None:
+        self.means: Confinement = {}
+        self._bases: dict[str, Path] = {}
+        for controller in CONTROLLERS:
+            reason = None
+            base = own.get(controller)
+            if base is None:
+                reason = f"the {controller} controller is not mounted"
+            else:
+                base = base / f"cell-{cell_name}"
+                try:
+                    base.mkdir(exist_ok=True)
+                    self._bases[controller] = base
+                except OSError as error:
+                    reason = f"{base} cannot be made: {error.strerror}"
+            self.means[controller] = Means(reason is None, reason)
+
+    def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
+        for base in self._bases.values():
+            (base / name).mkdir(exist_ok=True)
+        self._set("memory", name, "memory.limit_in_bytes", memory_bytes)
+        # Memory and swap together; without swap accounting the file is not there.
+        self._set("memory", name, "memory.memsw.limit_in_bytes", memory_bytes)
+        # A limit that is raised meets the old one of both together, so once more.
+        self._set("memory", name, "memory.limit_in_bytes", memory_bytes)
+        self._set("pids", name, "pids.max", pids_max)
+        return [base / name / "cgroup.procs" for base in self._bases.values()]
+
+    def set_cpu(self, name: str, vcpu: float | None) -> None:
+        self._set("cpu", name, "cpu.cfs_period_us", PERIOD_US)
+        self._set("cpu", name, "cpu.cfs_quota_us", -1 if vcpu is None else _quota(vcpu))
+
+    def cpu_s(self, name: str) -> float | None:  # noqa: ARG002 - nothing to do
+        # The kernel counts CPU in a tree of its own, which may not be ours: see Process.cpu_s.
+        return None
+
+    def memory_bytes(self, name: str) -> int | None:
+        base = self._bases.get("memory")
+        if base is None:
+            return None
+        used = _number(base / name / "memory.usage_in_bytes")
+        # What the kernel can drop at once is not what the engine needs.
+        return None if used is None else max(0, used - _stat(base / name, "total_inactive_file"))
+
+    def memory_kills(self, name: str) -> int:
+        base = self._bases.get("memory")
+        return 0 if base is None else _stat(base / name, "oom_kill", "memory.oom_control")
+
+    def remove(self, name: str) -> None:
+        _remove(base / name for base in self._bases.values())
+
+    def _set(self, controller: str, name: str, file: str, value: int) -> None:
+        base = self._bases.get(controller)
+        if base is not None:
+            with contextlib.suppress(OSError):
+                (base / name / file).write_text(str(value))
+
+
+class GroupsV2:
+    """One tree for all controllers, below a group that hands them on."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        given = (base / "cgroup.controllers").read_text().split()
+        self.means: Confinement = {
+            name: Means(name in given, None if name in given else f"{name} is not delegated")
+            for name in CONTROLLERS
+        }
+        _hand_on(base, [name for name in CONTROLLERS if name in given])
+
+    def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
+        group = self._base / name
+        group.mkdir(exist_ok=True)
+        for file, value in (
+            ("memory.max", memory_bytes),
+            ("memory.swap.max", 0),
+            ("memory.oom.group", 1),
+            ("pids.max", pids_max),
+        ):
+            with contextlib.suppress(OSError):
+                (group / file).write_text(str(value))
+        return [group / "cgroup.procs"]
+
+    def set_cpu(self, name: str, vcpu: float | None) -> None:
+        quota = "max" if vcpu is None else str(_quota(vcpu))
+        with contextlib.suppress(OSError):
+            (self._base / name / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+
+    def cpu_s(self, name: str) -> float | None:
+        used_us = _stat(self._base / name, "usage_usec", "cpu.stat")
+        return used_us / 1e6 if used_us else None
+
+    def memory_bytes(self, name: str) -> int | None:
+        used = _number(self._base / name / "memory.current")
+        return None if used is None else max(0, used - _stat(self._base / name, "inactive_file"))
+
+    def memory_kills(self, name: str) -> int:
+        return _stat(self._base / name, "oom_kill", "memory.events")
+
+    def remove(self, name: str) -> None:
+        _remove([self._base / name])
+
+
+def _unified(own: Path, cell_name: str) -> Groups:
+    """Only a group without processes of its own may hand controllers on, so the cell steps down."""
+    if own.name == AGENT:
+        own = own.parent
+    try:
+        given = set((own / "cgroup.controllers").read_text().split())
+        missing = given & set(CONTROLLERS) - set(
+            (own / "cgroup.subtree_control").read_text().split()
+        )
+        if missing:
+            _step_down(own)
+            _hand_on(own, sorted(missing))
+        base = own / f"cell-{cell_name}"
+        base.mkdir(exist_ok=True)
+        return GroupsV2(base)
+    except OSError as error:
+        return NoGroups(f"{own} is not ours to divide: {error.strerror}")
+
+
+def _step_down(own: Path) -> None:
+    """Moves the cell, and those started with it, into a group beside the engines'."""
+    inside = {int(pid) for pid in (own / "cgroup.procs").read_text().split()}
+    ours = {pid for pid in inside if _session(pid) == os.getsid(0)}
+    if inside - ours - {0}:
+        raise PermissionError(1, "processes that are not the cell's run in it")
+    (own / AGENT).mkdir(exist_ok=True)
+    for pid in ours:
+        with contextlib.suppress(ProcessLookupError):
+            (own / AGENT / "cgroup.procs").write_text(str(pid))
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def _hand_on(group: Path, controllers: list[str]) -> None:
+    for name in controllers:
+        (group / "cgroup.subtree_control").write_text(f"+{name}")
+
+
+def _quota(vcpu: float) -> int:
+    return max(QUOTA_MIN_US, round(vcpu * PERIOD_US))
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _stat(group: Path, name: str, file: str = "memory.stat") -> int:
+    try:
+        for line in (group / file).read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+def _remove(groups: Iterable[Path]) -> None:
+    for group in groups:
+        deadline = time.monotonic() + REMOVE_FOR_S
+        while group.exists():
+            try:
+                group.rmdir()
+            except OSError:
+                # The kernel counts a process that just ended for a moment longer.
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.01)

@@ -1,0 +1,191 @@
+"""What holds an engine's process: each means, whether it is in force here, and why it is not."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger("cell.confinement")
+
+MEANS = ("uid", "filesystem", "network", "cpu", "memory", "pids")
+PROBE_TIMEOUT_S = 10
+SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/sbin")
+
+
+@dataclass(frozen=True)
+class Means:
+    """`reason` says what is lost where it is not enforced."""
+
+    enforced: bool
+    reason: str | None = None
+
+
+Confinement = dict[str, Means]
+
+
+@dataclass(frozen=True)
+class Mount:
+    source: Path
+    inside: Path
+    writable: bool
+
+
+class Sandbox:
+    """Bubblewrap and the dropping of rights, found out once at start-up."""
+
+    def __init__(self, *, confine: bool = True, packages: tuple[str, ...] = ()) -> None:
+        self._root = os.geteuid() == 0
+        self._readable = _interpreter() + [_package(name) for name in packages]
+        self.import_paths = sorted({str(_package(name).parent) for name in packages})
+        self._bwrap = shutil.which("bwrap") if confine else None
+        self._setpriv = shutil.which("setpriv") if confine else None
+        self._unshare = shutil.which("unshare") if confine and self._root else None
+        refusal = self._probe(confine)
+        if refusal is not None:
+            self._bwrap = None
+        self.means = self._judge(refusal)
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether engines see their folders at the mount's `inside` and not where they lie."""
+        return self._bwrap is not None
+
+    def command(self, uid: int, mounts: list[Mount], argv: list[str], info_fd: int) -> list[str]:
+        """`argv`, confined. Bubblewrap writes the engine's pid to `info_fd`."""
+        drop = self._drop(uid)
+        if self._bwrap is None:
+            # Without bubblewrap root can still take the network away.
+            alone = [self._unshare, "--net", "--"] if self._unshare else []
+            return [*alone, *drop, *argv]
+        rights = ["--cap-drop", "ALL"]
+        if self._root:
+            # Root makes the mounts, so that a folder only root may enter can be bound; the uid
+            # is changed inside, and the rights to do so end with it.
+            namespaces = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+            for needed in ("SETUID", "SETGID", "SETPCAP"):
+                rights += ["--cap-add", f"CAP_{needed}"]
+        else:
+            namespaces = ["--unshare-all"]
+        return [
+            *(self._bwrap, "--info-fd", str(info_fd), "--as-pid-1", "--new-session"),
+            *(*namespaces, "--unshare-cgroup-try", "--hostname", "instance"),
+            *(*self._files(mounts), *rights, "--", *drop, *argv),
+        ]
+
+    def _files(self, mounts: list[Mount]) -> list[str]:
+        words = ["--proc", "/proc", "--dev", "/dev", "--size", str(64 * 2**20), "--tmpfs", "/tmp"]  # noqa: S108 - the sandbox's own
+        for path in map(Path, SYSTEM):
+            if path.is_symlink():
+                words += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                words += ["--ro-bind", str(path), str(path)]
+        words += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+        binds = [Mount(path, path, writable=False) for path in self._readable] + mounts
+        made: set[Path] = set(map(Path, SYSTEM))
+        for mount in binds:
+            # Folders on the way to a mount would be for root only.
+            for parent in reversed(mount.inside.parents[:-1]):
+                if parent not in made and not any(above in made for above in parent.parents):
+                    words += ["--perms", "0755", "--dir", str(parent)]
+            bind = "--bind" if mount.writable else "--ro-bind"
+            words += [bind, str(mount.source), str(mount.inside)]
+        return [*words, "--remount-ro", "/"]
+
+    def _drop(self, uid: int) -> list[str]:
+        if self._setpriv is None:
+            return []
+        words = [self._setpriv, "--no-new-privs"]
+        if self._root:
+            words += ["--bounding-set=-all", "--inh-caps=-all"]
+            if self.means_uid(uid):
+                words += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        return [*words, "--"]
+
+    def means_uid(self, uid: int) -> bool:
+        return uid > 0 and self._reaches()
+
+    def _reaches(self) -> bool:
+        """Whether a uid of its own could run our interpreter at all."""
+        if not self._root or self._setpriv is None:
+            return False
+        return self._bwrap is not None or all(map(_passable, self._readable))
+
+    def _probe(self, confine: bool) -> str | None:
+        """Runs nothing in a sandbox; the reason where that does not work."""
+        if not confine:
+            return "switched off by the cell's settings"
+        if self._bwrap is None:
+            return "bubblewrap is not installed"
+        if self._setpriv is None and self._root:
+            return "setpriv is not installed"
+        words = self.command(65_534, [], [sys.executable, "-S", "-c", ""], 2)
+        try:
+            done = subprocess.run(  # noqa: S603 - our own words
+                words, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"bubblewrap cannot be run: {error}"
+        if done.returncode == 0:
+            return None
+        return f"bubblewrap is not permitted: {done.stderr.decode(errors='replace').strip()[-200:]}"
+
+    def _judge(self, refusal: str | None) -> Confinement:
+        means = {
+            "filesystem": Means(refusal is None, refusal),
+            "network": Means(refusal is None or self._unshare is not None, refusal),
+            "uid": Means(self._reaches()),
+        }
+        if means["network"].enforced:
+            means["network"] = Means(enforced=True)
+        if not means["uid"].enforced:
+            reason = "the cell does not run as root, so engines run as its own user"
+            if self._root:
+                reason = refusal or "setpriv is not installed"
+                if self._setpriv is not None:
+                    reason = f"other users cannot read {sys.prefix}, and {refusal}"
+            means["uid"] = Means(enforced=False, reason=reason)
+        return means
+
+
+LOST = {
+    "uid": "a broken engine can touch what the cell's user can",
+    "filesystem": "a broken engine sees the host's files",
+    "network": "a broken engine can reach the network",
+    "cpu": "an instance can take more CPU than its size",
+    "memory": "an instance can take more memory than its size",
+    "pids": "an instance can start any number of processes",
+}
+
+
+def warn(confinement: Confinement) -> None:
+    """Says once, at start-up, what is not in force and what that means."""
+    for name, means in confinement.items():
+        if not means.enforced:
+            log.warning("cell.not_enforced", means=name, reason=means.reason, lost=LOST[name])
+
+
+def _interpreter() -> list[Path]:
+    """Where Python and its packages lie, outer folders first."""
+    prefixes = {
+        Path(p).resolve() for p in (sys.base_prefix, sys.prefix, sysconfig.get_path("stdlib"))
+    }
+    prefixes |= {Path(sys.prefix)}
+    outside = [p for p in prefixes if not any(p.is_relative_to(s) for s in SYSTEM)]
+    return sorted(p for p in outside if not any(p != q and p.is_relative_to(q) for q in outside))
+
+
+def _package(name: str) -> Path:
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"package {name} is not installed")
+    return Path(spec.submodule_search_locations[0]).resolve()
+
+
+def _passable(path: Path) -> bool:
+    return all(p.stat().st_mode & 0o001 for p in [path, *path.parents])

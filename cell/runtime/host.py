@@ -1,0 +1,159 @@
+"""The host as engines meet it: starts their processes with all the confinement there is."""
+
+import asyncio
+import os
+import resource
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from cell.layout import Site
+from cell.records import Size
+from cell.runtime import cgroups
+from cell.runtime.confinement import Confinement, Mount, Sandbox, warn
+from cell.runtime.process import MARK, Process, find, launch, strays
+
+log = structlog.get_logger("cell.host")
+
+INSIDE = Path("/instance")
+PIDS_MAX = 512
+OPEN_FILES_MAX = 20_000
+
+
+@dataclass(frozen=True)
+class View:
+    """Where an engine finds its folders."""
+
+    data: Path
+    configuration: Path
+    run: Path
+
+
+@dataclass(frozen=True)
+class Usage:
+    memory_bytes: int
+    cpu_s: float
+
+
+class Host:
+    """One for a cell. `mark` names the cell in the environment of every process it started."""
+
+    def __init__(
+        self, mark: str, cell_name: str, packages: tuple[str, ...], *, confine: bool = True
+    ) -> None:
+        self._mark = mark
+        self._sandbox = Sandbox(confine=confine, packages=packages)
+        self._groups = cgroups.find(cell_name, confine=confine)
+        self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
+        warn(self.confinement)
+
+    def view(self, site: Site) -> View:
+        if self._sandbox.hides_files:
+            return View(INSIDE / "data", INSIDE / "conf", INSIDE / "run")
+        return View(site.data, site.configuration, site.run)
+
+    @property
+    def import_paths(self) -> list[str]:
+        return self._sandbox.import_paths
+
+    async def start(
+        self, site: Site, argv: list[str], environment: dict[str, str], size: Size
+    ) -> Process:
+        """Runs `argv` confined to the site; the CPU is not limited until `limit_cpu`."""
+        process = await asyncio.to_thread(self._start, site, argv, environment, size)
+        process.save(site.process)
+        log.info(
+            "cell.engine_started",
+            instance_id=site.instance_id,
+            pid=process.pid,
+            confinement={name: means.enforced for name, means in self.confinement.items()},
+        )
+        return process
+
+    def limit_cpu(self, process: Process, vcpu: float) -> None:
+        self._groups.set_cpu(process.group, vcpu)
+
+    def usage(self, process: Process) -> Usage:
+        memory_bytes = self._groups.memory_bytes(process.group)
+        cpu_s = self._groups.cpu_s(process.group)
+        return Usage(
+            process.memory_bytes if memory_bytes is None else memory_bytes,
+            process.cpu_s if cpu_s is None else cpu_s,
+        )
+
+    def memory_kills(self, site: Site) -> int:
+        """How often the kernel ended a process of the instance for want of memory."""
+        return self._groups.memory_kills(site.instance_id)
+
+    def forget(self, site: Site) -> None:
+        """Removes what stays of an engine that has ended."""
+        site.process.unlink(missing_ok=True)
+        self._groups.remove(site.instance_id)
+
+    def find(self, site: Site) -> Process | None:
+        """The engine an earlier cell left running."""
+        return find(site.process, f"{self._mark}/{site.instance_id}")
+
+    def strays(self, site: Site | None = None) -> list[int]:
+        """Processes this cell ever started (for one site), adopted or lost."""
+        return strays(f"{self._mark}/" if site is None else f"{self._mark}/{site.instance_id}\0")
+
+    def own(self, site: Site, path: Path) -> None:
+        """Hands a file of the site's data to its engine."""
+        if self.confinement["uid"].enforced:
+            os.chown(path, site.uid, site.uid, follow_symlinks=False)
+
+    def _start(
+        self, site: Site, argv: list[str], environment: dict[str, str], size: Size
+    ) -> Process:
+        groups = self._groups.make(site.instance_id, size.memory_bytes, PIDS_MAX)
+        self._groups.set_cpu(site.instance_id, None)
+        mounts = [
+            Mount(site.configuration, INSIDE / "conf", writable=False),
+            Mount(site.data, INSIDE / "data", writable=True),
+            Mount(site.run.resolve(), INSIDE / "run", writable=True),
+        ]
+        info = os.pipe() if self._sandbox.hides_files else None
+        command = self._sandbox.command(site.uid, mounts, argv, info[1] if info else -1)
+        passed_on = {n: v for n, v in os.environ.items() if n == "MENAGERIE_HOME"}
+        return launch(
+            command,
+            environment={
+                "PATH": "/usr/bin:/bin",
+                "LANG": "C.UTF-8",
+                "HOME": "/nonexistent",
+                **passed_on,
+                **environment,
+                MARK: f"{self._mark}/{site.instance_id}",
+            },
+            groups=groups,
+            log=site.log,
+            info=info,
+            limits={resource.RLIMIT_NOFILE: OPEN_FILES_MAX, resource.RLIMIT_CORE: 0},
+            directory=site.directory,
+            group=site.instance_id,
+        )
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """A copy of a file an engine owns; a link it put there instead is not followed."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as reading, target.open("xb") as writing:
+        os.fchmod(writing.fileno(), 0o600)
+        shutil.copyfileobj(reading, writing, 1 << 20)
+        writing.flush()
+        os.fsync(writing.fileno())
+
+
+def size_bytes(directory: Path) -> int:
+    """What lies in a folder, links not followed."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += (Path(folder) / name).lstat().st_size
+            except FileNotFoundError:
+                continue
+    return total

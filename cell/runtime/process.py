@@ -1,0 +1,194 @@
+"""A process of an engine: started apart from the cell, watched by its pid, and found again."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+MARK = "MENAGERIE_ENGINE"
+INFO_TIMEOUT_S = 10.0
+SAVED = ("pid", "start_ticks", "started_at", "group")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# Everything in one shell, before the engine: enter the groups, then become the engine.
+_ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
+
+
+class LaunchError(Exception):
+    """The process did not come to be."""
+
+
+@dataclass
+class Process:
+    """A pid and the moment it began, which together name one process for good.
+
+    `group` is the control group's name; `child` what this cell started, none once adopted.
+    """
+
+    pid: int
+    start_ticks: int
+    started_at: float
+    group: str
+    child: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def alive(self) -> bool:
+        return _start_ticks(self.pid) == self.start_ticks
+
+    async def ended(self) -> None:
+        """Returns when the process is no more, child of ours or not."""
+        try:
+            watch = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if not self.alive:
+                return
+            loop = asyncio.get_running_loop()
+            gone = loop.create_future()
+            loop.add_reader(watch, lambda: gone.done() or gone.set_result(None))
+            try:
+                await gone
+            finally:
+                loop.remove_reader(watch)
+        finally:
+            os.close(watch)
+        if self.child is not None:
+            await asyncio.to_thread(self.child.wait)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def resume(self) -> None:
+        """Lets a process go on that was held still when its cell died."""
+        self.signal(signal.SIGCONT)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Asks it to end, and ends it where it does not."""
+        self.signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self.ended(), timeout_s)
+        except TimeoutError:
+            self.signal(signal.SIGKILL)
+            await self.ended()
+
+    @property
+    def exit_reason(self) -> str:
+        """How it ended, as far as that can be known: a process that was adopted leaves no word."""
+        code = None if self.child is None else self.child.poll()
+        if code is None:
+            return "it ended"
+        if code < 0 or code > 128:  # noqa: PLR2004 - a shell's way to say "by signal"
+            number = -code if code < 0 else code - 128
+            with contextlib.suppress(ValueError):
+                return f"it was ended by {signal.Signals(number).name}"
+        return f"it ended with status {code}"
+
+    @property
+    def cpu_s(self) -> float:
+        fields = _stat_fields(self.pid)
+        return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        fields = _stat_fields(self.pid)
+        return int(fields[21]) * _PAGE_BYTES if fields else 0
+
+    def save(self, path: Path) -> None:
+        """For the next cell; see `find`."""
+        content = {name: getattr(self, name) for name in SAVED}
+        temporary = path.with_suffix(".part")
+        temporary.write_bytes(orjson.dumps(content))
+        temporary.replace(path)
+
+
+def find(path: Path, mark: str) -> Process | None:
+    """The process an earlier cell left, where it still runs."""
+    try:
+        process = Process(**orjson.loads(path.read_bytes()))
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    except (OSError, ValueError, TypeError):
+        return None
+    # Pid and ticks could fit by chance after the machine was started anew; the mark could not.
+    return process if process.alive and f"{MARK}={mark}\0".encode() in environment else None
+
+
+def launch(
+    command: list[str],
+    *,
+    environment: dict[str, str],
+    groups: list[Path],
+    log: Path,
+    info: tuple[int, int] | None,
+    limits: dict[int, int],
+    directory: Path,
+    group: str,
+) -> Process:
+    """Starts `command` in its own session; `info` is the pipe on which bubblewrap tells the pid."""
+    words = ["/bin/sh", "-c", _ENTER, "sh", *map(str, groups), "--", *command]
+    with log.open("ab") as output:
+        child = subprocess.Popen(  # noqa: S603 - our own words
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=directory,
+            pass_fds=() if info is None else (info[1],),
+            start_new_session=True,
+        )
+    pid = child.pid if info is None else _engine_pid(child, info)
+    ticks = _start_ticks(pid)
+    if ticks is None:
+        child.wait()
+        raise LaunchError(f"the engine ended at once, with status {child.returncode}")
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        for limit, value in limits.items():
+            resource.prlimit(pid, limit, (value, value))
+    return Process(pid, ticks, time.time(), group, child)
+
+
+def _engine_pid(child: subprocess.Popen[bytes], info: tuple[int, int]) -> int:
+    reading, writing = info
+    os.close(writing)
+    told = b""
+    with os.fdopen(reading, "rb", buffering=0) as pipe:
+        while chunk := pipe.read(4096):
+            told += chunk
+            with contextlib.suppress(ValueError):
+                return int(orjson.loads(told)["child-pid"])
+    raise LaunchError(f"the sandbox was not made (status {child.wait(INFO_TIMEOUT_S)})")
+
+
+def strays(mark: str) -> list[int]:
+    """Processes started for a cell (by its mark) or an instance of it, wherever they are now."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on, or none for a process that is no more."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+    return [] if fields[0] in "ZX" else fields
+
+
+def _start_ticks(pid: int) -> int | None:
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else None

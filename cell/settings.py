@@ -1,0 +1,46 @@
+"""What can be set about a cell."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class CellSettings:
+    """`engines` None offers every engine a driver finds here; a tuple offers only those of them."""
+
+    home: Path
+    cell_id: str
+    control_public_key: bytes
+    region: str = "local"
+    instance_domain: str = "localhost"
+    https_port: int = 8443
+    engines: tuple[str, ...] | None = None
+
+    # Whether engines end with the cell; without it they outlive it, and the next cell adopts them.
+    stop_engines: bool = True
+    # False leaves out what bubblewrap and cgroups give, as on a machine that has neither.
+    confine: bool = True
+
+    # How long an engine may take until a login works, and to end by itself when asked.
+    start_timeout_s: float = 60.0
+    stop_timeout_s: float = 10.0
+    # A connection that wakes an instance is held by the gateway for less than this.
+    wake_timeout_s: float = 60.0
+    tick_s: float = 1.0
+
+    # A crashed engine is started again at once, then ever more slowly. An engine that ran longer
+    # than `healthy_after_s` begins anew; past `failures_max` quick deaths the instance is failed.
+    restart_first_s: float = 0.1
+    restart_max_s: float = 30.0
+    failures_max: int = 6
+    healthy_after_s: float = 60.0
+
+    # A log file past this size is set aside, once.
+    log_bytes_max: int = 10_000_000
+    # Engines made ready before they are asked for, of each kind that can be.
+    spares: int = 1
+
+    # None leaves structlog as the caller has set it up.
+    log_format: Literal["json", "text"] | None = None
+    log_level: str = "info"

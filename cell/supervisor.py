@@ -1,0 +1,269 @@
+"""Keeps engines as their records want them: starts, adopts, restarts, and puts to sleep."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from cell import activity
+from cell.activity import Traffic
+from cell.credentials import Credentials
+from cell.engines.driver import EngineError, Login
+from cell.layout import Layout
+from cell.records import Records
+from cell.residents import Resident, Routes
+from cell.runtime.host import Host
+from cell.runtime.process import LaunchError, Process
+from cell.settings import CellSettings
+
+log = structlog.get_logger("cell.supervisor")
+
+FIRST_LOOK_S = 0.005
+LOOK_AGAIN_MAX_S = 0.05
+# The gateway reads routes every 200 ms and tells of a first connection as quickly.
+SETTLE_S = 0.6
+
+
+class Supervisor:
+    """Every method that changes an instance is called with the instance's lock held."""
+
+    def __init__(
+        self,
+        settings: CellSettings,
+        layout: Layout,
+        host: Host,
+        records: Records,
+        credentials: Credentials,
+        routes: Routes,
+    ) -> None:
+        self._settings = settings
+        self._layout = layout
+        self._host = host
+        self._records = records
+        self._credentials = credentials
+        self._routes = routes
+        self.residents: dict[str, Resident] = {}
+        self.traffic: dict[str, Traffic] = {}
+        self._stopping = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def publish(self) -> None:
+        """Tells the gateway how things are now."""
+        self._routes.write(self.residents.values())
+
+    def save(self, resident: Resident) -> None:
+        self._records.save(resident.record)
+        self.publish()
+
+    def login(self, resident: Resident) -> Login:
+        newest = self._credentials.valid(resident.instance_id)[0]
+        return Login(resident.driver.username, newest.password)
+
+    async def hand_out_credentials(self, resident: Resident) -> None:
+        """Makes what is valid now what the engine accepts."""
+        valid = self._credentials.valid(resident.instance_id)
+        logins = [Login(resident.driver.username, each.password) for each in valid]
+        await resident.driver.set_credentials(resident.site, logins)
+
+    async def prepare(self, resident: Resident) -> None:
+        """Whatever an engine needs before it starts; what is there already stays."""
+        resident.site.make()
+        if not self._credentials.valid(resident.instance_id):
+            self._credentials.make(resident.instance_id, 0)
+        await self.hand_out_credentials(resident)
+        await resident.driver.provision(resident.site, resident.record.spec)
+
+    async def start(self, resident: Resident) -> None:
+        """Returns when a login works; raises EngineError, and leaves nothing running then."""
+        started = time.monotonic()
+        spec = resident.record.spec
+        try:
+            process = await resident.driver.start(resident.site, spec)
+        except (LaunchError, OSError) as error:
+            raise EngineError(f"the engine cannot be started: {error}") from error
+        resident.process = process
+        try:
+            await self._until_usable(resident, process)
+        except EngineError:
+            resident.process = None
+            await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
+            raise
+        self._host.limit_cpu(process, spec.size.vcpu)
+        self._usable(resident, process)
+        elapsed_s = round(time.monotonic() - started, 3)
+        log.info("cell.usable", instance_id=resident.instance_id, elapsed_s=elapsed_s)
+
+    async def stop(self, resident: Resident) -> None:
+        """Ends the engine, and does not take that for a crash."""
+        process, resident.process = resident.process, None
+        resident.usable = False
+        if process is not None:
+            await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
+            log.info("cell.engine_stopped", instance_id=resident.instance_id)
+        await asyncio.to_thread(self._host.forget, resident.site)
+
+    async def adopt(self, resident: Resident) -> bool:
+        """Takes over an engine that outlived an earlier cell; False where none answers."""
+        process = self._host.find(resident.site)
+        if process is None:
+            return False
+        process.resume()
+        resident.process = process
+        try:
+            await self._until_usable(resident, process)
+        except EngineError:
+            await self.stop(resident)
+            return False
+        self._host.limit_cpu(process, resident.record.spec.size.vcpu)
+        self._usable(resident, process)
+        log.info("cell.adopted", instance_id=resident.instance_id, pid=process.pid)
+        return True
+
+    def watch(self, resident: Resident, process: Process) -> None:
+        resident.watch = self.spawn(self._watch(resident, process))
+
+    def spawn(self, work: "asyncio._CoroutineLike[None]") -> asyncio.Task[None]:
+        """A task that is not lost, and whose failure is said."""
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[assignment]  # it is a coroutine
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def close(self, *, stop_engines: bool) -> None:
+        self._stopping = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if stop_engines:
+            # One that does not stop must not keep the others from it.
+            running = [each for each in self.residents.values() if each.process is not None]
+            await asyncio.gather(*map(self.stop, running), return_exceptions=True)
+
+    async def tick(self) -> None:
+        """What is due now and then: idle instances, ended overlaps, figures."""
+        self.traffic = activity.read(self._layout.activity)
+        for resident in list(self.residents.values()):
+            if self._is_idle(resident) and not resident.lock.locked():
+                self.spawn(self._sleep(resident))
+        for instance_id in self._credentials.drop_expired():
+            resident_ = self.residents.get(instance_id)
+            if resident_ is not None and resident_.record.desired != "erased":
+                await self.hand_out_credentials(resident_)
+                log.info("cell.credential_ended", instance_id=instance_id)
+        await asyncio.to_thread(self._measure, list(self.residents.values()))
+
+    def traffic_of(self, resident: Resident) -> Traffic:
+        return self.traffic.get(resident.instance_id, Traffic())
+
+    def _measure(self, residents: Iterable[Resident]) -> None:
+        for resident in residents:
+            if resident.record.desired != "erased":
+                self.measure(resident)
+
+    @staticmethod
+    def measure(resident: Resident) -> None:
+        resident.metrics = resident.driver.metrics(resident.site, resident.process)
+
+    async def _until_usable(self, resident: Resident, process: Process) -> None:
+        deadline = time.monotonic() + self._settings.start_timeout_s
+        login = self.login(resident)
+        wait_s = FIRST_LOOK_S
+        while not await resident.driver.ready(resident.site, login):
+            if not process.alive:
+                await process.ended()
+                raise EngineError(f"the engine did not start: {process.exit_reason}")
+            if time.monotonic() > deadline:
+                limit_s = self._settings.start_timeout_s
+                raise EngineError(f"the engine took no login within {limit_s:.0f} s")
+            await asyncio.sleep(wait_s)
+            wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
+
+    def _usable(self, resident: Resident, process: Process) -> None:
+        resident.usable = True
+        resident.failed = False
+        resident.reason = None
+        resident.awake_since = time.time()
+        self.publish()
+        self.watch(resident, process)
+
+    async def _watch(self, resident: Resident, process: Process) -> None:
+        await process.ended()
+        async with resident.lock:
+            if resident.process is not process or self._stopping:
+                return
+            reason = process.exit_reason
+            if self._host.memory_kills(resident.site):
+                reason += ", having wanted more memory than its size has"
+            resident.process = None
+            resident.usable = False
+            self.publish()
+        healthy = time.time() - process.started_at > self._settings.healthy_after_s
+        resident.failures = 0 if healthy else resident.failures
+        log.warning("cell.engine_ended", instance_id=resident.instance_id, reason=reason)
+        await self.restart(resident, reason)
+
+    async def restart(self, resident: Resident, reason: str) -> None:
+        """Until it runs again, or somebody wants it otherwise; called without the lock."""
+        while True:
+            wait_s = self._count_failure(resident, reason)
+            await asyncio.sleep(wait_s)
+            async with resident.lock:
+                if resident.record.desired != "running" or resident.process is not None:
+                    return
+                await asyncio.to_thread(self._host.forget, resident.site)
+                try:
+                    await self.prepare(resident)
+                    await self.start(resident)
+                except (EngineError, OSError) as error:
+                    reason = str(error)
+                    continue
+                resident.restarts += 1
+                return
+
+    def _count_failure(self, resident: Resident, reason: str) -> float:
+        """Notes it, and answers how long to wait before the next attempt."""
+        settings = self._settings
+        resident.failures += 1
+        if resident.failures >= settings.failures_max:
+            resident.failed = True
+            times = resident.failures
+            resident.reason = f"the engine failed {times} times in a row; the last time: {reason}"
+            log.error("cell.failed", instance_id=resident.instance_id, reason=resident.reason)
+            self.publish()
+        if resident.failures == 1:
+            return 0.0
+        return min(settings.restart_max_s, settings.restart_first_s * 2 ** (resident.failures - 2))
+
+    def _is_idle(self, resident: Resident) -> bool:
+        limit_s = resident.record.spec.idle_pause_s
+        if limit_s is None or resident.status != "running":
+            return False
+        traffic = self.traffic_of(resident)
+        last = max(traffic.last_activity_at or 0.0, resident.awake_since)
+        return traffic.connections == 0 and time.time() - last > limit_s
+
+    async def _sleep(self, resident: Resident) -> None:
+        """The gateway is told first, so that no connection finds its engine ending."""
+        async with resident.lock:
+            if not self._is_idle(resident):
+                return
+            resident.going_to_sleep = True
+            self.publish()
+            try:
+                await asyncio.sleep(SETTLE_S)
+                self.traffic = activity.read(self._layout.activity)
+                if self._is_idle(resident):
+                    resident.record.desired = "paused"
+                    resident.record.paused_by = "idle"
+                    self._records.save(resident.record)
+                    await self.stop(resident)
+                    log.info("cell.idle_paused", instance_id=resident.instance_id)
+            finally:
+                resident.going_to_sleep = False
+                self.publish()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("cell.task_failed", reason=repr(error))

@@ -1,0 +1,72 @@
+"""One-time tokens: what the control plane signed for one person to fetch here, once."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from cell.database import Database
+from cell.signatures import decode
+from specserver import Forbidden, Gone
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Claims:
+    instance_id: str
+    action: str
+    jti: str
+    expires_at: float
+    request_id: str
+
+
+class Tokens:
+    def __init__(
+        self, database: Database, public_key: bytes, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._key = Ed25519PublicKey.from_public_bytes(public_key)
+        self._clock = clock
+
+    def check(self, token: str, action: str) -> Claims:
+        """Reads the token without using it up; raises Forbidden or Gone."""
+        claims = self._read(token)
+        if claims is None or claims.action != action:
+            raise Forbidden("this URL was not issued for this", code="bad_token")
+        if claims.expires_at <= self._clock():
+            raise Gone("this URL has expired", code="expired")
+        return claims
+
+    def burn(self, claims: Claims) -> None:
+        """Raises Gone for all but the first caller: the row is there, or it is ours."""
+        burned = self._database.write(
+            "INSERT OR IGNORE INTO burned VALUES (?, ?)", claims.jti, claims.expires_at
+        )
+        if not burned:
+            raise Gone("this URL was used before", code="used")
+
+    def forget_expired(self) -> None:
+        """An expired token is refused by its date, so its mark is no longer needed."""
+        self._database.write("DELETE FROM burned WHERE expires_at < ?", self._clock() - 3600)
+
+    def _read(self, token: str) -> Claims | None:
+        signed, _, signature = token.partition(".")
+        try:
+            self._key.verify(decode(signature), signed.encode())
+            document: dict[str, Any] = orjson.loads(decode(signed))
+            if document["v"] != VERSION:
+                return None
+            return Claims(
+                str(document["instance_id"]),
+                str(document["action"]),
+                str(document["jti"]),
+                float(document["exp"]),
+                str(document.get("request_id", "")),
+            )
+        except (InvalidSignature, ValueError, KeyError, TypeError):
+            return None

@@ -1,0 +1,270 @@
+"""A real cell in a folder of its own, asked over its socket as the control plane would."""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from ulid import ULID
+
+from cell.runtime.process import strays
+
+CELL_ID = "cell_01JD0000000000000000000000"
+DEADLINE_S = 60.0
+GIB = 2**30
+SMALL = {
+    "name": "s0",
+    "vcpu": 0.5,
+    "memory_bytes": GIB,
+    "storage_bytes": 20 * 10**9,
+    "connections_max": 60,
+}
+LARGER = {**SMALL, "name": "s1", "vcpu": 1.0, "memory_bytes": 2 * GIB}
+
+
+def until(happens: Callable[[], Any], what: str, within_s: float = DEADLINE_S) -> Any:
+    """What `happens` answers, once that is true."""
+    deadline = time.monotonic() + within_s
+    while not (found := happens()):
+        assert time.monotonic() < deadline, f"within {within_s:.0f} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def new_id() -> str:
+    return f"inst_{ULID()}"
+
+
+def spec(instance_id: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "engine": "duckdb",
+        "engine_version": "1.5",
+        "size": SMALL,
+        "host": f"duckdb-{instance_id.removeprefix('inst_').lower()}.local.localhost",
+        "idle_pause_s": None,
+        "allow_cidrs": None,
+        "rotation_overlap_s": 86400,
+        **changes,
+    }
+
+
+@dataclass
+class Rig:
+    """`key` is the control plane's. A cell is started and killed as a process of its own."""
+
+    home: Path
+    key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
+    settings: dict[str, Any] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+    operations: int = 0
+
+    # The process.
+
+    def start(self, **settings: Any) -> None:
+        """Runs a cell as its own process until it answers."""
+        given = {
+            "cell_id": CELL_ID,
+            "log_format": "json",
+            "tick_s": 0.1,
+            "restart_first_s": 0.05,
+            "spares": 0,
+            **self.settings,
+            **settings,
+        }
+        program = (
+            "import base64, json, pathlib, sys\n"
+            "from cell.main import run\n"
+            "from cell.settings import CellSettings\n"
+            "home, key, given = sys.argv[1], base64.b64decode(sys.argv[2]), json.loads(sys.argv[3])\n"
+            "run(CellSettings(home=pathlib.Path(home), control_public_key=key, **given))\n"
+        )
+        key = base64.b64encode(self.key.public_key().public_bytes_raw()).decode()
+        self.home.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program, str(self.home), key, json.dumps(given)],
+                stderr=log,
+                stdout=log,
+                cwd=Path(__file__).parents[2],
+            )
+        until(self._answers, "the cell answers")
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(DEADLINE_S)
+
+    def destroy(self) -> None:
+        """Ends the cell and every engine it ever started."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+        for pid in strays(f"{self.home.resolve()}/"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    @property
+    def log_path(self) -> Path:
+        return self.home.parent / f"{self.home.name}.log"
+
+    @property
+    def socket(self) -> str:
+        return str((self.home / "run" / "cell.sock").resolve())
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log_path.read_text()[-4000:]
+        try:
+            return self.get("/v1/cell").status_code == 200
+        except (httpx.HTTPError, OSError):
+            return False
+
+    # What the control plane asks.
+
+    def sign(
+        self, method: str, path: str, body: bytes = b"", at: float | None = None
+    ) -> dict[str, str]:
+        timestamp = str(int(time.time() if at is None else at))
+        nonce = secrets.token_hex(16)
+        digest = hashlib.sha256(body).hexdigest()
+        signed = f"{method}\n{path}\n{digest}\n{timestamp}\n{nonce}"
+        return {
+            "Menagerie-Timestamp": timestamp,
+            "Menagerie-Nonce": nonce,
+            "Menagerie-Signature": _base64url(self.key.sign(signed.encode())),
+        }
+
+    def client(self) -> httpx.Client:
+        transport = httpx.HTTPTransport(uds=self.socket)
+        return httpx.Client(transport=transport, base_url="http://cell", timeout=DEADLINE_S)
+
+    def get(self, path: str) -> httpx.Response:
+        with self.client() as http:
+            return http.get(path, headers=self.sign("GET", path))
+
+    def act(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        lease: int = 1,
+    ) -> httpx.Response:
+        self.operations += 1
+        content = b"" if body is None else orjson.dumps(body)
+        headers = {
+            **self.sign(method, path, content),
+            "Operation-Key": key or f"{id(self)}-{self.operations}:step",
+            "Operation-Lease": str(lease),
+        }
+        if content:
+            headers["Content-Type"] = "application/json"
+        with self.client() as http:
+            return http.request(method, path, content=content or None, headers=headers)
+
+    def put(self, instance_id: str, **changes: Any) -> dict[str, Any]:
+        answer = self.act("PUT", f"/v1/instances/{instance_id}", spec(instance_id, **changes))
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def make(self, **changes: Any) -> str:
+        instance_id = new_id()
+        assert self.put(instance_id, **changes)["status"] == "running"
+        return instance_id
+
+    def action(self, instance_id: str, verb: str, body: Any = None) -> dict[str, Any]:
+        answer = self.act("POST", f"/v1/instances/{instance_id}/actions/{verb}", body)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def observe(self, instance_id: str) -> dict[str, Any]:
+        return dict(self.get(f"/v1/instances/{instance_id}").json())
+
+    def status_is(self, instance_id: str, status: str) -> dict[str, Any]:
+        def there() -> dict[str, Any] | None:
+            seen = self.observe(instance_id)
+            return seen if seen["status"] == status else None
+
+        found: dict[str, Any] = until(there, f"{instance_id} is {status}")
+        return found
+
+    # What people and the gateway ask.
+
+    def token(self, instance_id: str, action: str, ttl_s: float = 60, **claims: Any) -> str:
+        document = {
+            "v": 1,
+            "instance_id": instance_id,
+            "action": action,
+            "jti": secrets.token_hex(16),
+            "exp": int(time.time() + ttl_s),
+            "request_id": "req_test0000",
+            **claims,
+        }
+        signed = _base64url(json.dumps(document).encode())
+        return f"{signed}.{_base64url(self.key.sign(signed.encode()))}"
+
+    def reveal(self, instance_id: str) -> dict[str, Any]:
+        with self.client() as http:
+            answer = http.get(f"/v1/reveal/{self.token(instance_id, 'reveal')}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def rotate(self, instance_id: str) -> dict[str, Any]:
+        with self.client() as http:
+            answer = http.post(f"/v1/rotate/{self.token(instance_id, 'rotate')}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def wake(self, instance_id: str) -> httpx.Response:
+        token = (self.home / "run" / "gateway.token").read_text()
+        with self.client() as http:
+            return http.post(
+                f"/v1/wake/{instance_id}", headers={"Authorization": f"Bearer {token}"}
+            )
+
+    def routes(self) -> dict[str, Any]:
+        return dict(orjson.loads((self.home / "routes.json").read_bytes()))
+
+    def route(self, instance_id: str) -> dict[str, Any] | None:
+        by_id = {each["instance_id"]: each for each in self.routes()["instances"].values()}
+        return by_id.get(instance_id)
+
+    def query(self, instance_id: str, password: str, sql: str) -> httpx.Response:
+        """Asks the engine on the socket its route names, as the gateway does."""
+        route = self.route(instance_id)
+        assert route is not None
+        with engine(route["socket"]) as http:
+            return http.post("/query", json={"sql": sql}, auth=("app", password))
+
+    def engine_pid(self, instance_id: str) -> int:
+        found = orjson.loads((self.home / "instances" / instance_id / "process.json").read_bytes())
+        return int(found["pid"])
+
+
+@contextlib.contextmanager
+def engine(socket: str) -> Iterator[httpx.Client]:
+    transport = httpx.HTTPTransport(uds=socket)
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=DEADLINE_S) as http:
+        yield http
+
+
+def _base64url(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
