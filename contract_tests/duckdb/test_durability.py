@@ -2,7 +2,10 @@
 
 import contextlib
 import signal
+import shutil
+import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -83,6 +86,37 @@ def test_one_statement_that_outgrows_the_storage_is_stopped(tmp_path: Path) -> N
         refusal = service.error(f"CREATE TABLE endless AS {endless}")
         assert "storage is full" in refusal
         assert service.rows("SHOW TABLES") == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 6 MB, where this process may mount one."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(tmp_path)]
+    if not shutil.which("mount") or subprocess.run(command, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_is_503_and_recovers_unaided(small_disk: Path) -> None:
+    with running(small_disk) as service:
+        service.query("CREATE TABLE kept AS SELECT 42 AS i; CREATE TABLE filler (s VARCHAR)")
+        fill = "INSERT INTO filler SELECT hash(random() + i)::VARCHAR FROM range(20000) t(i)"
+        rows = 0
+        while (response := service.post(fill)).status_code == 200:
+            rows += 20_000
+        assert response.status_code == 503
+        assert "No space left" in response.json()["error"]
+        # What was acknowledged is there; what failed is not; reading goes on.
+        assert service.rows("SELECT count(*) FROM filler") == [[rows]]
+        command = ["mount", "-o", "remount,size=60m", str(small_disk)]
+        subprocess.run(command, check=True)
+        assert service.query(fill)["row_count"] == 20_000
+        service.query("CHECKPOINT")
+        service.end(signal.SIGKILL)
+        service.start()
+        assert service.rows("SELECT count(*) FROM filler") == [[rows + 20_000]]
+        assert service.rows("FROM kept") == [[42]]
 
 
 def test_what_a_killed_process_spilled_is_cleared_at_start(tmp_path: Path) -> None:

@@ -143,6 +143,16 @@ def test_what_json_cannot_say_as_documented(session: Session, sql: str, expected
     assert _rows(session, f"SELECT 1; SELECT {sql}") == [[expected]]
 
 
+def test_the_type_of_a_parameter_is_not_remembered_from_another(session: Session) -> None:
+    asked = [1, 2**40, 2**63, "a", 1.5, None, True, [1], ["a"], {"a": 1}, -(2**31), -(2**31) - 1]
+    for _ in range(2):
+        for param in asked:
+            answer = json.loads(session.answer("SELECT ?, now()", [param]))
+            with duckdb.connect() as plain:
+                kind = str(plain.execute("SELECT ?", [param]).description[0][1])
+            assert (answer["rows"][0][0], answer["column_types"][0]) == (param, kind)
+
+
 def test_nulls_and_infinities_side_by_side(session: Session) -> None:
     floats = "['1.5', NULL, 'nan', 'inf', '-inf']::DOUBLE[]"
     sql = f"SELECT unnest({floats}), unnest([1, NULL, 3, 4, 5])"

@@ -68,7 +68,7 @@ class Plans:
 
     def of(self, sql: str, params: list[Any]) -> Plan:
         """The plan of a text; raises Refused, or duckdb.Error for bad syntax."""
-        key = (sql, *map(type, params)) if params else sql
+        key = (sql, *map(_class, params)) if params else sql
         plan = self._kept.get(key)
         if plan is not None:
             self._kept.move_to_end(key)
@@ -129,6 +129,13 @@ class Plans:
 def _around(query: str, selected: str) -> str:
     # The caller's SQL is the caller's to choose; the line breaks end a comment that it may end in.
     return f"SELECT {selected} FROM (\n{query}\n)"  # noqa: S608 - running SQL is what this is for
+
+
+def _class(param: Any) -> Any:
+    """What the engine takes a parameter for: a whole number's type is by its size."""
+    if type(param) is int:
+        return next((bits for bits in (31, 63) if -(1 << bits) <= param < 1 << bits), 64)
+    return type(param)
 
 
 def _scalar(params: list[Any]) -> bool:

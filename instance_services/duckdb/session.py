@@ -18,6 +18,7 @@ from instance_services.duckdb.statements import Refused
 
 ROWS_MAX = 10_000
 
+_WRITING = (duckdb.IOException, duckdb.TransactionException)
 _NO_SPACE = os.strerror(errno.ENOSPC)
 _LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 
@@ -54,7 +55,7 @@ class Session:
                 raise Failed(self._allowance.refusal()) from error
             raise Failed(str(error)) from error
         except Exception as error:
-            if isinstance(error, duckdb.IOException) and _NO_SPACE in str(error):
+            if isinstance(error, _WRITING) and _NO_SPACE in str(error):
                 raise DiskFull(str(error)) from error
             # A value that Python cannot hold or a parameter it cannot pass is no duckdb.Error.
             raise Failed(_text(error, rendered=plan is not None and plan.rendered)) from error
