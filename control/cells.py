@@ -23,7 +23,8 @@ ACT_TIMEOUT_S: Final = 120.0
 CONNECT_TIMEOUT_S: Final = 3.0
 _UNIX: Final = "http+unix://"
 _RETRY_CODES: Final = frozenset({"in_flight", "busy"})
-_RETRY_STATUSES: Final = frozenset({408, 425, 429})
+_RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
+"""A signature that is refused is its operators' to mend, within the deadline."""
 
 
 class CellUnavailable(Exception):  # noqa: N818 - a state of the cell

@@ -102,10 +102,10 @@ class Stage:
 
     def turn(self, make: type[Operation] = Operation) -> bool:
         """Run the next due operation once; False when none is due."""
-        work = queue.claim(self.database, registry.kinds(), LEASE_S)
-        if work is None:
+        claim = queue.claim(self.database, registry.kinds(), LEASE_S)
+        if claim is None:
             return False
-        runner.run(make(work, self.services), work)
+        runner.run(make(claim.work, self.services), claim)
         return True
 
     def settle(self, make: type[Operation] = Operation, turns_max: int = 200) -> None:

@@ -4,6 +4,7 @@ import collections
 import random
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
+from contract_tests.databases import Cluster
 from contract_tests.workflows.processes import Workers, until
 from contract_tests.workflows.stage import Stage
 from control import work
+from control.work import Worker
 from storage import instances
-from storage.records import Event, Organization, Work
+from storage.records import Event, Instance, Organization, Work
 
 INSTANCES = 100
 KILLS = 12
@@ -85,6 +88,34 @@ def test_a_worker_stopped_beyond_its_lease_cannot_write(
         assert db.get_one(Organization, stage.org_id).name == f"lease {second_lease}"
         row = db.get_one(Work, seq)
         assert (row.state, str(row.lease)) == ("done", second_lease)
+
+
+@pytest.mark.exclusive
+def test_a_worker_outlives_restarts_of_its_database(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="menagerie-cluster-") as directory:
+        Path(directory).chmod(0o755)
+        cluster = Cluster(Path(directory) / "c", settings=())
+        cluster.start()
+        stage = Stage(cluster.migrated_database(), tmp_path / "cell.db")
+        worker = Worker(stage.services, threads=2, lease_s=1.0, keep_schedules=False)
+        worker.start()
+        try:
+            for how in (signal.SIGINT, signal.SIGQUIT):
+                instance = stage.instance()
+                stage.start("instances.provision", instance)
+                cluster.stop(how)
+                cluster.start()
+                until(lambda instance=instance: _is_running(stage, instance), 60)  # type: ignore[misc]
+                assert stage.kinds_of_events(instance) == ["instance.ready.v1"]
+        finally:
+            worker.stop()
+            worker.join(30)
+            stage.close()
+            cluster.stop(signal.SIGQUIT)
+
+
+def _is_running(stage: Stage, instance: Instance) -> bool:
+    return stage.fetch(instance).status == "running"
 
 
 def _stop_outside_transactions(stage: Stage, worker: subprocess.Popen[bytes], seq: int) -> None:

@@ -45,7 +45,8 @@ def bench(stage: Stage) -> Iterator[Bench]:
 
 
 def claim(database: Database) -> Work | None:
-    return queue.claim(database, ["test.kind"], LEASE_S)
+    found = queue.claim(database, ["test.kind"], LEASE_S)
+    return None if found is None else found.work
 
 
 def test_a_lane_keeps_its_order_and_lanes_do_not_wait_for_each_other(bench: Bench) -> None:

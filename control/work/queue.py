@@ -20,6 +20,14 @@ _ANNOUNCED: Final = "menagerie_work_announced"
 
 
 @dataclass(frozen=True)
+class Claim:
+    """An operation taken, and whether its deadline had passed by then."""
+
+    work: Work
+    overdue: bool
+
+
+@dataclass(frozen=True)
 class Hold:
     """Which operation a worker holds, and by which lease."""
 
@@ -70,7 +78,7 @@ def announce(db: Session) -> None:
         db.execute(select(func.pg_notify(CHANNEL, "")))
 
 
-def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Work | None:
+def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Claim | None:
     """Take the next due operation that heads its lane, and lease it; None when nothing is due."""
     with database.write() as db:
         moment = now(db)
@@ -78,13 +86,12 @@ def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Work | No
         work = db.scalars(due.with_for_update(skip_locked=True)).one_or_none()
         if work is None:
             return None
+        limit = timedelta(seconds=registry.find(work.kind).deadline_s)
         work.due = moment + timedelta(seconds=lease_s)
-        work.deadline = work.deadline or moment + timedelta(
-            seconds=registry.find(work.kind).deadline_s
-        )
+        work.deadline = work.deadline or moment + limit
         work.lease += 1
         work.state = "running"
-        return work
+        return Claim(work, overdue=moment > work.deadline)
 
 
 def next_due_s(database: Database, kinds: Sequence[str]) -> float | None:
@@ -134,10 +141,9 @@ def postpone(database: Database, hold: Hold, after_s: float, **values: Any) -> N
 
 
 def end(db: Session, hold: Hold, state: str, error: str | None = None) -> None:
-    """Finish the operation, which frees its lane."""
+    """Finish the operation, which frees its lane for whoever looks next: its own worker does."""
     cut = error[:ERROR_LENGTH_MAX] if error else None
     checkpoint(db, hold, due=None, state=state, finished_at=now(db), error=cut)
-    announce(db)
 
 
 def is_open(db: Session, lane: str) -> bool:

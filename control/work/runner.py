@@ -8,7 +8,6 @@ import structlog
 from control.work import queue, registry
 from control.work.errors import Again, GiveUp, LeaseLost
 from control.work.operation import Operation
-from storage.database import now
 from storage.work import Work
 
 BACK_OFF_FIRST_S: Final = 0.5
@@ -24,13 +23,18 @@ def back_off_s(attempts: int) -> float:
     return whole * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
-def run(operation: Operation, work: Work) -> None:
+def run(operation: Operation, claim: queue.Claim) -> None:
     """Run what was claimed. Raises only what the database raises when it cannot be written."""
+    work = claim.work
     found = registry.find(work.kind)
     log = _log.bind(operation=operation.id, kind=work.kind, lane=work.lane, lease=work.lease)
     try:
         try:
-            _to_its_end(operation, work, found)
+            if claim.overdue:
+                raise GiveUp(_overdue_reason(work))  # noqa: TRY301 - one way out for both
+            found.run(operation)
+            with operation.database.write() as db:
+                queue.end(db, operation.hold, "done")
             log.debug("operation done")
         except GiveUp as final:
             _give_up(operation, found, final.reason)
@@ -55,19 +59,6 @@ def run(operation: Operation, work: Work) -> None:
             attempts=work.attempts + 1,
             error=_in_words(error),
         )
-
-
-def _to_its_end(operation: Operation, work: Work, found: registry.Workflow) -> None:
-    if _is_overdue(operation, work):
-        raise GiveUp(_overdue_reason(work))
-    found.run(operation)
-    with operation.database.write() as db:
-        queue.end(db, operation.hold, "done")
-
-
-def _is_overdue(operation: Operation, work: Work) -> bool:
-    with operation.database.read() as db:
-        return work.deadline is not None and now(db) > work.deadline
 
 
 def _overdue_reason(work: Work) -> str:

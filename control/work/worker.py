@@ -11,7 +11,6 @@ from control.work.bell import Bell
 from control.work.errors import LeaseLost
 from control.work.operation import Operation
 from storage.errors import Unavailable
-from storage.work import Work
 
 if TYPE_CHECKING:  # services name the room that names this one
     from control.services import Services
@@ -93,25 +92,31 @@ class Worker:
                 self._stopping.wait(POLL_S)
 
     def _work(self) -> None:
-        """Run one operation, or wait until there may be one."""
+        """Run all that is due, then wait until there may be more."""
         wait_s = queue.next_due_s(self._database, self._kinds)
         if wait_s is not None and wait_s <= 0:
-            work = queue.claim(self._database, self._kinds, self._lease_s)
-            if work is not None:
-                # Where one was due there may be more: pass the ring on before working.
-                self._bell.ring()
-                self._hold(Operation(work, self._services), work)
-                return
+            while self._run_next():
+                pass
+            return
         self._bell.wait(POLL_S if wait_s is None else min(max(wait_s, 0.005), POLL_S))
 
-    def _hold(self, operation: Operation, work: Work) -> None:
+    def _run_next(self) -> bool:
+        if self._stopping.is_set():
+            return False
+        claim = queue.claim(self._database, self._kinds, self._lease_s)
+        if claim is None:
+            return False
+        # Where one was due there may be more: pass the ring on before working.
+        self._bell.ring()
+        operation = Operation(claim.work, self._services)
         self._held.add(operation)
         try:
-            runner.run(operation, work)
+            runner.run(operation, claim)
         except LeaseLost:
             _log.warning("operation lost its lease", operation=operation.id)
         finally:
             self._held.discard(operation)
+        return True
 
     def _renew(self) -> None:
         self._stopping.wait(self._lease_s / 3)

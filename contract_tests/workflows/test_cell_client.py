@@ -1,0 +1,213 @@
+"""The client of cells over a real unix socket: what it sends, and what it makes of each answer."""
+
+import base64
+import hashlib
+import http.server
+import socketserver
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from control.cells import (
+    CellClient,
+    CellRefused,
+    CellUnavailable,
+    HttpCell,
+    HttpCells,
+    InstanceUnknown,
+)
+from control.signing import Signer
+from control.work import GiveUp, LeaseLost
+from storage.cells import Cell
+
+SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
+
+
+class Server(socketserver.ThreadingUnixStreamServer):
+    """Answers what `answer` holds, and keeps what was asked."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        self.answer: tuple[int, Any] = (200, {})
+        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
+        super().__init__(str(path), _Handler)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.asked.append((self.command, self.path, headers, body))
+        status, content = self.server.answer
+        written = content if isinstance(content, bytes) else orjson.dumps(content)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(written)))
+        self.end_headers()
+        self.wfile.write(written)
+
+    do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the names http.server looks for
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, *_of: Any) -> None:
+        """Tests ask `asked`."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="cell") as directory:
+        made = Server(Path(directory) / "s")
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+        made.server_close()
+
+
+@pytest.fixture
+def key() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture
+def client(server: Server, key: Ed25519PrivateKey) -> Iterator[HttpCell]:
+    made = HttpCell(f"http+unix://{server.server_address!s}", Signer(key))
+    yield made
+    made.close()
+
+
+ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
+    "put": (lambda c: c.put("inst_1", SPEC, key="op_1:put", lease=3), "PUT", "", SPEC),
+    "pause": (lambda c: c.pause("inst_1", key="op_1:put", lease=3), "POST", "/actions/pause", None),
+    "resume": (
+        lambda c: c.resume("inst_1", key="op_1:put", lease=3),
+        "POST",
+        "/actions/resume",
+        None,
+    ),
+    "resize": (
+        lambda c: c.resize("inst_1", {"name": "s0"}, key="op_1:put", lease=3),
+        "POST",
+        "/actions/resize",
+        {"size": {"name": "s0"}},
+    ),
+    "snapshot": (
+        lambda c: c.snapshot("inst_1", "before", key="op_1:put", lease=3),
+        "POST",
+        "/actions/snapshot",
+        {"label": "before"},
+    ),
+    "delete": (
+        lambda c: c.delete("inst_1", key="op_1:put", lease=3),
+        "POST",
+        "/actions/delete",
+        None,
+    ),
+    "erase": (lambda c: c.erase("inst_1", key="op_1:put", lease=3), "POST", "/actions/erase", None),
+}
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_acts_carry_signature_key_and_lease(
+    server: Server, client: HttpCell, key: Ed25519PrivateKey, name: str
+) -> None:
+    act, method, path, body = ACTS[name]
+    server.answer = (200, {"status": "running"})
+    assert act(client) == {"status": "running"}
+    ((asked, at, headers, sent),) = server.asked
+    assert (asked, at) == (method, f"/v1/instances/inst_1{path}")
+    assert (orjson.loads(sent) if sent else None) == body
+    assert (headers["operation-key"], headers["operation-lease"]) == ("op_1:put", "3")
+    check_signature(key.public_key(), asked, at, headers, sent)
+
+
+def check_signature(
+    public: Ed25519PublicKey, method: str, path: str, headers: dict[str, str], body: bytes
+) -> None:
+    parts = (method, path, hashlib.sha256(body).hexdigest())
+    stamped = (*parts, headers["menagerie-timestamp"], headers["menagerie-nonce"])
+    signature = headers["menagerie-signature"]
+    padded = signature + "=" * (-len(signature) % 4)
+    public.verify(base64.urlsafe_b64decode(padded), "\n".join(stamped).encode())
+
+
+def test_questions_are_signed_and_carry_no_key(
+    server: Server, client: HttpCell, key: Ed25519PrivateKey
+) -> None:
+    server.answer = (200, {"items": [{"instance_id": "inst_1"}]})
+    assert client.observations() == [{"instance_id": "inst_1"}]
+    client.describe()
+    client.capacity("inst_1")
+    client.observe("inst_1")
+    assert [path for _, path, _, _ in server.asked] == [
+        "/v1/instances",
+        "/v1/cell",
+        "/v1/instances/inst_1/capacity",
+        "/v1/instances/inst_1",
+    ]
+    for method, path, headers, body in server.asked:
+        assert (method, body) == ("GET", b"")
+        assert "operation-key" not in headers
+        check_signature(key.public_key(), method, path, headers, body)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "meaning"),
+    [
+        (409, {"code": "stale_lease", "detail": "older"}, LeaseLost),
+        (409, {"code": "conflict", "detail": "is erased"}, CellRefused),
+        (409, {"code": "in_flight", "detail": "wait"}, CellUnavailable),
+        (422, {"detail": "no such version"}, CellRefused),
+        (401, {"detail": "the signature is not of now"}, CellUnavailable),
+        (404, {"detail": "no such instance"}, InstanceUnknown),
+        (429, {}, CellUnavailable),
+        (500, {}, CellUnavailable),
+        (503, {"detail": "starting"}, CellUnavailable),
+        (502, b"<html>", CellUnavailable),
+    ],
+)
+def test_what_each_answer_means(
+    server: Server, client: HttpCell, status: int, body: Any, meaning: type[Exception]
+) -> None:
+    server.answer = (status, body)
+    with pytest.raises(meaning) as raised:
+        client.pause("inst_1", key="op_1:pause", lease=1)
+    assert type(raised.value) is meaning
+    if isinstance(body, dict) and "detail" in body:
+        assert str(raised.value) == body["detail"]
+    assert isinstance(raised.value, GiveUp) == (meaning in {CellRefused, InstanceUnknown})
+
+
+def test_an_instance_that_is_not_there_is_observed_as_none(
+    server: Server, client: HttpCell
+) -> None:
+    server.answer = (404, {"detail": "no such instance"})
+    assert client.observe("inst_1") is None
+
+
+def test_a_cell_that_is_not_there_is_unavailable(key: Ed25519PrivateKey) -> None:
+    client = HttpCell("http+unix:///nonexistent/cell.sock", Signer(key))
+    with pytest.raises(CellUnavailable, match="cannot be reached"):
+        client.describe()
+    client.close()
+
+
+def test_clients_are_kept_by_address(key: Ed25519PrivateKey) -> None:
+    clients = HttpCells(Signer(key))
+    first = Cell(id="cell_1", url="http+unix:///nonexistent/cell.sock")
+    assert clients.for_cell(first) is clients.for_cell(first)
+    moved = Cell(id="cell_1", url="https://cell.local.example:8443", ca_root_pem=None)
+    assert clients.for_cell(moved) is not clients.for_cell(first)
+    clients.close()
