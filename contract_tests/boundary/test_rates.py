@@ -209,6 +209,17 @@ def test_errors_tell_the_limits_too(limited: Desk) -> None:
     assert re.match(r'"default";r=598;t=(59|60), ', absent.headers["RateLimit"])
 
 
+def test_who_is_turned_away_is_counted_too(make_desk: MakeDesk) -> None:
+    desk = make_desk(rate_limits=True, rates=RateLimits(per_minute=4))
+    ann = desk.person()
+    org = desk.org((ann, "auditor"))
+    forbidden, absent = f"/v1/orgs/{org}/projects", "/v1/orgs/org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
+    codes = [desk.post(forbidden, ann.session, json={}).status_code for _ in range(2)]
+    codes += [desk.get(absent, ann.session).status_code for _ in range(2)]
+    codes += [desk.get(path, ann.session).status_code for path in (absent, "/v1/me")]
+    assert codes == [403, 403, 404, 404, 429, 429]
+
+
 def test_a_forged_x_forwarded_for_gains_nothing(limited: Desk) -> None:
     codes = [
         limited.get("/v1/ping", headers={"X-Forwarded-For": f"198.51.100.{n}"}).status_code

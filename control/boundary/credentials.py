@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from control import identity
 from control.policy import permissions
-from specserver import Forbidden, NotFound, Unauthenticated
+from specserver import Forbidden, Unauthenticated
 from storage.api_keys import ApiKey
 from storage.columns import DatabaseClock
 from storage.database import Database
@@ -47,7 +47,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Admission:
-    """A caller let in, and the org of the path where it names one."""
+    """A caller in force, and the org of the path as this caller may see it."""
 
     caller: Caller | None
     org: Organization | None
@@ -83,10 +83,10 @@ def refused() -> Unauthenticated:
 def admit(
     db: Session, database: Database, token: str, *, org_id: str | None, mfa_ttl_s: int
 ) -> Admission:
-    """The caller behind the token and, with an org id, that org as the caller may see it.
+    """The caller behind the token, and the org of that id as the caller may see it.
 
-    Raises Unauthenticated for a token without force, and NotFound alike for an org the caller
-    is no member of and for one that never was.
+    Raises Unauthenticated for a token without force. There is no org alike where the caller is
+    no member of it and where it never was.
     """
     if org_id is not None and not _ORG_ID.fullmatch(org_id):
         # Not every text can be asked of a database, so one that names no org is asked as "".
@@ -134,12 +134,10 @@ def _admit_key(db: Session, database: Database, token: str, org_id: str | None) 
             "this API key is suspended; a member who may write API keys can lift that",
             code="key_suspended",
         )
-    if org_id is not None and org_id != key.org_id:
-        raise NotFound(NOT_FOUND)
     rights = permissions.effective(role, key.role, key.scopes)
     weaker = key.role if permissions.of_role(key.role) <= permissions.of_role(role) else role
     caller = Caller("api_key", user, key, None, weaker, rights, mfa=False)
-    return Admission(caller, org if org_id is not None else None, now)
+    return Admission(caller, org if org_id == key.org_id else None, now)
 
 
 def _admit_session(
@@ -153,8 +151,6 @@ def _admit_session(
     now = clock + database.clock_offset
     if not session.is_live(now):
         raise refused()
-    if org_id is not None and org is None:
-        raise NotFound(NOT_FOUND)
     mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
     rights = permissions.of_role(role) if role is not None else frozenset[str]()
     return Admission(Caller("session", user, None, session, role, rights, mfa), org, now)

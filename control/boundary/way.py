@@ -23,11 +23,11 @@ from control.services import Services
 from specserver import (
     Exchange,
     Forbidden,
+    NotFound,
     Operation,
     Problem,
     Reply,
     TooManyRequests,
-    Unauthenticated,
 )
 
 _FAILURES_FROM = 400
@@ -95,9 +95,10 @@ class Way:
             if rule.writes:
                 return self._write(visit)
             return self._read(visit)
-        except Unauthenticated:
+        except Problem:
+            # Whoever is turned away before the limit is asked has made a request all the same.
             if _VERDICT not in exchange.state:
-                self._charge(exchange, "refused", rate_key(ip))
+                self._charge(exchange, rule.rate if exchange.principal else "refused", ip)
             raise
 
     def _read(self, visit: Visit) -> Reply:
@@ -144,6 +145,9 @@ class Way:
         admission = credentials.admit(
             db, database, visit.token, org_id=visit.org_id, mfa_ttl_s=mfa_ttl_s
         )
+        visit.exchange.principal = admission.caller
+        if visit.rule.in_org and admission.org is None:
+            raise NotFound(credentials.NOT_FOUND)
         if admission.caller is not None:
             authorize(visit.rule, admission.caller)
         return admission
@@ -152,21 +156,17 @@ class Way:
         """Rate limit, then validate. A long poll is one request, however often it looks."""
         exchange = visit.exchange
         if admission.caller is not None:
-            exchange.principal, exchange.scheme = admission.caller, admission.caller.kind
+            exchange.scheme = admission.caller.kind
             self.last_used.note(admission.caller, admission.at)
         if exchange.attempt == 0:
-            key = _charged_key(visit.rule.rate, admission.caller, visit.ip)
-            self._charge(exchange, visit.rule.rate, key)
+            self._charge(exchange, visit.rule.rate, visit.ip)
         exchange.validate()
 
-    def _charge(self, exchange: Exchange, rate: str, key: str) -> None:
+    def _charge(self, exchange: Exchange, rate: str, ip: str) -> None:
+        key = _charged_key(rate, exchange.principal, ip)
         verdict = self._services.limiter.charge(rate, key)
-        if verdict is None:
-            return
-        if rate != "refused":
-            exchange.state[_VERDICT] = verdict
-        if not verdict.allowed:
-            exchange.state[_VERDICT] = verdict
+        exchange.state[_VERDICT] = verdict
+        if verdict is not None and not verdict.allowed:
             raise TooManyRequests(
                 f"too many requests; wait {verdict.retry_after_s} s before the next",
                 code="rate_limited",
