@@ -26,23 +26,19 @@ async def read_body(headers: Headers, limit: int, receive: Callable[[], Awaitabl
     length = headers.raw(b"content-length")
     if length is not None and length.isdigit() and int(length) > limit:
         raise _too_large(limit)
-    event = await receive()
-    body: bytes = event.get("body", b"")
-    if event.get("more_body"):
-        chunks = [body]
-        size = len(body)
-        while event.get("more_body"):
-            event = await receive()
-            chunks.append(event.get("body", b""))
-            size += len(chunks[-1])
-            if size > limit:
-                raise _too_large(limit)
-        body = b"".join(chunks)
-    if event["type"] == "http.disconnect":
-        raise ClientGone
-    if len(body) > limit:
-        raise _too_large(limit)
-    return body
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise ClientGone
+        chunks.append(event.get("body", b""))
+        size += len(chunks[-1])
+        if size > limit:
+            raise _too_large(limit)
+        more = event.get("more_body", False)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -30,9 +30,9 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
 
     def __init__(self, raw_spec: dict[str, Any], *, base_uri: str = "") -> None:
         self._raw_spec = copy.deepcopy(raw_spec)
-        self._set_defaults(self._raw_spec)
         self._validate_spec(self._raw_spec)
         self._spec = References(self._raw_spec).follow(self._raw_spec)
+        self._set_defaults(self._spec)
         self._base_uri = base_uri
 
     @classmethod

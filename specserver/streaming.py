@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -18,11 +19,12 @@ async def send_stream(
     receive: Callable[[], Awaitable[Any]],
     send: Callable[[Any], Awaitable[None]],
 ) -> None:
+    source = chunks if isinstance(chunks, AsyncIterator) else _OnThreads(chunks, threads)
     if head:
-        await _close(chunks)
+        await _close(source)
         await send({"type": "http.response.body", "body": b""})
         return
-    sending = asyncio.ensure_future(_send_all(chunks, threads, send))
+    sending = asyncio.ensure_future(_send_all(source, send))
     gone = asyncio.ensure_future(_until_gone(receive))
     try:
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -33,26 +35,45 @@ async def send_stream(
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
-        await _close(chunks)
+        await _close(source)
 
 
-async def _send_all(
-    chunks: Chunks, threads: Threads, send: Callable[[Any], Awaitable[None]]
-) -> None:
-    async for chunk in _asynchronous(chunks, threads):
+async def _send_all(chunks: AsyncIterator[Chunk], send: Callable[[Any], Awaitable[None]]) -> None:
+    async for chunk in chunks:
         data = chunk.encode() if isinstance(chunk, str) else chunk
         if data:
             await send({"type": "http.response.body", "body": data, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _asynchronous(chunks: Chunks, threads: Threads) -> AsyncIterator[Chunk]:
-    if isinstance(chunks, AsyncIterator):
-        async for chunk in chunks:
-            yield chunk
-        return
-    while (chunk := await threads.run(next, chunks, _END)) is not _END:
-        yield chunk
+class _OnThreads(AsyncIterator[Chunk]):
+    """A synchronous iterator, each step of which runs on the thread pool."""
+
+    def __init__(self, chunks: Iterator[Chunk], threads: Threads) -> None:
+        self._chunks = chunks
+        self._threads = threads
+        # A generator cannot be closed while a thread is in it.
+        self._lock = threading.Lock()
+
+    async def __anext__(self) -> Chunk:
+        chunk = await self._threads.run(self._next)
+        if chunk is _END:
+            raise StopAsyncIteration
+        found: Chunk = chunk
+        return found
+
+    def _next(self) -> Any:
+        with self._lock:
+            return next(self._chunks, _END)
+
+    async def aclose(self) -> None:
+        await self._threads.run(self._close)
+
+    def _close(self) -> None:
+        close = getattr(self._chunks, "close", None)
+        with self._lock:
+            if close is not None:
+                close()
 
 
 async def _until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
@@ -60,14 +81,8 @@ async def _until_gone(receive: Callable[[], Awaitable[Any]]) -> None:
         pass
 
 
-async def _close(chunks: Chunks | Iterator[Chunk]) -> None:
+async def _close(chunks: AsyncIterator[Chunk]) -> None:
     """Lets a generator clean up after itself, whether or not it was exhausted."""
     close = getattr(chunks, "aclose", None)
     if close is not None:
         await close()
-        return
-    close = getattr(chunks, "close", None)
-    if close is not None:
-        # A generator that a thread is still in cannot be closed, and ends with that thread.
-        with contextlib.suppress(ValueError):
-            close()

@@ -1,0 +1,1 @@
+"""Owns the handlers of the sample API that the tests of specserver serve."""

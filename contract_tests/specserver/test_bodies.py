@@ -1,0 +1,98 @@
+"""Owns the proof that bodies of every kind are read, or refused by name."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract_tests.specserver.calling import call, minimal, served
+from specserver.bodies import parse_json
+from specserver.problems import BadRequest
+
+FORM = "application/x-www-form-urlencoded"
+FORM_SCHEMA = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": {"type": "string"},
+        "count": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+
+def echo(content: dict[str, Any], **more: Any) -> Any:
+    document = minimal({"requestBody": {"content": content, **more}}, method="post")
+    return served(document, lambda body: {"body": body if body is None else _shown(body)})
+
+
+def _shown(body: Any) -> Any:
+    return body.decode("latin-1") if isinstance(body, bytes) else body
+
+
+def send(app: Any, media_type: str | None, body: bytes) -> Any:
+    headers = {} if media_type is None else {"content-type": media_type}
+    return call(app, "POST", "/thing", headers=headers, content=body)
+
+
+@pytest.mark.parametrize(
+    ("documented", "sent", "body", "expected"),
+    [
+        ("application/json", "application/json", b"[1]", [1]),
+        ("application/merge-patch+json", "application/merge-patch+json", b"{}", {}),
+        ("text/plain", "text/plain; charset=utf-8", "é".encode(), "é"),
+        ("text/*", "text/csv", b"a,b", "a,b"),
+        ("application/octet-stream", "application/octet-stream", b"\xff", "ÿ"),
+        ("*/*", "image/png", b"\x89", "\x89"),
+        ("*/*", None, b"\x89", "\x89"),
+    ],
+)
+def test_bodies_are_read_by_their_media_type(
+    documented: str, sent: str | None, body: bytes, expected: Any
+) -> None:
+    answer = send(echo({documented: {}}), sent, body)
+    assert answer.json() == {"body": expected}
+
+
+def test_a_form_is_read_by_its_schema() -> None:
+    app = echo({FORM: {"schema": FORM_SCHEMA}})
+    answer = send(app, FORM, b"name=a+b&count=3&tags=x&tags=y")
+    assert answer.json() == {"body": {"name": "a b", "count": 3, "tags": ["x", "y"]}}
+    wrong = send(app, FORM, b"count=many")
+    assert {e["pointer"] for e in wrong.json()["errors"]} == {"/name", "/count"}
+    assert send(app, FORM, b"no form").status_code == 400
+
+
+@pytest.mark.parametrize("media_type", ["text/html", "application/jsonx", "json", ""])
+def test_other_media_types_are_named_in_the_refusal(media_type: str) -> None:
+    answer = send(echo({"application/json": {}, FORM: {}}), media_type, b"{}")
+    assert answer.status_code == 415
+    assert answer.headers["accept"] == f"application/json, {FORM}"
+
+
+def test_a_body_may_be_optional() -> None:
+    app = echo({"application/json": {"schema": {"type": "object"}}})
+    assert send(app, None, b"").json() == {"body": None}
+    assert send(app, "application/json", b"").json() == {"body": None}
+    assert send(app, "application/json", b"null").status_code == 422
+
+
+def test_a_body_nobody_asked_for_has_no_effect() -> None:
+    app = served(minimal({}, method="post"), lambda: {"done": True})
+    assert send(app, "application/json", b"{").json() == {"done": True}
+
+
+def test_an_operation_may_take_larger_bodies() -> None:
+    content = {"content": {"text/plain": {}}}
+    document = minimal({"requestBody": content, "x-max-body-bytes": 50}, method="post")
+    app = served(document, lambda body: {"length": len(body)}, max_body_bytes=10)
+    assert send(app, "text/plain", b"x" * 50).json() == {"length": 50}
+    assert send(app, "text/plain", b"x" * 51).status_code == 413
+
+
+@given(st.binary(max_size=30))
+def test_no_bytes_break_the_reading_of_json(raw: bytes) -> None:
+    with contextlib.suppress(BadRequest):
+        parse_json(raw)

@@ -1,0 +1,193 @@
+"""Owns the proof that the description and its reference page are served, complete and offline."""
+
+import asyncio
+import re
+from typing import Any
+
+import httpx
+import openapi_spec_validator
+import pytest
+
+from contract_tests.specserver.calling import (
+    DOCUMENT,
+    bakery,
+    call,
+    minimal,
+    play,
+    request_event,
+    scope,
+    served,
+)
+from specserver import Document, Reply
+from specserver.projection import project, schema
+from specserver.public import public
+
+
+def test_the_description_is_public_and_keeps_only_allowed_extensions() -> None:
+    answer = call(bakery(public_extensions={"x-authorize"}), "GET", "/openapi.json", headers={})
+    document = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert "x-secret-plan" not in document["info"]
+    assert document["paths"]["/loaves"]["get"]["x-authorize"] == {"permission": "loaves:read"}
+    assert "x-authorize" not in call(bakery(), "GET", "/openapi.json").text
+    # A property is not an extension, whatever its name.
+    assert "x-ray" in document["components"]["schemas"]["Problem"]["properties"]
+    openapi_spec_validator.validate(document)
+
+
+def test_data_in_examples_is_left_alone() -> None:
+    example = {"x-kept": 1}
+    document = minimal({"x-gone": 1, "parameters": []})
+    document["components"] = {"examples": {"x-name": {"value": example}}, "schemas": {"x-y": {}}}
+    kept = public(document, ())
+    assert kept["components"] == document["components"]
+    assert "x-gone" not in kept["paths"]["/thing"]["get"]
+
+
+def test_the_description_may_be_cached_by_its_tag() -> None:
+    app = bakery()
+    tag = call(app, "GET", "/openapi.json").headers["etag"]
+    again = call(app, "GET", "/openapi.json", headers={"if-none-match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+def test_pages_answer_head_and_refuse_the_rest(path: str) -> None:
+    app = bakery()
+    head = call(app, "HEAD", path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == call(app, "GET", path).headers["content-length"]
+    refused = call(app, "POST", path)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
+    assert call(app, "OPTIONS", path).status_code == 204
+
+
+def test_the_reference_page_needs_no_network_and_no_inline_script() -> None:
+    app = bakery()
+    page = call(app, "GET", "/docs")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//""", page.text)
+    assert not re.findall(r"<script(?![^>]* src=)", page.text)
+    links = re.findall(r'(?:src|href|data-url)="([^"]+)"', page.text)
+    assert len(links) == 6
+    for link in links:
+        assert call(app, "GET", str(httpx.URL("http://bakery/docs").join(link))).status_code == 200
+
+
+def test_an_app_may_have_no_pages() -> None:
+    app = bakery(serve_docs=False)
+    assert call(app, "GET", "/docs").status_code == 404
+    assert call(app, "GET", "/openapi.json").status_code == 404
+
+
+def test_the_projection_for_older_readers_is_valid_and_complete() -> None:
+    document = Document.load(DOCUMENT).raw
+    projected = call(bakery(), "GET", "/docs/openapi-3.0.json").json()
+    assert projected["openapi"] == "3.0.3"
+    openapi_spec_validator.validate(projected)
+    assert {p: set(i) for p, i in projected["paths"].items()} == {
+        p: set(i) for p, i in document["paths"].items()
+    }
+    new_loaf = projected["components"]["schemas"]["NewLoaf"]
+    assert new_loaf["additionalProperties"] is False
+    assert new_loaf["properties"]["baked_at"] == {
+        "type": "string",
+        "format": "date-time",
+        "nullable": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("newer", "older"),
+    [
+        ({"const": 1}, {"enum": [1]}),
+        ({"examples": [1, 2]}, {"example": 1}),
+        ({"exclusiveMinimum": 0}, {"minimum": 0, "exclusiveMinimum": True}),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            {"anyOf": [{"type": "string"}], "nullable": True},
+        ),
+        ({"type": ["string", "integer"]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        ({"$ref": "#/a", "description": "d"}, {"description": "d", "allOf": [{"$ref": "#/a"}]}),
+        ({"type": "array", "items": False}, {"type": "array", "items": {}}),
+        ({"required": []}, {}),
+        ({"if": {}, "then": {}, "$comment": "c"}, {}),
+        (False, {"not": {}}),
+        ({"additionalProperties": {"const": 1}}, {"additionalProperties": {"enum": [1]}}),
+    ],
+)
+def test_schemas_are_said_in_the_older_words(newer: Any, older: Any) -> None:
+    assert schema(newer) == older
+
+
+def test_webhooks_and_what_3_0_cannot_say_are_left_out() -> None:
+    document = minimal({}, webhooks={"made": {}})
+    document["info"] |= {"summary": "s", "license": {"name": "n", "identifier": "MIT"}}
+    projected = project(document)
+    assert "webhooks" not in projected
+    assert projected["info"] == {"title": "One", "version": "1", "license": {"name": "n"}}
+    openapi_spec_validator.validate(projected)
+
+
+def test_a_document_may_describe_its_own_description() -> None:
+    app = served(minimal({}, "/openapi.json"), lambda: {"mine": True})
+    assert call(app, "GET", "/openapi.json").json() == {"mine": True}
+
+
+def test_other_apps_live_beside_the_document() -> None:
+    async def other(scope_: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": scope_["path"].encode()})
+
+    app = served(
+        minimal({}), lambda: Reply.ok({}), extra_routes={"/exact": other, "/below/": other}
+    )
+    for path in ("/exact", "/below/", "/below/a/b"):
+        answer = call(app, "GET", path)
+        assert answer.text == path
+        assert answer.headers["x-request-id"]
+    assert call(app, "GET", "/exact/more").status_code == 404
+    assert call(app, "GET", "/thing").json() == {}
+
+
+def test_hooks_run_around_the_life_of_the_app() -> None:
+    ran: list[str] = []
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        ran.append("async")
+
+    app = served(minimal({}), lambda: None, on_startup=[lambda: ran.append("sync"), later])
+    app.on_shutdown.append(lambda: ran.append("end"))
+    events = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    sent = asyncio.run(play(app, {"type": "lifespan", "asgi": {}}, events))
+    assert [event["type"] for event in sent] == [
+        "lifespan.startup.complete",
+        "lifespan.shutdown.complete",
+    ]
+    assert ran == ["sync", "async", "end"]
+
+
+def test_a_websocket_is_turned_away() -> None:
+    given = {"type": "websocket", "path": "/thing", "headers": []}
+    sent = asyncio.run(play(bakery(), given, [{"type": "websocket.connect"}]))
+    assert [event["type"] for event in sent] == ["websocket.close"]
+
+
+def test_other_middleware_may_stand_in_front() -> None:
+    class Teapot:
+        def __init__(self, app: Any) -> None:
+            self.app = app
+
+        async def __call__(self, scope_: Any, receive: Any, send: Any) -> None:
+            if scope_["type"] == "http" and scope_["path"] == "/tea":
+                await send({"type": "http.response.start", "status": 418, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await self.app(scope_, receive, send)
+
+    app = bakery(middlewares=[Teapot])
+    assert asyncio.run(play(app, scope("GET", "/tea"), [request_event()]))[0]["status"] == 418
+    assert call(app, "GET", "/loaves").status_code == 200
