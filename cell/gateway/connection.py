@@ -10,6 +10,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import structlog
+
 from cell.gateway import opening
 from cell.gateway.activity import Traffic
 from cell.gateway.preface import ALERT_INTERNAL_ERROR, Preface, TurnedAway, alert
@@ -21,6 +23,8 @@ from cell.gateway.tls_session import TlsError, TlsSession
 
 if TYPE_CHECKING:
     from cell.gateway.shared import Shared
+
+log = structlog.get_logger("gateway.connection")
 
 # What TLS itself may answer (key updates) to a client that reads nothing.
 CONTROL_MAX_BYTES = 65_536
@@ -65,6 +69,10 @@ class Connection:
                 self._to_client(data)
         except TlsError:
             self._on_tls_error()
+        except Exception:
+            # A fault met by one connection must neither keep it open nor reach another.
+            log.exception("gateway.connection_failed", step=self._step.__name__)
+            self.close()
 
     def ended(self, stream: Stream) -> None:
         if stream is self._backend:
@@ -135,7 +143,7 @@ class Connection:
         self._flush()
         if self._client.closed:
             return
-        if self._front.has_begun(bytes(self._first)):
+        if self._front.has_begun(self._first):
             self._client.pause()
             self._stop_waiting()
             self._shared.unproven.pop(self, None)

@@ -49,6 +49,7 @@ class Routes:
         self._stamp: tuple[int, int, int] | None = None
         self._raw: dict[str, Any] = {}
         self._routes: dict[str, Route] = {}
+        self.version: object = None
         self.cell_socket = str(path.parent / "run" / "cell.sock")
 
     def __len__(self) -> int:
@@ -71,7 +72,7 @@ class Routes:
             if not isinstance(document, dict) or not isinstance(document.get("instances"), dict):
                 raise ValueError("no instances in it")  # noqa: TRY004, TRY301 - one kind: "broken"
         except (OSError, ValueError) as error:
-            # Missing is how every cell starts; anything else is said once per change.
+            # Missing is how every cell starts; anything else is said once, until it is mended.
             if not isinstance(error, FileNotFoundError) and self._stamp != (0, 0, 0):
                 log.warning("gateway.routes_kept", reason=str(error))
                 self._stamp = (0, 0, 0)
@@ -94,26 +95,29 @@ class Routes:
                 continue
             try:
                 routes[host] = _route(host, entry)
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
                 # One bad entry must not hold back the changes of all others.
                 log.warning("gateway.route_kept", host=host, reason=str(error))
                 if former is not None:
                     routes[host] = former
-        self._raw, self._routes = entries, routes
+        self._raw, self._routes, self.version = entries, routes, document.get("version")
 
 
 def _route(host: str, entry: dict[str, Any]) -> Route:
     if "cell" in entry:
-        return Route(host, None, entry["cell"], "http", "running", None, None, None)
+        socket = entry["cell"] if isinstance(entry["cell"], str) else None
+        return Route(host, None, socket, "http", "running", None, None, None)
     cidrs = entry.get("allow_cidrs")
     networks = (
         None if cidrs is None else tuple(ipaddress.ip_network(c, strict=False) for c in cidrs)
     )
-    limit = entry.get("connections_max")
+    limit, socket = entry.get("connections_max"), entry.get("socket")
+    if not isinstance(socket, str | None):
+        raise TypeError("the socket is no path")
     return Route(
         host=host,
         instance_id=str(entry["instance_id"]),
-        socket=entry.get("socket"),
+        socket=socket,
         protocol=str(entry.get("protocol", "http")),
         state=str(entry["state"]),
         networks=networks,

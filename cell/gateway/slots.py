@@ -1,13 +1,14 @@
 """How many connections each instance has, counted over all workers without asking any of them.
 
 One shared table: a row per instance, a column per worker. A worker writes its own column only, so
-no count is ever lost; a new row is claimed under a file lock. The parent clears the column of a
+no count is ever lost; a new row is claimed under a lock. The parent clears the column of a
 worker that died.
 """
 
+import fcntl
 import hashlib
 import mmap
-from multiprocessing import Lock
+import os
 
 ROWS = 65_536
 KEY_BYTES = 8
@@ -21,7 +22,8 @@ class Slots:
         # Anonymous and shared: memory is taken only for the pages that are written.
         self._keys = memoryview(mmap.mmap(-1, ROWS * KEY_BYTES)).cast("Q")
         self._counts = memoryview(mmap.mmap(-1, ROWS * workers * 4)).cast("I")
-        self._lock = Lock()
+        # A record lock goes with the process that holds it, also when that is killed.
+        self._lock = os.memfd_create("slots")
         self._rows: dict[str, int] = {}
         self._column = 0
 
@@ -58,10 +60,13 @@ class Slots:
     def _claim(self, instance_id: str) -> int:
         digest = hashlib.blake2b(instance_id.encode(), digest_size=KEY_BYTES).digest()
         key = int.from_bytes(digest, "big") or 1
-        with self._lock:
+        fcntl.lockf(self._lock, fcntl.LOCK_EX)
+        try:
             for step in range(ROWS):
                 row = (key + step) % ROWS
                 if self._keys[row] in (0, key):
                     self._keys[row] = key
                     return row
+        finally:
+            fcntl.lockf(self._lock, fcntl.LOCK_UN)
         raise RuntimeError(f"more than {ROWS} instances have been served by one gateway")

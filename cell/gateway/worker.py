@@ -71,7 +71,7 @@ class Worker:
         ]
         for protocol, listener in self._listeners:
             self._loop.add_reader(listener, self._accept, FRONTS[protocol], listener)
-        log.info("gateway.worker_started", routes=len(self._shared.routes))
+        self._say("gateway.worker_started")
         await self._stopping.wait()
         for _, listener in self._listeners:
             self._loop.remove_reader(listener)
@@ -124,16 +124,19 @@ class Worker:
             await asyncio.sleep(interval_s)
             try:
                 work()
-            except OSError as error:
-                # A full disk must not end what serves; the next turn may work again.
-                log.warning("gateway.chore_failed", reason=str(error))
+            except Exception as error:  # noqa: BLE001 - a full disk, say, must not end what serves
+                log.warning("gateway.chore_failed", chore=work.__name__, reason=str(error))
 
     def _poll(self) -> None:
         if self._shared.routes.refresh():
-            log.debug("gateway.routes_loaded", routes=len(self._shared.routes))
+            self._say("gateway.routes_loaded")
         self._shared.certificates.refresh()
         if self._shared.activity.urgent:
             self._shared.activity.write()
+
+    def _say(self, event: str) -> None:
+        routes = self._shared.routes
+        log.debug(event, pid=os.getpid(), routes=len(routes), version=routes.version)
 
     def _write_activity(self) -> None:
         self._shared.activity.write()
@@ -166,7 +169,6 @@ class Worker:
 def run(settings: GatewaySettings, listeners: Listeners, slots: Slots, lifeline: int) -> None:
     # What exists now lives as long as the process; the collector need not look at it again.
     gc.freeze()
-    log.debug("gateway.worker", pid=os.getpid())
 
     async def serve() -> None:
         await Worker(settings, listeners, slots).run(lifeline)

@@ -51,7 +51,7 @@ class Backend:
         self._tasks.add(task)
         try:
             await self._handler(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             self._tasks.discard(task)

@@ -54,7 +54,8 @@ class Door:
 
     def __init__(self, **options: Any) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="gw"))
-        self.options = {"https_port": 0, "listen": "127.0.0.1", **options}
+        self.options = {"https_port": 0, "listen": "127.0.0.1", "log_level": "debug"}
+        self.options.update(options)
         self.routes: dict[str, Any] = {}
         self.cell_socket = self.home / "run" / "cell.sock"
         self._backends: list[Backend] = []
@@ -93,7 +94,7 @@ class Door:
 
     def log(self) -> list[dict[str, Any]]:
         lines = (self.home / "gateway.log").read_text().splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        return [json.loads(line) for line in lines if line[:1] == "{" and line[-1:] == "}"]
 
     def close(self) -> None:
         for backend in self._backends:
@@ -145,8 +146,13 @@ class Door:
             **members,
         }
         self.write_routes()
-        until(lambda: self.knows(host), f"{host} is routed")
+        until(lambda: self.all_know(self._version), f"{host} is routed")
         return host
+
+    def all_know(self, version: int) -> bool:
+        """Whether every worker has read these routes, or later ones."""
+        knowing = {line["pid"] for line in self.log() if (line.get("version") or 0) >= version}
+        return knowing >= set(self.workers())
 
     # What clients do.
 

@@ -4,7 +4,6 @@ import contextlib
 import ipaddress
 import ssl
 import struct
-import time
 
 import pytest
 
@@ -45,7 +44,11 @@ def test_only_listed_ipv6_clients_get_in(door: Door) -> None:
     assert not is_let_in(door, other, address="::1")
 
 
-def test_a_refused_client_gets_no_byte_of_tls_and_reaches_no_backend(door: Door) -> None:
+def test_a_refused_client_gets_no_byte_of_tls_and_reaches_no_backend(
+    make_door: MakeDoor,
+) -> None:
+    # Only the refusal can end the connection before the test's own patience does.
+    door = make_door(handshake_timeout_s=3600.0)
     host = door.add_instance("before", backend=False, allow_cidrs=["192.0.2.0/24"])
     backend = door.serve(door.home / "run" / "before.sock", _never)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -54,9 +57,7 @@ def test_a_refused_client_gets_no_byte_of_tls_and_reaches_no_backend(door: Door)
         client.do_handshake()
     with door.dial() as connection:
         connection.sendall(outgoing.read())
-        started_at = time.monotonic()
         assert connection.recv(100) == b""
-        assert time.monotonic() - started_at < 2.5  # by itself, not by the handshake's timeout
     assert backend.connections == 0
 
 
@@ -64,6 +65,7 @@ async def _never(reader: object, writer: object) -> None:
     raise AssertionError("a refused client reached the backend")
 
 
+@pytest.mark.exclusive
 def test_a_change_applies_within_two_seconds_and_cuts_nobody(door: Door) -> None:
     host = door.add_instance("change")
     with door.connect(host) as established:

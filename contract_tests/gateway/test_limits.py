@@ -1,6 +1,8 @@
 """Connection limits, paused instances, and clients that take their time."""
 
+import asyncio
 import contextlib
+import socket
 import ssl
 
 import pytest
@@ -64,7 +66,8 @@ def test_a_refusal_of_head_has_no_body(door: Door) -> None:
     assert answer.content == b""
 
 
-def test_an_instance_that_is_gone_between_is_refused(door: Door) -> None:
+def test_an_instance_that_does_not_answer_is_refused(make_door: MakeDoor) -> None:
+    door = make_door(backend_retry_s=0.5)
     host = door.add_instance("absent", backend=False)
     answer = door.get(host)
     assert answer.status_code == 503
@@ -82,20 +85,20 @@ def test_a_crashed_backend_is_waited_for(door: Door) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00"])
-def test_a_handshake_that_does_not_go_on_times_out(door: Door, sent: bytes) -> None:
-    with door.dial() as connection:
+def test_a_handshake_that_does_not_go_on_times_out(hasty_door: Door, sent: bytes) -> None:
+    with hasty_door.dial() as connection:
         connection.sendall(sent)
         assert connection.recv(100) == b""
 
 
-def test_a_handshake_of_one_byte_at_a_time_times_out(door: Door) -> None:
-    host = door.add_instance("dripping")
+def test_a_handshake_of_one_byte_at_a_time_times_out(hasty_door: Door) -> None:
+    host = hasty_door.add_instance("dripping")
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = door.context().wrap_bio(incoming, outgoing, server_hostname=host)
+    client = hasty_door.context().wrap_bio(incoming, outgoing, server_hostname=host)
     with contextlib.suppress(ssl.SSLWantReadError):
         client.do_handshake()
     hello = outgoing.read()
-    with door.dial() as connection:
+    with hasty_door.dial() as connection:
         connection.settimeout(0.2)
         for position in range(len(hello)):
             try:
@@ -110,18 +113,48 @@ def test_a_handshake_of_one_byte_at_a_time_times_out(door: Door) -> None:
             pytest.fail("a handshake of one byte every 0.2 s was let through")
 
 
-def test_a_request_that_does_not_begin_times_out(door: Door) -> None:
-    host = door.add_instance("silent", backend=False)
-    backend = door.serve(door.home / "run" / "silent.sock", http("silent"))
-    with door.connect(host) as connection:
+def test_a_request_that_does_not_begin_times_out(hasty_door: Door) -> None:
+    host = hasty_door.add_instance("silent", backend=False)
+    backend = hasty_door.serve(hasty_door.home / "run" / "silent.sock", http("silent"))
+    with hasty_door.connect(host) as connection:
         connection.sendall(b"GET /name HTTP/1.1\r\n")
         with contextlib.suppress(ConnectionError):
             assert connection.recv(100) == b""
     assert backend.connections == 0
 
 
+async def _silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(3600)
+
+
+def test_a_connection_on_which_nothing_moves_is_reaped(make_door: MakeDoor) -> None:
+    door = make_door(idle_timeout_s=1.0)
+    host = door.add_instance("quiet", _silent, connections_max=1)
+    with door.connect(host) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert connection.recv(1) == b""
+    with door.connect(host) as next_one:  # the only place was given back
+        next_one.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert next_one.recv(1) == b""
+    assert door._backends[-1].connections == 2
+
+
+def test_a_half_closed_connection_is_reaped_sooner(make_door: MakeDoor) -> None:
+    door = make_door(half_closed_timeout_s=1.0)
+    host = door.add_instance("half-quiet", _silent)
+    with door.connect(host) as whole, door.connect(host) as half:
+        for connection in (whole, half):
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        half.shutdown(socket.SHUT_WR)  # from here on Python reads it without decrypting
+        while half.recv(1_000):
+            pass
+        whole.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):
+            whole.recv(1)
+
+
 def test_unfinished_handshakes_make_room_for_new_ones(make_door: MakeDoor) -> None:
-    door = make_door(handshakes_max=20)
+    door = make_door(handshakes_max=20, handshake_timeout_s=60.0)
     host = door.add_instance("crowd")
     with contextlib.ExitStack() as held:
         silent = [held.enter_context(door.dial()) for _ in range(100)]

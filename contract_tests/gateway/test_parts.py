@@ -4,6 +4,7 @@ import contextlib
 import ipaddress
 import json
 import os
+import socket
 import ssl
 import struct
 from pathlib import Path
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from cell.gateway import client_hello, proxy_header
 from cell.gateway.client_hello import ClientHello, NotTlsError
+from cell.gateway.main import listen
 from cell.gateway.proxy_header import NotProxyError, ProxyHeader
 from cell.gateway.routes import Routes, plain_address
+from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
 
 labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -24,7 +27,7 @@ hosts = st.lists(labels, min_size=1, max_size=5).map(".".join).filter(lambda h: 
 
 def hello(host: str | None, alpn: list[str] | None = None) -> bytes:
     """What this machine's OpenSSL really sends."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     if alpn:
         context.set_alpn_protocols(alpn)
@@ -122,6 +125,47 @@ def test_an_address_is_admitted_as_arithmetic_says(
     assert route.admits(str(client)) == same
     assert route.admits(f"::ffff:{client}") == same
     assert not route.admits("2001:db8::1")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+entries = st.one_of(
+    json_values,
+    st.fixed_dictionaries(
+        {"instance_id": json_values, "socket": json_values, "state": json_values},
+        optional={"allow_cidrs": json_values, "connections_max": json_values, "cell": json_values},
+    ),
+)
+
+
+@given(entry=entries, cell=json_values)
+def test_a_nonsensical_entry_never_harms_the_others(
+    tmp_path: Path, entry: object, cell: object
+) -> None:
+    path = tmp_path / "routes.json"
+    good = {"instance_id": "i", "socket": "s", "state": "running", "allow_cidrs": ["192.0.2.0/24"]}
+    path.write_text(json.dumps({"instances": {"bad": entry, "good": good}, "cell": cell}))
+    routes = Routes(path)
+    assert routes.refresh()
+    route = routes.find("good")
+    assert route is not None
+    assert not route.admits("127.0.0.1")
+    routes.instance_ids()
+
+
+def test_peers_that_are_gone_are_noticed(tmp_path: Path) -> None:
+    ((_, listener),) = listen(GatewaySettings(tmp_path, https_port=0, keepalive_s=40))[0]
+    with listener, socket.create_connection(listener.getsockname()):
+        listener.setblocking(True)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 40
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 900_000
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 def test_an_ipv4_client_on_an_ipv6_socket_is_an_ipv4_client() -> None:

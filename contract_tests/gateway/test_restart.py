@@ -28,6 +28,7 @@ def tries(door: Door, host: str, source: str = "127.0.0.1") -> bool:
         return False
 
 
+@pytest.mark.exclusive
 def test_a_killed_worker_is_replaced_and_its_callers_wait(make_door: MakeDoor) -> None:
     door = make_door()
     host = door.add_instance("back")
@@ -56,7 +57,7 @@ def test_the_allow_list_holds_at_every_moment_of_a_restart(make_door: MakeDoor) 
         workers = door.workers()
         os.kill(workers[0], signal.SIGKILL)
         until(lambda former=workers: door.workers() != former, "it is replaced")  # type: ignore[misc]
-        until(lambda: tries(door, host, source="127.0.0.2"), "it serves", BACK_WITHIN_S)
+        until(lambda: tries(door, host, source="127.0.0.2"), "it serves")
     stop.set()
     for knocker in knockers:
         knocker.join(30)
@@ -71,7 +72,7 @@ def test_a_killed_worker_gives_back_its_room(make_door: MakeDoor) -> None:
     assert door.get(host).status_code == 503
     for worker in door.workers():
         os.kill(worker, signal.SIGKILL)
-    until(lambda: tries(door, host), "there is room", BACK_WITHIN_S)
+    until(lambda: tries(door, host), "there is room")
     for each in held:
         each.close()
     until(lambda: len(list((door.home / "activity").glob("*.json"))) <= 2, "old files are gone")
@@ -83,7 +84,7 @@ def test_a_killed_gateway_leaves_no_worker_and_its_port_is_free(make_door: MakeD
     workers = [psutil.Process(pid) for pid in door.workers()]
     door.process.kill()
     door.restart()
-    until(lambda: tries(door, host), "the next gateway serves", BACK_WITHIN_S)
+    until(lambda: tries(door, host), "the next gateway serves")
     until(lambda: not any(each.is_running() for each in workers), "the orphans have ended")
 
 

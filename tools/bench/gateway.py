@@ -1,8 +1,8 @@
 """Owns the benchmark of the gateway: what its TLS costs beside a plain TLS server in one process.
 
 Three ways to the same bytes: straight to the backend's unix socket, to a plain asyncio TLS server
-(TLS and backend in one), and through the gateway. Rounds are interleaved; CPU is the serving process's
-own, so other load on the machine mostly cancels out of the ratios.
+(TLS and backend in one), and through the gateway. Rounds are interleaved; CPU is that of the
+serving process alone, so other load on the machine mostly cancels out of the ratios.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ class Front(Protocol):
         """What to say to a client that did not begin with TLS; None hangs up."""
         ...
 
-    def has_begun(self, first: bytes) -> bool:
+    def has_begun(self, first: bytes | bytearray) -> bool:
         """Whether the client has asked for something, so that it is no mere probe."""
         ...
 

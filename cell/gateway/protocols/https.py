@@ -19,7 +19,7 @@ class Https:
             return None
         return _response("400 Bad Request", {"error": TLS_REQUIRED}, first)
 
-    def has_begun(self, first: bytes) -> bool:
+    def has_begun(self, first: bytes | bytearray) -> bool:
         return len(first) >= HEAD_MAX_BYTES or any(end in first for end in HEAD_ENDS)
 
     def refusal(self, refusal: Refusal, first: bytes, *, problem: bool) -> bytes:
