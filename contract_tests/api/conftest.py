@@ -1,13 +1,22 @@
 """A house on each kind of database, and the oracle they share."""
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from contract_tests.api.harness import House
 from contract_tests.api.oracle import Oracle
 from contract_tests.databases import DIALECTS, Databases
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quiet() -> None:
+    """The log would tell of thousands of refusals that tests provoke."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+
 
 MakeHouse = Callable[[], House]
 

@@ -115,6 +115,14 @@ class House:
 
         return self._loop.run(both())
 
+    def together(self, *requests: tuple[Any, ...]) -> list[httpx.Response]:
+        """Requests at once, each (method, path, token, options); answers in their order."""
+
+        async def all_of_them() -> list[httpx.Response]:
+            return await asyncio.gather(*(self._request(*one) for one in requests))
+
+        return self._loop.run(all_of_them())
+
     async def _request(
         self, method: str, path: str, token: str | None, options: dict[str, Any]
     ) -> httpx.Response:
@@ -221,9 +229,9 @@ class House:
     def settle(self, turns_max: int = 200) -> None:
         """Run all work to its end; where it must wait, the database's clock is moved on."""
         for _ in range(turns_max):
-            work = queue.claim(self.database, registry.kinds(), _LEASE_S)
-            if work is not None:
-                runner.run(Operation(work, self.services), work)
+            claim = queue.claim(self.database, registry.kinds(), _LEASE_S)
+            if claim is not None:
+                runner.run(Operation(claim.work, self.services), claim)
                 continue
             wait_s = queue.next_due_s(self.database, registry.kinds())
             if wait_s is None:

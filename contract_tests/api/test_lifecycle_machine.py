@@ -1,0 +1,192 @@
+"""A stateful machine: whatever is asked of instances in any order, the API agrees with a model."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+
+from contract_tests.api.harness import House, Tenant
+
+# What each verb does to an instance by its status; a status that is not there answers 409.
+VERBS = {
+    "pause": {"running": "pausing"},
+    "resume": {"paused": "resuming"},
+    "resize": {"running": "resizing"},
+    "delete": dict.fromkeys(
+        ["requested", "running", "pausing", "paused", "resuming", "resizing"], "deleting"
+    ),
+    "erase": dict.fromkeys(
+        [
+            *("requested", "running", "pausing", "paused", "resuming", "resizing"),
+            *("deleting", "deleted"),
+        ],
+        "erasing",
+    ),
+}
+SETTLES = {
+    "requested": "running",
+    "pausing": "paused",
+    "resuming": "running",
+    "resizing": "running",
+    "deleting": "deleted",
+    "erasing": "erased",
+}
+LEAVING = {"deleting", "deleted", "erasing", "erased"}
+HIDDEN = {"deleted", "erased"}
+GROWING = ["s0", "s1", "s2", "m2"]
+
+
+@dataclass
+class Model:
+    """An instance as it should be."""
+
+    name: str
+    size: str = "s0"
+    next_size: str = "s0"
+    status: str = "requested"
+
+
+class Lifecycle(RuleBasedStateMachine):
+    house: House
+    instances = Bundle("instances")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tenant: Tenant = self.house.tenant()
+        self.mfa = self.house.session(self.tenant.owner.id, mfa=True)
+        self.models: dict[str, Model] = {}
+
+    @rule(target=instances, name=st.sampled_from(["ada", "bob", "eve"]))
+    def order(self, name: str) -> Any:
+        taken = any(one.name == name and one.status not in LEAVING for one in self.models.values())
+        path = f"{self.tenant.path}/projects/{self.tenant.project_id}/instances"
+        body = {"engine": "duckdb", "size": "s0", "name": name}
+        answer = self.house.post(path, self.tenant.key, json=body)
+        assert answer.status_code == (409 if taken else 201), answer.text
+        if taken:
+            return multiple()
+        instance_id = answer.json()["id"]
+        self.models[instance_id] = Model(name)
+        return instance_id
+
+    @rule(instance_id=instances)
+    def pause(self, instance_id: str) -> None:
+        self._act(instance_id, "pause", "POST", "/actions/pause", self.tenant.key)
+
+    @rule(instance_id=instances)
+    def resume(self, instance_id: str) -> None:
+        self._act(instance_id, "resume", "POST", "/actions/resume", self.tenant.key)
+
+    @rule(instance_id=instances)
+    def delete(self, instance_id: str) -> None:
+        self._act(instance_id, "delete", "DELETE", "", self.tenant.key)
+
+    @rule(instance_id=instances)
+    def erase(self, instance_id: str) -> None:
+        self._act(instance_id, "erase", "POST", "/actions/erase", self.mfa)
+
+    @rule(instance_id=instances, size=st.sampled_from(GROWING))
+    def resize(self, instance_id: str, size: str) -> None:
+        model = self.models[instance_id]
+        options = {"json": {"size": size}}
+        if size == model.size:
+            # Nothing is asked, so nothing can be in its way.
+            assert self._request("PATCH", instance_id, "", self.tenant.key, options) == 200
+            return
+        self._act(instance_id, "resize", "PATCH", "", self.tenant.key, options)
+        if model.status == "resizing":
+            model.next_size = size if model.next_size == model.size else model.next_size
+
+    @rule(instance_id=instances, name=st.sampled_from(["ada", "bob", "eve", "zoe"]))
+    def rename(self, instance_id: str, name: str) -> None:
+        model = self.models[instance_id]
+        others = [one for key, one in self.models.items() if key != instance_id]
+        taken = any(one.name == name and one.status not in LEAVING for one in others)
+        options = {"json": {"name": name}}
+        status = self._request("PATCH", instance_id, "", self.tenant.key, options)
+        if name == model.name:
+            assert status == 200
+        elif model.status in LEAVING or taken:
+            assert status == 409
+        else:
+            assert status == 200
+            model.name = name
+
+    @rule()
+    def settle(self) -> None:
+        self.house.settle()
+        for model in self.models.values():
+            if model.status == "resizing":
+                model.size = model.next_size
+            model.next_size = model.size
+            model.status = SETTLES.get(model.status, model.status)
+
+    @invariant()
+    def every_instance_is_as_the_model_says(self) -> None:
+        for instance_id, model in self.models.items():
+            path = f"{self.tenant.path}/instances/{instance_id}"
+            found = self.house.get(path, self.tenant.key).json()
+            assert (found["name"], found["status"]) == (model.name, model.status)
+            assert found["size"] == model.size
+
+    @invariant()
+    def the_list_holds_what_is_not_gone_newest_first(self) -> None:
+        listed = self.house.get(f"{self.tenant.path}/instances", self.tenant.key).json()["items"]
+        shown = [key for key, model in self.models.items() if model.status not in HIDDEN]
+        assert [one["id"] for one in listed] == sorted(shown, reverse=True)
+
+    def _act(
+        self,
+        instance_id: str,
+        verb: str,
+        method: str,
+        path: str,
+        token: str,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        model = self.models[instance_id]
+        becomes = VERBS[verb].get(model.status)
+        status = self._request(method, instance_id, path, token, options or {})
+        assert status == (409 if becomes is None else 202), (verb, model, status)
+        model.status = becomes or model.status
+
+    def _request(
+        self, method: str, instance_id: str, path: str, token: str, options: dict[str, Any]
+    ) -> int:
+        asked = f"{self.tenant.path}/instances/{instance_id}{path}"
+        return self.house.request(method, asked, token, **options).status_code
+
+
+def _run(house: House, *, examples: int, steps: int) -> None:
+    machine = type("LifecycleHere", (Lifecycle,), {"house": house})
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+        ),
+    )
+
+
+def test_the_api_agrees_with_the_model(house: House) -> None:
+    _run(house, examples=5, steps=15)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_the_api_agrees_with_the_model_at_length(house: House) -> None:
+    _run(house, examples=200, steps=50)

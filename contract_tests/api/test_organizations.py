@@ -1,0 +1,180 @@
+"""Organizations, projects and API keys through the API."""
+
+from datetime import timedelta
+
+import pytest
+
+from contract_tests.api.harness import House, Tenant
+from contract_tests.api.rows import is_problem
+from storage import audit
+
+
+@pytest.fixture
+def tenant(house: House) -> Tenant:
+    return house.tenant()
+
+
+def audited(house: House, org_id: str) -> list[tuple[str, str | None]]:
+    with house.database.read() as db:
+        found = audit.page(db, org_id, limit=100, after=None).items
+    return [(one.action, one.target) for one in found]
+
+
+def test_whoever_makes_an_organization_owns_it(house: House) -> None:
+    person = house.person()
+    body = {"name": "Zoë & Sons", "region": "local"}
+    made = house.post("/v1/orgs", person.session, json=body)
+    assert made.status_code == 201
+    org = made.json()
+    assert (org["role"], org["plan"], org["status"]) == ("owner", "free", "open")
+    assert org["slug"].startswith("zoe-sons")
+    assert house.get(made.headers["location"], person.session).json() == org
+    assert audited(house, org["id"]) == [("org.create", org["id"])]
+    again = house.post("/v1/orgs", person.session, json=body).json()
+    assert again["slug"] != org["slug"]
+    taken = house.post("/v1/orgs", person.session, json={"name": "X", "slug": org["slug"]})
+    is_problem(taken, 409)
+    nowhere = house.post("/v1/orgs", person.session, json={"name": "X", "region": "moon"})
+    is_problem(nowhere, 422)
+    assert nowhere.json()["errors"][0]["pointer"] == "/region"
+
+
+@pytest.mark.parametrize("erase", [False, True], ids=["keep", "erase"])
+def test_closing_ends_keys_and_instances_and_leaves_reading(house: House, erase: bool) -> None:
+    tenant = house.tenant()
+    first, second = house.instance(tenant), house.instance(tenant)
+    house.request("DELETE", f"{tenant.path}/instances/{second}", tenant.key)
+    house.settle()
+    session = house.session(tenant.owner.id, mfa=True)
+    path = f"{tenant.path}/actions/close"
+    closed = house.post(path, session, json={"erase_everything": erase})
+    assert closed.status_code == 202
+    answer = closed.json()
+    assert answer["org"]["status"] == "closed"
+    assert answer["api_keys_revoked"] == 1
+    figures = (answer["instances_deleting"], answer["instances_erasing"])
+    assert figures == ((0, 2) if erase else (1, 0))
+    assert (answer["purge_after"] is None) is erase
+    is_problem(house.get(tenant.path, tenant.key), 401)
+    house.settle()
+    status = "erased" if erase else "deleted"
+    for instance_id in (first, second):
+        found = house.get(f"{tenant.path}/instances/{instance_id}", session)
+        assert found.json()["status"] == status
+    assert house.get(tenant.path, session).json()["closed_at"]
+    is_problem(house.post(path, session, json={"erase_everything": erase}), 409)
+    is_problem(house.post(f"{tenant.path}/projects", session, json={"name": "X"}), 409)
+
+
+def test_permissions_are_the_roles_cut_by_the_scopes(house: House, tenant: Tenant) -> None:
+    path = f"{tenant.path}/me/permissions"
+    mine = house.get(path, tenant.owner.session).json()
+    assert mine["role"] == "owner"
+    assert "org:close" in mine["permissions"]
+    scopes = ["org:read", "instances:read"]
+    secret, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=scopes)
+    assert house.get(path, secret).json()["permissions"] == sorted(scopes)
+
+
+def test_a_project_is_made_renamed_and_deleted_while_empty(house: House, tenant: Tenant) -> None:
+    made = house.post(f"{tenant.path}/projects", tenant.key, json={"name": "Storefront"})
+    assert made.status_code == 201
+    project, where = made.json(), made.headers["location"]
+    assert project["slug"] == "storefront"
+    twin = house.post(f"{tenant.path}/projects", tenant.key, json={"name": "Storefront"}).json()
+    assert twin["slug"].startswith("storefront-")
+    taken = {"name": "X", "slug": "storefront"}
+    is_problem(house.post(f"{tenant.path}/projects", tenant.key, json=taken), 409)
+    renamed = house.request("PATCH", where, tenant.key, json={"name": "Shop", "slug": "shop"})
+    assert renamed.json() == {**project, "name": "Shop", "slug": "shop"}
+    is_problem(house.request("PATCH", where, tenant.key, json={"slug": twin["slug"]}), 409)
+    assert house.request("DELETE", where, tenant.key).status_code == 204
+    is_problem(house.get(where, tenant.key), 404)
+    actions = {action for action, target in audited(house, tenant.org_id) if target}
+    assert actions == {"project.create", "project.update", "project.delete"}
+
+
+def test_a_project_that_holds_an_instance_stays(house: House, tenant: Tenant) -> None:
+    instance = house.instance(tenant)
+    path = f"{tenant.path}/projects/{tenant.project_id}"
+    is_problem(house.request("DELETE", path, tenant.key), 409)
+    house.request("DELETE", f"{tenant.path}/instances/{instance}", tenant.key)
+    house.settle()
+    is_problem(house.request("DELETE", path, tenant.key), 409)
+
+
+def test_a_plan_limits_projects_and_keys(house: House) -> None:
+    free = house.tenant(plan="free")
+    for _ in range(2):
+        made = house.post(f"{free.path}/projects", free.key, json={"name": "More"})
+        assert made.status_code == 201
+    refused = house.post(f"{free.path}/projects", free.key, json={"name": "More"})
+    is_problem(refused, 422)
+    assert refused.json()["errors"][0]["keyword"] == "quota"
+    for _ in range(9):
+        house.key(free.org_id, free.owner, "member")
+    refused = house.post(f"{free.path}/api-keys", free.key, json={"name": "more"})
+    is_problem(refused, 422)
+    assert refused.json()["errors"][0]["keyword"] == "quota"
+
+
+def test_a_key_is_shown_once_and_works_until_revoked(house: House, tenant: Tenant) -> None:
+    made = house.post(f"{tenant.path}/api-keys", tenant.key, json={"name": "ci"})
+    assert made.status_code == 201
+    key = made.json()
+    secret = key.pop("key")
+    assert key["role"] == "member"
+    assert secret.startswith(key["prefix"])
+    assert house.get(f"{tenant.path}/instances", secret).status_code == 200
+    listed = house.get(f"{tenant.path}/api-keys", tenant.key)
+    assert key["id"] in [one["id"] for one in listed.json()["items"]]
+    assert secret not in listed.text
+    path = f"{tenant.path}/api-keys/{key['id']}"
+    assert house.request("DELETE", path, tenant.key).status_code == 204
+    is_problem(house.get(f"{tenant.path}/instances", secret), 401)
+    is_problem(house.request("DELETE", path, tenant.key), 404)
+    listed = house.get(f"{tenant.path}/api-keys", tenant.key)
+    assert key["id"] not in [one["id"] for one in listed.json()["items"]]
+
+
+def test_nobody_makes_a_key_stronger_than_themselves(house: House, tenant: Tenant) -> None:
+    developer = house.member(tenant.org_id, "developer")
+    path = f"{tenant.path}/api-keys"
+    for body in (
+        {"name": "k", "role": "owner"},
+        {"name": "k", "role": "admin", "scopes": ["members:write"]},
+    ):
+        is_problem(house.post(path, developer.session, json=body), 403)
+    within = {"name": "k", "role": "owner", "scopes": ["instances:read"]}
+    assert house.post(path, developer.session, json=within).status_code == 201
+    narrow, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=["api-keys:write"])
+    is_problem(house.post(path, narrow, json={"name": "k"}), 403)
+    assert house.post(path, narrow, json={"name": "k", "scopes": []}).status_code == 201
+
+
+def test_an_expiry_lies_in_the_future_and_holds(house: House, tenant: Tenant) -> None:
+    path = f"{tenant.path}/api-keys"
+    for past in ("2020-01-01T00:00:00Z", "0000-01-01T00:00:00Z", "2016-12-31T23:59:60Z"):
+        refused = house.post(path, tenant.key, json={"name": "k", "expires_at": past})
+        is_problem(refused, 422)
+        assert refused.json()["errors"][0]["pointer"] == "/expires_at"
+    soon = (house.now() + timedelta(days=1)).isoformat()
+    made = house.post(path, tenant.key, json={"name": "k", "expires_at": soon}).json()
+    assert made["expires_at"].endswith("Z")
+    expired = house.now() - timedelta(seconds=1)
+    house.change_key(tenant.org_id, made["id"], expires_at=expired)
+    is_problem(house.get(tenant.path, made["key"]), 401)
+
+
+def test_a_suspended_key_works_again_once_a_person_lifts_it(house: House, tenant: Tenant) -> None:
+    secret, key_id = house.key(tenant.org_id, tenant.owner, "member")
+    path = f"{tenant.path}/api-keys/{key_id}/actions/unsuspend"
+    is_problem(house.post(path, tenant.owner.session), 409)
+    house.change_key(
+        tenant.org_id, key_id, suspended_at=house.now(), suspended_reason="found in public"
+    )
+    is_problem(house.get(tenant.path, secret), 403, "key_suspended")
+    is_problem(house.post(path, tenant.key), 403)
+    lifted = house.post(path, tenant.owner.session)
+    assert lifted.json()["suspended_at"] is None
+    assert house.get(tenant.path, secret).status_code == 200

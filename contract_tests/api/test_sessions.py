@@ -1,0 +1,171 @@
+"""People: signing in, the second factor, passwords, signing out."""
+
+from datetime import timedelta
+
+import pyotp
+import pytest
+
+from contract_tests.api.conftest import MakeHouse
+from contract_tests.api.harness import PASSWORD, House, Person
+from contract_tests.api.rows import is_problem
+
+
+@pytest.fixture
+def person(house: House) -> Person:
+    return house.person("Ada")
+
+
+def sign_in(house: House, person: Person, **body: str) -> str:
+    answer = house.post("/v1/sessions", json={"email": person.email, "password": PASSWORD, **body})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["token"])
+
+
+def enrol(house: House, person: Person) -> pyotp.TOTP:
+    answer = house.post("/v1/me/totp", person.session, json={"password": PASSWORD})
+    assert answer.status_code == 201, answer.text
+    secret = answer.json()["secret"]
+    assert pyotp.parse_uri(answer.json()["otpauth_uri"]).secret == secret
+    return pyotp.TOTP(secret)
+
+
+def code(house: House, totp: pyotp.TOTP, steps: int = 0) -> str:
+    return totp.at(house.now() + timedelta(seconds=30 * steps))
+
+
+def wrong(house: House, totp: pyotp.TOTP) -> str:
+    near = {code(house, totp, step) for step in range(-3, 4)}
+    return next(guess for guess in map("{:06}".format, range(10)) if guess not in near)
+
+
+def test_signing_in_gives_a_token_that_works_until_signing_out(
+    house: House, person: Person
+) -> None:
+    token = sign_in(house, person)
+    me = house.get("/v1/me", token).json()
+    assert me["user"]["email"] == person.email
+    assert (me["kind"], me["assurance"], me["orgs"]) == ("session", "none", [])
+    assert house.request("DELETE", "/v1/sessions/current", token).status_code == 204
+    is_problem(house.get("/v1/me", token), 401)
+
+
+def test_the_address_is_read_in_any_case(house: House, person: Person) -> None:
+    body = {"email": person.email.upper(), "password": PASSWORD}
+    assert house.post("/v1/sessions", json=body).status_code == 201
+
+
+def test_a_refused_sign_in_does_not_say_what_was_wrong(house: House, person: Person) -> None:
+    refused = [
+        {"email": person.email, "password": "not it"},
+        {"email": "nobody@example.org", "password": PASSWORD},
+        {"email": person.email, "password": PASSWORD, "totp_code": "123456"},
+    ]
+    answers = [house.post("/v1/sessions", json=body) for body in refused]
+    for answer in answers:
+        is_problem(answer, 401, "sign_in_refused")
+    assert len({answer.json()["detail"] for answer in answers}) == 1
+
+
+def test_sessions_are_listed_and_revoked_by_their_owner_only(house: House, person: Person) -> None:
+    token = sign_in(house, person)
+    listed = house.get("/v1/sessions", token).json()["items"]
+    assert len(listed) == 2
+    assert [one["current"] for one in listed] == [True, False]
+    other = house.person()
+    foreign = house.request("DELETE", f"/v1/sessions/{listed[1]['id']}", other.session)
+    is_problem(foreign, 404)
+    assert house.get("/v1/me", person.session).status_code == 200
+    assert house.request("DELETE", f"/v1/sessions/{listed[1]['id']}", token).status_code == 204
+    is_problem(house.get("/v1/me", person.session), 401)
+    is_problem(house.request("DELETE", f"/v1/sessions/{listed[1]['id']}", token), 404)
+
+
+def test_enrolling_takes_the_password_and_a_first_code(house: House, person: Person) -> None:
+    refused = house.post("/v1/me/totp", person.session, json={"password": "not it"})
+    is_problem(refused, 403, "password_refused")
+    totp = enrol(house, person)
+    assert house.get("/v1/me", person.session).json()["user"]["totp_enabled"] is False
+    confirm = "/v1/me/totp/actions/confirm"
+    bad = house.post(confirm, person.session, json={"code": wrong(house, totp)})
+    is_problem(bad, 403, "code_refused")
+    confirmed = house.post(confirm, person.session, json={"code": code(house, totp)})
+    assert confirmed.json()["assurance"] == "mfa"
+    me = house.get("/v1/me", person.session).json()
+    assert (me["user"]["totp_enabled"], me["assurance"]) == (True, "mfa")
+    is_problem(house.post("/v1/me/totp", person.session, json={"password": PASSWORD}), 409)
+    is_problem(house.post(confirm, person.session, json={"code": code(house, totp, 1)}), 409)
+
+
+def test_a_code_works_once(house: House, person: Person) -> None:
+    totp = enrol(house, person)
+    used = code(house, totp)
+    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": used})
+    token = sign_in(house, person)
+    step_up = "/v1/sessions/current/actions/step-up"
+    is_problem(house.post(step_up, token, json={"code": used}), 403, "code_refused")
+    fresh = code(house, totp, 1)
+    stepped_up = house.post(step_up, token, json={"code": fresh})
+    assert stepped_up.json()["assurance"] == "mfa"
+    is_problem(house.post(step_up, token, json={"code": fresh}), 403)
+    body = {"email": person.email, "password": PASSWORD, "totp_code": fresh}
+    is_problem(house.post("/v1/sessions", json=body), 401)
+
+
+def test_one_code_sent_twice_at_once_works_once(house: House, person: Person) -> None:
+    totp = enrol(house, person)
+    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    tokens = [sign_in(house, person) for _ in range(4)]
+    fresh = {"json": {"code": code(house, totp, 1)}}
+    step_up = "/v1/sessions/current/actions/step-up"
+    answers = house.together(*[("POST", step_up, token, dict(fresh)) for token in tokens])
+    assert sorted(one.status_code for one in answers) == [200, 403, 403, 403]
+
+
+def test_stepping_up_without_an_authenticator_is_a_conflict(house: House, person: Person) -> None:
+    step_up = "/v1/sessions/current/actions/step-up"
+    is_problem(house.post(step_up, person.session, json={"code": "123456"}), 409)
+
+
+def test_the_second_factor_lapses_after_fifteen_minutes(make_house: MakeHouse) -> None:
+    house = make_house()
+    person = house.person(mfa=True)
+    assert house.get("/v1/me", person.session).json()["assurance"] == "mfa"
+    house.pass_time(899)
+    assert house.get("/v1/me", person.session).json()["assurance"] == "mfa"
+    house.pass_time(2)
+    assert house.get("/v1/me", person.session).json()["assurance"] == "none"
+    is_problem(house.request("DELETE", "/v1/me/totp", person.session), 403, "mfa_required")
+
+
+def test_removing_the_authenticator_takes_every_sessions_mfa(house: House, person: Person) -> None:
+    totp = enrol(house, person)
+    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    other = sign_in(house, person, totp_code=code(house, totp, 1))
+    assert house.get("/v1/me", other).json()["assurance"] == "mfa"
+    assert house.request("DELETE", "/v1/me/totp", person.session).status_code == 204
+    assert house.get("/v1/me", other).json()["assurance"] == "none"
+    assert house.get("/v1/me", person.session).json()["user"]["totp_enabled"] is False
+
+
+def test_a_new_password_signs_out_every_other_session(house: House, person: Person) -> None:
+    other = sign_in(house, person)
+    change = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
+    refused = house.post("/v1/me/password", other, json={**change, "current_password": "no"})
+    is_problem(refused, 403, "password_refused")
+    assert house.post("/v1/me/password", other, json=change).status_code == 204
+    assert house.get("/v1/me", other).status_code == 200
+    is_problem(house.get("/v1/me", person.session), 401)
+    old = {"email": person.email, "password": PASSWORD}
+    is_problem(house.post("/v1/sessions", json=old), 401)
+    new = {"email": person.email, "password": change["new_password"]}
+    assert house.post("/v1/sessions", json=new).status_code == 201
+
+
+def test_an_api_key_sees_itself_and_its_one_organization(house: House) -> None:
+    tenant = house.tenant()
+    house.tenant(owner=tenant.owner)
+    me = house.get("/v1/me", tenant.key).json()
+    assert (me["kind"], me["user"], me["api_key"]["id"]) == ("api_key", None, tenant.key_id)
+    assert [one["id"] for one in me["orgs"]] == [tenant.org_id]
+    assert [one["id"] for one in house.get("/v1/orgs", tenant.key).json()] == [tenant.org_id]
+    assert len(house.get("/v1/orgs", tenant.owner.session).json()) == 2
