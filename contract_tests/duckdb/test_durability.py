@@ -1,8 +1,8 @@
 """Holds what survives a crash, and what a full database or a lost engine does."""
 
 import contextlib
-import signal
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
