@@ -1,10 +1,11 @@
 """What the parts are made of: settings in, services and the API's app out."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from control.boundary import make_boundary
 from control.boundary.rates import make_limiter
-from control.cells import Cells
+from control.cells import HttpCells
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -56,13 +57,19 @@ def build_services(settings: Settings) -> Services:
         database=database,
         sealer=Sealer(keys.seal_key(settings.root)),
         signer=signer,
-        limiter=make_limiter(settings.rate_limit_storage, database, control_settings),
+        limiter=make_limiter(settings.rate_limit_storage, control_settings, database),
         settings=control_settings,
-        cells=Cells(signer, database),
+        cells=HttpCells(signer),
     )
 
 
-def build_app(settings: Settings, services: Services) -> App:
+def build_app(
+    settings: Settings,
+    services: Services,
+    *,
+    on_startup: Sequence[Callable[[], None]] = (),
+    on_shutdown: Sequence[Callable[[], None]] = (),
+) -> App:
     """The control plane's API over these services."""
     return App(
         document(),
@@ -71,6 +78,8 @@ def build_app(settings: Settings, services: Services) -> App:
         state=services,
         validate_responses=settings.dev,
         threads=settings.threads,
+        on_startup=on_startup,
+        on_shutdown=on_shutdown,
         problem_type_prefix="urn:menagerie:problem:",
         public_extensions=PUBLIC_EXTENSIONS,
     )

@@ -20,21 +20,17 @@ def build_app(settings: Settings) -> App:
     """The API; on SQLite with its worker inside, as writers of one file belong in one process."""
     services = composition.build_services(settings)
     services.database.migrate()
-    app = composition.build_app(settings, services)
-    if settings.on_sqlite:
-        worker = build_worker(settings, services)
-        app.on_startup.append(worker.start)
-        app.on_shutdown.append(worker.stop)
-    app.on_shutdown.append(services.database.dispose)
-    return app
+    worker = build_worker(settings, services) if settings.on_sqlite else None
+    return composition.build_app(
+        settings,
+        services,
+        on_startup=[worker.start] if worker else [],
+        on_shutdown=[*([worker.stop] if worker else []), services.database.dispose],
+    )
 
 
 def build_worker(settings: Settings, services: Services) -> Worker:
-    return Worker(
-        services,
-        threads=settings.worker_threads,
-        reconcile_interval_s=settings.reconcile_interval_s,
-    )
+    return Worker(services, threads=settings.worker_threads)
 
 
 def run_api(settings: Settings) -> int:
@@ -46,7 +42,7 @@ def run_api(settings: Settings) -> int:
         ]
         os.execve(sys.executable, command, os.environ | _environment(settings))  # noqa: S606
     config = uvicorn.Config(
-        build_app(settings),  # type: ignore[arg-type]
+        build_app(settings),
         host=settings.host,
         port=settings.port,
         loop="uvloop",

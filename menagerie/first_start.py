@@ -6,11 +6,14 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from sqlalchemy.orm import Session
+
 from control import identity
 from control.services import Services
 from menagerie import keys
 from menagerie.settings import Settings
-from storage import api_keys, memberships, organizations, projects, sessions, users
+from storage import api_keys, identifiers, memberships, organizations, projects, sessions, users
+from storage.database import now
 
 
 @dataclass(frozen=True)
@@ -76,48 +79,56 @@ def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | 
 def _make(settings: Settings, services: Services) -> tuple[dict[str, str], Owner]:
     password = secrets.token_urlsafe(12)
     with services.database.write() as db:
-        now = services.database.now(db)
-        user = users.User(
+        user = users.create(
+            db,
             email=settings.owner_email.lower(),
             name="Owner",
             password_hash=identity.hash_password(password),
         )
-        org = organizations.Organization(
+        org = organizations.create(
+            db,
             name=settings.first_org_name,
-            slug=settings.first_org_name.lower(),
-            plan=settings.first_org_plan,
+            slug=settings.first_org_name.lower().replace(" ", "-"),
             default_region=settings.region,
+            plan=settings.first_org_plan,
         )
-        db.add_all([user, org])
-        db.flush()
-        db.add(memberships.Membership(org_id=org.id, user_id=user.id, role="owner"))
-        project = projects.Project(org_id=org.id, name="Default", slug="default")
-        key, session = identity.new_api_key(), identity.new_session_token()
-        db.add_all(
-            [
-                project,
-                api_keys.ApiKey(
-                    org_id=org.id,
-                    name="first start",
-                    role="owner",
-                    created_by=user.id,
-                    prefix=key.prefix,
-                    token_hash=key.sha256,
-                ),
-                sessions.UserSession(
-                    user_id=user.id,
-                    prefix=session.prefix,
-                    token_hash=session.sha256,
-                    expires_at=now + timedelta(seconds=settings.session_ttl_s),
-                    user_agent="first start",
-                ),
-            ]
-        )
-        db.flush()
+        memberships.create(db, org.id, user.id, "owner")
+        project = projects.create(db, org.id, name="Default", slug="default")
         made = {
             "org_id": org.id,
             "project_id": project.id,
-            "api_key": key.secret,
-            "session_token": session.secret,
+            "api_key": _api_key(db, org.id, user.id),
+            "session_token": _session(db, user.id, settings.session_ttl_s),
         }
     return made, Owner(email=settings.owner_email, password=password)
+
+
+def _api_key(db: Session, org_id: str, user_id: str) -> str:
+    key = identity.new_api_key()
+    db.add(
+        api_keys.ApiKey(
+            id=identifiers.new("key_"),
+            org_id=org_id,
+            name="first start",
+            role="owner",
+            created_by=user_id,
+            prefix=key.prefix,
+            token_hash=key.sha256,
+        )
+    )
+    return key.secret
+
+
+def _session(db: Session, user_id: str, ttl_s: int) -> str:
+    token = identity.new_session_token()
+    db.add(
+        sessions.UserSession(
+            id=identifiers.new("ses_"),
+            user_id=user_id,
+            prefix=token.prefix,
+            token_hash=token.sha256,
+            expires_at=now(db) + timedelta(seconds=ttl_s),
+            user_agent="first start",
+        )
+    )
+    return token.secret

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -107,6 +108,8 @@ class Serve:
         self._start("api")
         if not self._wait_until_ready():
             return 0 if self.stopping.is_set() else 1
+        # Clients trust the root; the cell's folder is nobody's business but the cell's.
+        shutil.copyfile(self.settings.cell_home / "pki" / "root.pem", endpoints.ca_file)
         print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
         while not self.stopping.wait(0.2):
             for child in self.children.values():

@@ -1,0 +1,157 @@
+"""A whole installation in a folder of its own: `menagerie serve`, driven from outside."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from clients.client import transport_for_localhost
+
+READY_S = 60.0
+
+
+@dataclass
+class Installation:
+    """`home` is its folder. `start` returns what it printed until it was ready."""
+
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+
+    def start(self, *options: str) -> str:
+        self.home.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "menagerie", "serve", "--home", str(self.home)]
+        log = (self.home.parent / f"{self.home.name}.log").open("a")
+        self.process = subprocess.Popen(
+            [*command, "--port", "0", "--gateway-port", "0", "--dev", *options],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "MENAGERIE_RATE_LIMITS": "false", **self.environment},
+        )
+        log.close()
+        return self._read_until_ready()
+
+    def _read_until_ready(self) -> str:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        lines = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if "walk by itself" in line:
+                return "".join(lines)
+        raise AssertionError(f"serve ended before it was ready:\n{''.join(lines)}\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        return (self.home.parent / f"{self.home.name}.log").read_text()
+
+    @property
+    def endpoints(self) -> dict[str, Any]:
+        return dict(json.loads((self.home / "endpoints.json").read_text()))
+
+    def api(self, *, session: bool = False, timeout_s: float = 70) -> httpx.Client:
+        found = self.endpoints
+        token = found["session_token" if session else "api_key"]
+        return httpx.Client(
+            base_url=found["base_url"],
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout_s,
+        )
+
+    def public(self, timeout_s: float = 40) -> httpx.Client:
+        """A client of instances and of the cell: verified TLS through the gateway."""
+        return httpx.Client(
+            transport=transport_for_localhost(self.endpoints["ca_file"]), timeout=timeout_s
+        )
+
+    def part(self, name: str) -> psutil.Process:
+        """The process of one part: api, cell or gateway."""
+        assert self.process is not None
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                if child.cmdline()[-1] == name:
+                    return child
+        raise AssertionError(f"{name} does not run")
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that works in this home, engines among them."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                settings = process.environ().get("MENAGERIE_HOME") == str(self.home)
+                if settings or any(str(self.home) in part for part in process.cmdline()):
+                    found.append(process)
+        return found
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 45) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.process.wait(timeout_s)
+        if self.process.stdout:
+            self.process.stdout.close()
+        return code
+
+    def destroy(self) -> None:
+        """End whatever is left, engines that outlived their cell included."""
+        if self.process and self.process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.stop()
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def order(installation: Installation, **body: Any) -> dict[str, Any]:
+    """Order an instance and wait until it runs."""
+    found = installation.endpoints
+    with installation.api() as api:
+        path = f"/v1/orgs/{found['org_id']}"
+        made = api.post(
+            f"{path}/projects/{found['project_id']}/instances",
+            json={"engine": "duckdb", "size": "s0", **body},
+        )
+        assert made.status_code == 201, made.text
+        return wait_for(installation, made.json()["id"], "running")
+
+
+def wait_for(installation: Installation, instance_id: str, status: str) -> dict[str, Any]:
+    """Long-poll until the instance has this status."""
+    path = f"/v1/orgs/{installation.endpoints['org_id']}/instances/{instance_id}"
+    deadline = time.monotonic() + READY_S
+    with installation.api() as api:
+        while True:
+            found = api.get(path, params={"wait_for": status, "timeout_s": 30}).json()
+            if found["status"] == status:
+                return dict(found)
+            assert time.monotonic() < deadline, found
+            assert found["status"] != "failed", found
+
+
+def reveal(installation: Installation, instance_id: str) -> dict[str, Any]:
+    """Fetch the credential from the cell, by the one-time URL."""
+    path = f"/v1/orgs/{installation.endpoints['org_id']}/instances/{instance_id}"
+    with installation.api() as api, installation.public() as public:
+        made = api.post(f"{path}/credentials/reveal")
+        assert made.is_success, made.text
+        shown = public.get(made.json()["url"])
+        assert shown.status_code == 200, shown.text
+        return dict(shown.json())
+
+
+def query(installation: Installation, credential: dict[str, Any], sql: str) -> httpx.Response:
+    with installation.public() as public:
+        return public.post(
+            f"https://{credential['host']}:{credential['port']}/query",
+            json={"sql": sql},
+            auth=(credential["username"], credential["password"]),
+        )

@@ -1,0 +1,142 @@
+"""One instance through its whole life, with a real engine, over the real gateway."""
+
+from typing import Any
+
+import httpx
+import pyotp
+import pytest
+
+from contract_tests.end_to_end.installation import (
+    Installation,
+    order,
+    query,
+    reveal,
+    wait_for,
+)
+
+
+@pytest.fixture
+def path(installation: Installation) -> str:
+    return f"/v1/orgs/{installation.endpoints['org_id']}"
+
+
+def events(installation: Installation, instance_id: str) -> list[str]:
+    """The kinds of events of an instance, in order, as its webhooks and streams will see them."""
+    import sqlite3  # noqa: PLC0415 -- the outbox has no operation of its own yet
+
+    with sqlite3.connect(f"file:{installation.home / 'menagerie.db'}?mode=ro", uri=True) as db:
+        rows = db.execute(
+            "SELECT type FROM events WHERE instance_id = ? ORDER BY id", (instance_id,)
+        )
+        return [row[0] for row in rows]
+
+
+def rows(answer: httpx.Response) -> Any:
+    assert answer.status_code == 200, answer.text
+    return answer.json()["rows"]
+
+
+def test_an_instance_lives_and_is_erased(installation: Installation, path: str) -> None:
+    made = order(installation, name="whole-life", size="s0")
+    instance = f"{path}/instances/{made['id']}"
+    credential = reveal(installation, made["id"])
+    assert credential["host"] == made["host"]
+    assert rows(query(installation, credential, "CREATE TABLE life AS SELECT 1 AS n")) == []
+
+    with installation.api() as api:
+        assert api.post(f"{instance}/actions/pause").status_code == 202
+        wait_for(installation, made["id"], "paused")
+        refused = query(installation, credential, "SELECT 1")
+        assert refused.status_code == 503
+        assert "paused" in refused.json()["error"]
+        again = api.post(f"{instance}/actions/pause")
+        assert again.status_code == 409
+        assert "paused" in again.json()["detail"]
+
+        assert api.post(f"{instance}/actions/resume").status_code == 202
+        wait_for(installation, made["id"], "running")
+        assert rows(query(installation, credential, "SELECT n FROM life")) == [[1]]
+
+        changed = api.patch(instance, json={"size": "s1"})
+        assert changed.status_code in (200, 202), changed.text
+        wait_for(installation, made["id"], "running")
+        changes = api.get(f"{instance}/changes").json()["items"]
+        assert [(one["kind"], one["new"]) for one in changes] == [("size", "s1")]
+        assert rows(query(installation, credential, "SELECT n FROM life")) == [[1]]
+
+        assert api.delete(instance).status_code == 202
+        gone = wait_for(installation, made["id"], "deleted")
+        assert gone["purge_after"]
+        assert api.post(f"{instance}/actions/erase", json={}).status_code in (202, 415, 422)
+    assert events(installation, made["id"])[:5] == [
+        "instance.requested.v1",
+        "instance.ready.v1",
+        "instance.paused.v1",
+        "instance.resumed.v1",
+        "instance.resized.v1",
+    ]
+
+
+def test_both_passwords_work_after_a_rotation(installation: Installation, path: str) -> None:
+    made = order(installation)
+    before = reveal(installation, made["id"])
+    with installation.api() as api, installation.public() as public:
+        url = api.post(f"{path}/instances/{made['id']}/credentials/rotate").json()["url"]
+        answer = public.post(url)
+        assert answer.status_code == 200, answer.text
+        assert public.post(url).status_code == 410
+    after = answer.json()
+    assert after["password"] != before["password"]
+    for credential in (before, before | after):
+        assert rows(query(installation, credential, "SELECT 1")) == [[1]]
+    wrong = query(installation, before | {"password": "wrong"}, "SELECT 1")
+    assert wrong.status_code == 401
+
+
+def test_a_one_time_url_works_once(installation: Installation, path: str) -> None:
+    made = order(installation)
+    with installation.api() as api, installation.public() as public:
+        url = api.post(f"{path}/instances/{made['id']}/credentials/reveal").json()["url"]
+        assert public.post(url).status_code == 405
+        assert public.get(url).status_code == 200
+        assert public.get(url).status_code == 410
+        altered = url[:-4] + ("AAAA" if not url.endswith("AAAA") else "BBBB")
+        assert public.get(altered).status_code == 403
+
+
+def test_closing_an_organization_takes_a_second_factor(installation: Installation) -> None:
+    with installation.api(session=True) as api:
+        made = api.post("/v1/orgs", json={"name": "Short lived"})
+        assert made.status_code == 201, made.text
+        org = f"/v1/orgs/{made.json()['id']}"
+        refused = api.post(f"{org}/actions/close", json={"erase_everything": True})
+        assert (refused.status_code, refused.json()["code"]) == (403, "mfa_required")
+
+        enrolled = api.post("/v1/me/totp", json={})
+        assert enrolled.status_code == 201, enrolled.text
+        code = pyotp.TOTP(enrolled.json()["secret"]).now()
+        assert api.post("/v1/me/totp/actions/confirm", json={"code": code}).is_success
+        closed = api.post(f"{org}/actions/close", json={"erase_everything": True})
+        assert closed.status_code == 202, closed.text
+        assert api.delete("/v1/me/totp").status_code == 204
+
+
+def test_an_idle_instance_of_the_free_plan_pauses_and_wakes(
+    fresh: Any,
+) -> None:
+    installation = fresh(MENAGERIE_IDLE_PAUSE_S="2", MENAGERIE_FIRST_ORG_PLAN="free")
+    installation.start()
+    made = order(installation, size="f0")
+    credential = reveal(installation, made["id"])
+    assert rows(query(installation, credential, "CREATE TABLE t AS SELECT 5 AS n")) == []
+    paused = wait_for(installation, made["id"], "paused")
+    assert paused["paused_by"] == "idle"
+    assert rows(query(installation, credential, "SELECT n FROM t")) == [[5]]
+    wait_for(installation, made["id"], "running")
+    kinds = events(installation, made["id"])
+    assert kinds[:4] == [
+        "instance.requested.v1",
+        "instance.ready.v1",
+        "instance.paused.v1",
+        "instance.resumed.v1",
+    ]
