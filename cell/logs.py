@@ -32,10 +32,14 @@ def tail(path: Path, lines: int) -> bytes:
     return b"".join(kept[-lines:] if lines else [])
 
 
-async def follow(path: Path, lines: int) -> AsyncIterator[bytes]:
-    """The last lines, and then whatever is written, until nobody listens."""
+def follow(path: Path, lines: int) -> AsyncIterator[bytes]:
+    """The last lines, and then whatever is written from this call on, until nobody listens."""
     position = _size(path)
-    yield tail(path, lines)
+    return _follow(path, tail(path, lines), position)
+
+
+async def _follow(path: Path, beginning: bytes, position: int) -> AsyncIterator[bytes]:
+    yield beginning
     while True:
         await asyncio.sleep(POLL_S)
         size = _size(path)

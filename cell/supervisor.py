@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 import structlog
 
@@ -23,6 +24,7 @@ FIRST_LOOK_S = 0.005
 LOOK_AGAIN_MAX_S = 0.05
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
+DOUBLED_MAX = 20
 
 
 class Supervisor:
@@ -99,6 +101,8 @@ class Supervisor:
         process, resident.process = resident.process, None
         resident.usable = False
         if process is not None:
+            # Ending, too, has work to do, and a small share of a CPU would draw it out.
+            self._host.limit_cpu(process, None)
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
             log.info("cell.engine_stopped", instance_id=resident.instance_id)
         await asyncio.to_thread(self._host.forget, resident.site)
@@ -123,9 +127,9 @@ class Supervisor:
     def watch(self, resident: Resident, process: Process) -> None:
         resident.watch = self.spawn(self._watch(resident, process))
 
-    def spawn(self, work: "asyncio._CoroutineLike[None]") -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that is not lost, and whose failure is said."""
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[assignment]  # it is a coroutine
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
@@ -233,7 +237,11 @@ class Supervisor:
             self.publish()
         if resident.failures == 1:
             return 0.0
-        return min(settings.restart_max_s, settings.restart_first_s * 2 ** (resident.failures - 2))
+        # Doubled, and not raised to a power: an instance may fail for days.
+        wait_s = settings.restart_first_s
+        for _ in range(min(resident.failures - 2, DOUBLED_MAX)):
+            wait_s *= 2
+        return min(settings.restart_max_s, wait_s)
 
     def _is_idle(self, resident: Resident) -> bool:
         limit_s = resident.record.spec.idle_pause_s

@@ -51,8 +51,6 @@ class Driver(Protocol):
     protocol: str
     """What the gateway speaks to it."""
     username: str
-    packages: tuple[str, ...]
-    """Python packages its process imports."""
 
     def versions(self) -> tuple[str, ...]:
         """What can be run here, newest first; empty where nothing can."""

@@ -32,7 +32,6 @@ class DuckDB:
     engine = "duckdb"
     protocol = "http"
     username = "app"
-    packages = ("instance_services", "specserver")
 
     def __init__(self, host: Host) -> None:
         self._host = host

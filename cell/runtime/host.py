@@ -72,7 +72,7 @@ class Host:
         )
         return process
 
-    def limit_cpu(self, process: Process, vcpu: float) -> None:
+    def limit_cpu(self, process: Process, vcpu: float | None) -> None:
         self._groups.set_cpu(process.group, vcpu)
 
     def usage(self, process: Process) -> Usage:

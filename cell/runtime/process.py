@@ -52,10 +52,10 @@ class Process:
             if not self.alive:
                 return
             loop = asyncio.get_running_loop()
-            gone = loop.create_future()
-            loop.add_reader(watch, lambda: gone.done() or gone.set_result(None))
+            gone = asyncio.Event()
+            loop.add_reader(watch, gone.set)
             try:
-                await gone
+                await gone.wait()
             finally:
                 loop.remove_reader(watch)
         finally:

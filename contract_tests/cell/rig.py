@@ -88,8 +88,9 @@ class Rig:
             "import base64, json, pathlib, sys\n"
             "from cell.main import run\n"
             "from cell.settings import CellSettings\n"
-            "home, key, given = sys.argv[1], base64.b64decode(sys.argv[2]), json.loads(sys.argv[3])\n"
-            "run(CellSettings(home=pathlib.Path(home), control_public_key=key, **given))\n"
+            "home, key = pathlib.Path(sys.argv[1]), base64.b64decode(sys.argv[2])\n"
+            "given = json.loads(sys.argv[3])\n"
+            "run(CellSettings(home=home, control_public_key=key, **given))\n"
         )
         key = base64.b64encode(self.key.public_key().public_bytes_raw()).decode()
         self.home.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,140 @@
+"""Who may ask the cell what: signatures, replays, tokens of the gateway, steps and leases."""
+
+import threading
+import time
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract_tests.cell.rig import Rig, new_id, spec, until
+
+
+def refused(rig: Rig, headers: dict[str, str], path: str = "/v1/instances") -> str:
+    with rig.client() as http:
+        answer = http.get(path, headers=headers)
+    assert answer.status_code == 401, answer.text
+    return str(answer.json()["code"])
+
+
+def test_an_unsigned_request_is_refused(shared_rig: Rig) -> None:
+    assert refused(shared_rig, {}) == "not_signed"
+
+
+def test_a_signature_by_another_key_is_refused(shared_rig: Rig) -> None:
+    stranger = Rig(shared_rig.home, key=Ed25519PrivateKey.generate())
+    assert refused(shared_rig, stranger.sign("GET", "/v1/instances")) == "bad_signature"
+
+
+@pytest.mark.parametrize("changed", ["method", "path", "query", "body", "timestamp", "nonce"])
+def test_a_signature_covers_the_whole_request(shared_rig: Rig, changed: str) -> None:
+    signed_for: dict[str, Any] = {"method": "GET", "path": "/v1/instances"}
+    if changed == "method":
+        signed_for["method"] = "PUT"
+    elif changed == "path":
+        signed_for["path"] = "/v1/cell"
+    elif changed == "query":
+        signed_for["path"] = "/v1/instances?a=b"
+    elif changed == "body":
+        signed_for["body"] = b"{}"
+    headers = shared_rig.sign(**signed_for)
+    if changed == "timestamp":
+        headers["Menagerie-Timestamp"] = str(int(headers["Menagerie-Timestamp"]) + 1)
+    elif changed == "nonce":
+        headers["Menagerie-Nonce"] = "0" * 32
+    assert refused(shared_rig, headers) == "bad_signature"
+
+
+@pytest.mark.parametrize("skew_s", [-400, 400])
+def test_a_signature_of_another_time_is_refused(shared_rig: Rig, skew_s: int) -> None:
+    at = time.time() + skew_s
+    assert refused(shared_rig, shared_rig.sign("GET", "/v1/instances", at=at)) == "stale_signature"
+
+
+def test_a_request_is_believed_once(shared_rig: Rig) -> None:
+    headers = shared_rig.sign("GET", "/v1/instances")
+    with shared_rig.client() as http:
+        assert http.get("/v1/instances", headers=headers).status_code == 200
+    assert refused(shared_rig, headers) == "replayed"
+
+
+def test_every_control_operation_needs_a_signature(shared_rig: Rig) -> None:
+    path = f"/v1/instances/{new_id()}"
+    asked = [("GET", "/v1/cell"), ("GET", path), ("PUT", path), ("GET", f"{path}/capacity")]
+    verbs = ("pause", "resume", "resize", "snapshot", "delete", "erase")
+    asked += [("POST", f"{path}/actions/{verb}") for verb in verbs]
+    with shared_rig.client() as http:
+        assert {http.request(method, path).status_code for method, path in asked} == {401}
+
+
+def test_only_the_gateway_wakes(shared_rig: Rig) -> None:
+    with shared_rig.client() as http:
+        for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "Basic YTpi"}):
+            assert http.post(f"/v1/wake/{new_id()}", headers=headers).status_code == 401
+    assert shared_rig.wake(new_id()).status_code == 404
+
+
+def test_a_step_is_done_once_and_answered_alike(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    path = f"/v1/instances/{instance_id}/actions/snapshot"
+    body = {"label": "once"}
+    first = shared_rig.act("POST", path, body, key=f"{instance_id}:copy").json()
+    again = shared_rig.act("POST", path, body, key=f"{instance_id}:copy", lease=2).json()
+    assert again == first
+    other = shared_rig.act("POST", path, body, key=f"{instance_id}:copy2", lease=2).json()
+    assert other["snapshot_id"] != first["snapshot_id"]
+
+
+def test_an_older_lease_is_refused(shared_rig: Rig) -> None:
+    path = f"/v1/instances/{new_id()}/actions/pause"
+    operation = new_id()
+    assert shared_rig.act("POST", path, key=f"{operation}:pause", lease=5).status_code == 404
+    stale = shared_rig.act("POST", path, key=f"{operation}:other", lease=4)
+    assert (stale.status_code, stale.json()["code"]) == (409, "stale_lease")
+
+
+def test_one_step_asked_for_at_once_makes_one_instance(shared_rig: Rig) -> None:
+    instance_id = new_id()
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        path = f"/v1/instances/{instance_id}"
+        answers.append(shared_rig.act("PUT", path, spec(instance_id), key=f"{instance_id}:put"))
+
+    callers = [threading.Thread(target=ask) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert [answer.status_code for answer in answers] == [200] * 8
+    assert len({answer.content for answer in answers}) == 1
+    started = shared_rig.log_path.read_text().count("cell.engine_started")
+    assert shared_rig.observe(instance_id)["status"] == "running"
+    lines = shared_rig.log_path.read_text().splitlines()
+    assert sum("engine_started" in one and instance_id in one for one in lines) == 1, started
+
+
+def test_a_caller_that_goes_away_leaves_no_half_made_instance(shared_rig: Rig) -> None:
+    instance_id = new_id()
+    path = f"/v1/instances/{instance_id}"
+    body = orjson.dumps(spec(instance_id))
+    headers = {
+        **shared_rig.sign("PUT", path, body),
+        "Operation-Key": f"{instance_id}:put",
+        "Operation-Lease": "1",
+        "Content-Type": "application/json",
+    }
+    with shared_rig.client() as http, pytest.raises(httpx.TimeoutException):
+        http.put(path, content=body, headers=headers, timeout=0.1)
+    until(lambda: shared_rig.get(path).json().get("status") == "running", "it is made")
+
+
+def test_what_cannot_run_here_is_refused(shared_rig: Rig) -> None:
+    instance_id = new_id()
+    path = f"/v1/instances/{instance_id}"
+    for changes in ({"engine": "questdb"}, {"engine_version": "0.1"}, {"host": "no spaces.x"}):
+        answer = shared_rig.act("PUT", path, spec(instance_id, **changes))
+        assert answer.status_code == 422, answer.text
+    assert shared_rig.get(path).status_code == 404

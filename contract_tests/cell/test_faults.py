@@ -1,0 +1,134 @@
+"""What is killed: the cell, engines, both; and what is found afterwards."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cell.runtime.process import strays
+from contract_tests.cell.rig import Rig, new_id, spec, until
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def test_engines_outlive_a_killed_cell_and_are_adopted(rig: Rig) -> None:
+    instance_id, sleeper = rig.make(), rig.make()
+    rig.action(sleeper, "pause")
+    password = rig.reveal(instance_id)["password"]
+    rig.query(instance_id, password, "CREATE TABLE t AS SELECT 1 AS n")
+    pid = rig.engine_pid(instance_id)
+    rig.kill()
+    assert rig.query(instance_id, password, "FROM t").json()["rows"] == [[1]]
+    rig.start()
+    seen = rig.observe(instance_id)
+    assert (seen["status"], seen["restarts"]) == ("running", 0)
+    assert rig.engine_pid(instance_id) == pid
+    assert rig.observe(sleeper)["status"] == "paused"
+    assert rig.query(instance_id, password, "FROM t").json()["rows"] == [[1]]
+    # The adopted engine is this cell's now: it is watched, and it is stopped.
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is restarted")
+    assert rig.query(instance_id, password, "FROM t").json()["rows"] == [[1]]
+    second = rig.engine_pid(instance_id)
+    assert rig.terminate() == 0
+    assert gone(second)
+    assert not strays(f"{rig.home.resolve()}/")
+
+
+def test_engines_are_left_running_where_that_is_wanted(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(stop_engines=False)
+    instance_id = rig.make()
+    password = rig.reveal(instance_id)["password"]
+    pid = rig.engine_pid(instance_id)
+    assert rig.terminate() == 0
+    assert rig.query(instance_id, password, "SELECT 1").status_code == 200
+    rig.start()
+    assert rig.engine_pid(instance_id) == pid
+
+
+def test_a_crash_loses_no_committed_row(rig: Rig) -> None:
+    instance_id = rig.make()
+    password = rig.reveal(instance_id)["password"]
+    rig.query(instance_id, password, "CREATE TABLE t (n INTEGER)")
+    for number in range(3):
+        assert rig.query(instance_id, password, f"INSERT INTO t VALUES ({number})").is_success
+    os.kill(rig.engine_pid(instance_id), signal.SIGKILL)
+    until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is restarted")
+    rows = rig.query(instance_id, password, "FROM t ORDER BY n").json()["rows"]
+    assert rows == [[0], [1], [2]]
+
+
+def test_an_engine_that_always_dies_is_failed_with_a_reason_and_can_recover(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(failures_max=2, restart_max_s=0.2)
+    instance_id = rig.make()
+    password = rig.reveal(instance_id)["password"]
+    rig.action(instance_id, "pause")
+    database = rig.home / "instances" / instance_id / "data" / "database.duckdb"
+    kept = database.rename(database.with_name("kept"))
+    database.write_bytes(b"this is no database at all, " * 200)
+    refused = rig.act("POST", f"/v1/instances/{instance_id}/actions/resume")
+    assert refused.status_code == 503
+    seen = rig.observe(instance_id)
+    assert seen["status"] == "failed"
+    assert "the engine did not start" in seen["status_reason"]
+    route = rig.route(instance_id)
+    assert route is None or route["state"] == "failed"
+    kept.replace(database)
+    assert rig.action(instance_id, "resume")["status"] == "running"
+    assert rig.query(instance_id, password, "SELECT 1").status_code == 200
+
+    os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
+    database.rename(kept)
+    database.write_bytes(b"this is no database at all, " * 200)
+    os.kill(rig.engine_pid(instance_id), signal.SIGKILL)
+    seen = rig.status_is(instance_id, "failed")
+    assert "times in a row" in seen["status_reason"]
+    database.unlink()
+    kept.replace(database)
+    seen = rig.status_is(instance_id, "running")
+    assert seen["status_reason"] is None
+
+
+def test_a_cell_killed_while_it_makes_an_instance_makes_one(rig: Rig) -> None:
+    instance_id = new_id()
+    path = f"/v1/instances/{instance_id}"
+    body = orjson.dumps(spec(instance_id))
+    headers = {
+        **rig.sign("PUT", path, body),
+        "Operation-Key": f"{instance_id}:put",
+        "Operation-Lease": "1",
+        "Content-Type": "application/json",
+    }
+    with rig.client() as http, pytest.raises(Exception, match="timed out"):
+        http.put(path, content=body, headers=headers, timeout=0.5)
+    rig.kill()
+    rig.start()
+    answer = rig.act("PUT", path, spec(instance_id), key=f"{instance_id}:put", lease=2)
+    assert answer.json()["status"] == "running"
+    # One engine: what the killed cell had begun was adopted or ended.
+    pids = [
+        pid
+        for pid in strays(f"{rig.home.resolve()}/{instance_id}\0")
+        if b"bwrap" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert pids == [rig.engine_pid(instance_id)]
+
+
+def test_a_stopped_cell_starts_its_engines_again(rig: Rig) -> None:
+    instance_id = rig.make()
+    password = rig.reveal(instance_id)["password"]
+    assert rig.terminate() == 0
+    rig.start()
+    rig.status_is(instance_id, "running")
+    assert rig.query(instance_id, password, "SELECT 1").status_code == 200

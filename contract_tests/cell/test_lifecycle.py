@@ -1,0 +1,135 @@
+"""What becomes of instances: paused, resized, copied, deleted, erased, asleep and woken."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import orjson
+
+from contract_tests.cell.rig import LARGER, Rig, new_id, spec, until
+
+
+def told_activity(rig: Rig, instance_id: str, connections: int) -> None:
+    """Writes what a gateway's worker (this process) would."""
+    told = {"connections": connections, "last_activity_at": time.time()}
+    path = rig.home / "activity" / f"{os.getpid()}.json"
+    part = path.with_suffix(".part")
+    part.write_bytes(orjson.dumps({instance_id: {**told, "bytes_in": 0, "bytes_out": 0}}))
+    part.replace(path)
+
+
+def test_an_instance_keeps_its_rows_through_all_that_stops_it(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    password = shared_rig.reveal(instance_id)["password"]
+    made = shared_rig.query(instance_id, password, "CREATE TABLE t AS SELECT 42 AS n")
+    assert made.status_code == 200
+
+    paused = shared_rig.action(instance_id, "pause")
+    assert (paused["status"], paused["paused_by"]) == ("paused", "request")
+    route = shared_rig.route(instance_id)
+    assert route is not None
+    assert (route["state"], bool(route["refusal"])) == ("paused", True)
+    assert shared_rig.wake(instance_id).status_code == 409
+    # A specification that is declared again changes figures and does not wake.
+    assert shared_rig.put(instance_id, size=LARGER)["status"] == "paused"
+    assert shared_rig.action(instance_id, "resume")["status"] == "running"
+    assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[42]]
+
+    assert shared_rig.action(instance_id, "delete")["status"] == "stopped"
+    assert shared_rig.route(instance_id) is None
+    refused = shared_rig.act("POST", f"/v1/instances/{instance_id}/actions/resume")
+    assert refused.status_code == 409
+    assert shared_rig.put(instance_id)["status"] == "running"
+    assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[42]]
+
+    assert shared_rig.action(instance_id, "erase")["status"] == "erased"
+    assert not (shared_rig.home / "instances" / instance_id).exists()
+    assert not Path(route["socket"]).parent.exists()
+    assert shared_rig.observe(instance_id)["credentials"]["generation"] == 0
+    again = shared_rig.act("PUT", f"/v1/instances/{instance_id}", spec(instance_id))
+    assert again.status_code == 409
+    assert shared_rig.action(instance_id, "erase")["status"] == "erased"
+
+
+def test_a_resize_changes_what_the_engine_may_use(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    password = shared_rig.reveal(instance_id)["password"]
+    before = shared_rig.get(f"/v1/instances/{instance_id}/capacity").json()
+    asked = "SELECT current_setting('memory_limit')"
+    small = shared_rig.query(instance_id, password, asked).json()["rows"]
+    copy = shared_rig.action(instance_id, "snapshot", {"label": "before-change"})
+    assert copy["size_bytes"] > 0
+    assert shared_rig.action(instance_id, "resize", {"size": LARGER})["size"] == "s1"
+    assert shared_rig.query(instance_id, password, asked).json()["rows"] != small
+    after = shared_rig.get(f"/v1/instances/{instance_id}/capacity").json()
+    assert (before["memory_limit_bytes"], after["memory_limit_bytes"]) == (2**30, 2**31)
+    assert after["memory_bytes"] > 0
+
+
+def test_a_changed_allow_list_reaches_the_gateway_without_a_restart(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    pid = shared_rig.engine_pid(instance_id)
+    version = shared_rig.routes()["version"]
+    shared_rig.put(instance_id, allow_cidrs=["10.0.0.0/8", "::1/128"])
+    route = shared_rig.route(instance_id)
+    assert route is not None
+    assert route["allow_cidrs"] == ["10.0.0.0/8", "::1/128"]
+    assert shared_rig.routes()["version"] > version
+    assert shared_rig.engine_pid(instance_id) == pid
+
+
+def test_an_idle_instance_sleeps_and_wakes_once_for_all(shared_rig: Rig) -> None:
+    instance_id = new_id()
+    told_activity(shared_rig, instance_id, connections=1)
+    shared_rig.put(instance_id, idle_pause_s=0.5)
+    password = shared_rig.reveal(instance_id)["password"]
+    shared_rig.query(instance_id, password, "CREATE TABLE t AS SELECT 7 AS n")
+    pid = shared_rig.engine_pid(instance_id)
+    assert shared_rig.observe(instance_id)["connections"] == 1
+    told_activity(shared_rig, instance_id, connections=0)
+    seen = shared_rig.status_is(instance_id, "paused")
+    assert (seen["paused_by"], seen["started_at"]) == ("idle", None)
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the engine ended")
+    route = shared_rig.route(instance_id)
+    assert route is not None
+    assert route["state"] == "idle"
+
+    told_activity(shared_rig, instance_id, connections=1)
+    answers: list[httpx.Response] = []
+    callers = [
+        threading.Thread(target=lambda: answers.append(shared_rig.wake(instance_id)))
+        for _ in range(5)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert [answer.status_code for answer in answers] == [200] * 5
+    assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[7]]
+    lines = shared_rig.log_path.read_text().splitlines()
+    started = [one for one in lines if "engine_started" in one and instance_id in one]
+    assert len(started) == 2
+    shared_rig.action(instance_id, "pause")
+
+
+def test_a_connection_keeps_an_instance_awake(shared_rig: Rig) -> None:
+    instance_id = new_id()
+    told_activity(shared_rig, instance_id, connections=1)
+    shared_rig.put(instance_id, idle_pause_s=0.2)
+    other = shared_rig.make(idle_pause_s=0.2)
+    # The other has no connection and sleeps; by then this one would have slept too.
+    shared_rig.status_is(other, "paused")
+    assert shared_rig.observe(instance_id)["status"] == "running"
+    shared_rig.action(instance_id, "delete")
+
+
+def test_the_worker_of_a_dead_gateway_keeps_nothing_awake(shared_rig: Rig) -> None:
+    instance_id = new_id()
+    dead = shared_rig.home / "activity" / "4194999.json"
+    told = {"connections": 3, "last_activity_at": time.time(), "bytes_in": 0, "bytes_out": 0}
+    dead.write_bytes(orjson.dumps({instance_id: told}))
+    shared_rig.put(instance_id, idle_pause_s=0.5)
+    shared_rig.status_is(instance_id, "paused")
+    dead.unlink()

@@ -1,0 +1,120 @@
+"""One-time URLs: what they give, once, and what is refused."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from contract_tests.cell.rig import Rig, _base64url, until
+
+
+@pytest.fixture(scope="module")
+def instance_id(shared_rig: Rig) -> str:
+    return shared_rig.make()
+
+
+def status(rig: Rig, method: str, path: str) -> tuple[int, str]:
+    with rig.client() as http:
+        answer = http.request(method, path)
+    body = answer.json() if answer.headers["content-type"].endswith("json") else {}
+    return answer.status_code, body.get("code", "")
+
+
+def test_a_revealed_credential_opens_the_instance(shared_rig: Rig, instance_id: str) -> None:
+    found = shared_rig.reveal(instance_id)
+    assert found["uri"] == f"https://app:{found['password']}@{found['host']}:{found['port']}"
+    assert shared_rig.query(instance_id, found["password"], "SELECT 1").status_code == 200
+    assert shared_rig.query(instance_id, "wrong", "SELECT 1").status_code == 401
+    assert shared_rig.reveal(instance_id) == found
+
+
+def test_a_url_fetched_a_hundred_times_at_once_gives_one_answer(
+    shared_rig: Rig, instance_id: str
+) -> None:
+    path = f"/v1/reveal/{shared_rig.token(instance_id, 'reveal')}"
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: status(shared_rig, "GET", path), range(100)))
+    assert sorted(answers) == [(200, "")] + [(410, "used")] * 99
+
+
+def test_an_expired_url_is_gone(shared_rig: Rig, instance_id: str) -> None:
+    token = shared_rig.token(instance_id, "reveal", ttl_s=-1)
+    assert status(shared_rig, "GET", f"/v1/reveal/{token}") == (410, "expired")
+
+
+def test_an_altered_url_is_refused(shared_rig: Rig, instance_id: str) -> None:
+    token = shared_rig.token(instance_id, "reveal")
+    signed, _, signature = token.partition(".")
+    longer = json.dumps({"v": 1, "instance_id": instance_id, "action": "reveal", "exp": 2**40})
+    stranger = Rig(shared_rig.home, key=Ed25519PrivateKey.generate())
+    for altered in (
+        f"{_base64url(longer.encode())}.{signature}",
+        f"{signed}.{_base64url(b'0' * 64)}",
+        signed,
+        f"{signed}.",
+        "nothing",
+        stranger.token(instance_id, "reveal"),
+        shared_rig.token(instance_id, "rotate"),
+        shared_rig.token(instance_id, "reveal", v=2),
+    ):
+        assert status(shared_rig, "GET", f"/v1/reveal/{altered}") == (403, "bad_token")
+    assert status(shared_rig, "GET", f"/v1/reveal/{token}")[0] == 200
+
+
+def test_another_method_neither_answers_nor_uses_up(shared_rig: Rig, instance_id: str) -> None:
+    path = f"/v1/reveal/{shared_rig.token(instance_id, 'reveal')}"
+    with shared_rig.client() as http:
+        for method in ("POST", "PUT", "DELETE", "PATCH", "HEAD"):
+            assert http.request(method, path).status_code == 405
+        assert http.options(path).status_code == 204
+    assert status(shared_rig, "GET", path)[0] == 200
+
+
+def test_a_url_without_an_instance_is_not_used_up_in_vain(shared_rig: Rig) -> None:
+    token = shared_rig.token("inst_01JD0000000000000000000000", "reveal")
+    assert status(shared_rig, "GET", f"/v1/reveal/{token}")[0] == 404
+
+
+def test_logs_are_streamed_once_and_followed(shared_rig: Rig, instance_id: str) -> None:
+    token = shared_rig.token(instance_id, "logs")
+    path = f"/v1/logs/{token}"
+    with shared_rig.client() as http:
+        told = http.get(path, params={"tail_lines": 5})
+        assert told.status_code == 200
+        assert told.headers["content-type"] == "text/plain; charset=utf-8"
+        assert http.get(path).status_code == 410
+    token = shared_rig.token(instance_id, "logs")
+    log = shared_rig.home / "instances" / instance_id / "log" / "engine.log"
+    with (
+        shared_rig.client() as http,
+        http.stream("GET", f"/v1/logs/{token}?follow=true&tail_lines=0") as stream,
+    ):
+        assert stream.status_code == 200
+        with log.open("ab") as writing:
+            writing.write(b"a line written later\n")
+        assert "a line written later" in next(stream.iter_lines())
+
+
+def test_a_rotation_keeps_the_old_credential_for_the_overlap(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make(rotation_overlap_s=4)
+    old = shared_rig.reveal(instance_id)["password"]
+    rotated = shared_rig.rotate(instance_id)
+    until_then = time.time() + 4
+    assert rotated["password"] != old
+    seen = shared_rig.observe(instance_id)["credentials"]
+    assert (seen["generation"], seen["overlap_until"]) == (2, rotated["overlap_until"])
+    answers = [
+        shared_rig.query(instance_id, each, "SELECT 1").status_code
+        for each in (old, rotated["password"])
+    ]
+    # A machine that is slow enough may have passed the overlap already.
+    assert answers == [200, 200] or time.time() > until_then
+    until(
+        lambda: shared_rig.query(instance_id, old, "SELECT 1").status_code == 401,
+        "the old credential ends",
+    )
+    assert shared_rig.query(instance_id, rotated["password"], "SELECT 1").status_code == 200
+    assert shared_rig.reveal(instance_id)["password"] == rotated["password"]
+    assert shared_rig.observe(instance_id)["credentials"]["overlap_until"] is None
