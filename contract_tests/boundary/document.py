@@ -61,65 +61,64 @@ OWNER_MFA = {"role": "owner", "session": "user", "assurance": "mfa"}
 
 
 def document() -> Json:
-    def get(name: str, path: str, permission: str = "none", **policy: Any) -> None:
-        paths.setdefault(path, {})["get"] = operation(name, path, permission, **policy)
-
-    def post(name: str, path: str, permission: str = "none", **policy: Any) -> None:
-        policy.setdefault("audit", name)
-        paths.setdefault(path, {})["post"] = operation(name, path, permission, **policy)
-
-    paths: Json = {}
-    get("desk.ping", "/v1/ping", security=[], rate="unauthenticated")
-    get("desk.me", "/v1/me", "self")
-    get("desk.perhaps", "/v1/perhaps", security=[{}, *BOTH])
-    get("desk.org", ORG, "self")
-    limit = {"type": "integer", "default": 2}
-    get(
-        "desk.list_projects",
-        f"{ORG}/projects",
-        "projects:read",
-        query={"limit": limit, "cursor": TEXT},
-    )
-    get("desk.list_others", f"{ORG}/others", "projects:read", query={"cursor": TEXT})
-    dry_run = {"dry_run": {"type": "boolean", "default": False}}
-    post("desk.create_project", f"{ORG}/projects", "projects:write", body=PROJECT, query=dry_run)
-    get("desk.project", f"{ORG}/projects/{{project_id}}", "projects:read")
-    post(
-        "desk.create_key",
-        f"{ORG}/api-keys",
-        "api-keys:write",
-        body=closed(required=["name"], name=TEXT),
-    )
-    post("desk.close", f"{ORG}/close", "org:close", security=SESSION, authorize=OWNER_MFA)
-    post(
-        "desk.emit",
-        f"{ORG}/emit",
-        "instances:write",
-        events=["instance.paused.v1"],
-        body=closed(required=["kind", "audited"], kind=TEXT, audited={"type": "boolean"}),
-    )
-    post(
-        "desk.sign_in",
-        "/v1/sessions",
-        security=[],
-        rate="authentication",
-        body=closed(required=["email", "password"], email=TEXT, password=TEXT),
-    )
-    post("desk.reveal", f"{ORG}/reveal", "credentials:reveal", rate="reveal")
-    get("desk.log_url", f"{ORG}/logs", "logs:read", audit="instance.logs")
-    get("desk.wait", f"{ORG}/wait", "instances:read")
-    get("desk.fail", f"{ORG}/fail/{{how}}", "instances:read")
+    paths = Paths()
+    _people(paths)
+    _projects(paths)
+    _instances(paths)
     for permission in PERMISSIONS:
         path = path_of(permission)
-        get(f"can.do_{path.rpartition('/')[2]}", path, permission)
+        paths.get(f"can.do_{path.rpartition('/')[2]}", path, permission)
+    bearer = {"type": "http", "scheme": "bearer"}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Desk", "version": "1"},
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "api_key": {"type": "http", "scheme": "bearer"},
-                "dev_user": {"type": "http", "scheme": "bearer"},
-            }
-        },
+        "paths": paths.made,
+        "components": {"securitySchemes": {"api_key": bearer, "dev_user": bearer}},
     }
+
+
+class Paths:
+    """The paths of the document, an operation at a time."""
+
+    def __init__(self) -> None:
+        self.made: Json = {}
+
+    def get(self, name: str, path: str, permission: str = "none", **policy: Any) -> None:
+        self.made.setdefault(path, {})["get"] = operation(name, path, permission, **policy)
+
+    def post(self, name: str, path: str, permission: str = "none", **policy: Any) -> None:
+        policy.setdefault("audit", name)
+        self.made.setdefault(path, {})["post"] = operation(name, path, permission, **policy)
+
+
+def _people(paths: Paths) -> None:
+    paths.get("desk.ping", "/v1/ping", security=[], rate="unauthenticated")
+    paths.get("desk.me", "/v1/me", "self")
+    paths.get("desk.perhaps", "/v1/perhaps", security=[{}, *BOTH])
+    sign_in = closed(required=["email", "password"], email=TEXT, password=TEXT)
+    paths.post("desk.sign_in", "/v1/sessions", security=[], rate="authentication", body=sign_in)
+    paths.get("desk.org", ORG, "self")
+    paths.post("desk.close", f"{ORG}/close", "org:close", security=SESSION, authorize=OWNER_MFA)
+    key = closed(required=["name"], name=TEXT)
+    paths.post("desk.create_key", f"{ORG}/api-keys", "api-keys:write", body=key)
+
+
+def _projects(paths: Paths) -> None:
+    page = {"limit": {"type": "integer", "default": 2}, "cursor": TEXT}
+    paths.get("desk.list_projects", f"{ORG}/projects", "projects:read", query=page)
+    paths.get("desk.list_others", f"{ORG}/others", "projects:read", query={"cursor": TEXT})
+    dry_run = {"dry_run": {"type": "boolean", "default": False}}
+    paths.post(
+        "desk.create_project", f"{ORG}/projects", "projects:write", body=PROJECT, query=dry_run
+    )
+    paths.get("desk.project", f"{ORG}/projects/{{project_id}}", "projects:read")
+
+
+def _instances(paths: Paths) -> None:
+    event = closed(required=["kind", "audited"], kind=TEXT, audited={"type": "boolean"})
+    kinds = ["instance.paused.v1"]
+    paths.post("desk.emit", f"{ORG}/emit", "instances:write", events=kinds, body=event)
+    paths.post("desk.reveal", f"{ORG}/reveal", "credentials:reveal", rate="reveal")
+    paths.get("desk.log_url", f"{ORG}/logs", "logs:read", audit="instance.logs")
+    paths.get("desk.wait", f"{ORG}/wait", "instances:read")
+    paths.get("desk.fail", f"{ORG}/fail/{{how}}", "instances:read")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from limits.errors import ConfigurationError, StorageError
 from sqlalchemy.orm import Session
 
 from contract_tests.boundary.desk import Desk, MakeDesk
@@ -155,6 +156,25 @@ def test_limits_can_be_switched_off_and_storages_are_named(database_url: str) ->
     for where in ("memory", "database"):
         assert make_limiter(where, on, database).charge("default", "k") is not None
     database.dispose()
+
+
+def test_any_storage_of_the_library_with_moving_windows_will_do(database_url: str) -> None:
+    database, settings = Database(database_url), ControlSettings(cursor_key=b"k" * 32)
+    limiter = make_limiter("memory://", settings, database)
+    verdicts = [charge(limiter, "reveal") for _ in range(6)]
+    assert [one.allowed for one in verdicts] == [True] * 5 + [False]
+    assert 58 <= verdicts[-1].retry_after_s <= 61
+    with pytest.raises(ConfigurationError):
+        make_limiter("carrier-pigeon://", settings, database)
+    database.dispose()
+
+
+def test_callers_are_let_in_while_the_counters_are_down() -> None:
+    class Down(LocalWindows):
+        def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+            raise StorageError(ConnectionError(key, limit, expiry, amount))
+
+    assert Limiter(LibraryMeter(Down()), RateLimits()).charge("default", "k") is None
 
 
 @given(st.lists(st.floats(0, 30), max_size=40), st.integers(1, 5), st.integers(1, 20))

@@ -35,13 +35,17 @@ def create_project(call: Call, body: dict[str, Any], dry_run: bool) -> Reply:
         return Reply.ok({"would": "create"})
     made = projects.create(call.db, call.org.id, name=body["name"], slug=body["slug"])
     call.audit(made.id, name=made.name)
-    if body.get("then") == "crash":
+    answer = {"id": made.id, "name": made.name}
+    return _end(body.get("then")) or Reply.created(answer, f"/v1/orgs/{call.org.id}/projects")
+
+
+def _end(how: str | None) -> Reply | None:
+    """The ways a handler can fail after it has changed something."""
+    if how == "crash":
         raise RuntimeError("after the record was made")
-    if body.get("then") == "refuse":
+    if how == "refuse":
         raise Problem(402, "not now", code="seat_limit")
-    if body.get("then") == "answer_409":
-        return Reply(409, {"made": made.id})
-    return Reply.created({"id": made.id, "name": made.name}, f"/v1/orgs/{call.org.id}/projects")
+    return Reply(409, {"made": "nothing"}) if how == "answer_409" else None
 
 
 def list_projects(call: Call, limit: int, cursor: str | None = None) -> dict[str, Any]:
@@ -64,21 +68,25 @@ def project(call: Call, project_id: str) -> dict[str, Any]:
 
 
 def create_key(call: Call, body: dict[str, Any]) -> Reply:
+    token = identity.new_api_key()
+    key = _key_of(call, token, name=body["name"])
+    call.db.add(key)
+    call.audit(key.id)
+    return Reply.created({"id": key.id, "key": token.secret})
+
+
+def _key_of(call: Call, token: identity.Token, name: str) -> api_keys.ApiKey:
     assert call.org is not None
     assert call.caller is not None
-    token = identity.new_api_key()
-    key = api_keys.ApiKey(
+    return api_keys.ApiKey(
         id=identifiers.new("key_"),
         org_id=call.org.id,
-        name=body["name"],
+        name=name,
         role="member",
         created_by=call.caller.user.id,
         prefix=token.prefix,
         token_hash=token.sha256,
     )
-    call.db.add(key)
-    call.audit(key.id)
-    return Reply.created({"id": key.id, "key": token.secret})
 
 
 def close(call: Call) -> Reply:
