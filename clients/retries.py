@@ -20,7 +20,7 @@ class Retries:
     first_s: float = 0.2
     ceiling_s: float = 8.0
     patience_s: float = 60.0
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None
     notice: Callable[[float, str], None] | None = None
 
     def after_answer(
@@ -51,7 +51,7 @@ class Retries:
     def pause(self, delay_s: float, reason: str) -> None:
         if self.notice is not None:
             self.notice(delay_s, reason)
-        self.sleep(delay_s)
+        (self.sleep or time.sleep)(delay_s)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

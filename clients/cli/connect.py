@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -70,7 +71,12 @@ def _talk(keeper: sql.Keeper) -> None:
     with keeper, line_editing(cache_folder() / "history"):
         version = keeper.query("SELECT version()").rows[0][0]
         typer.echo(f"{name}, DuckDB {version}. \\? helps, \\q leaves.", err=True)
-        Repl(name, keeper.query).loop()
+        Repl(name, keeper.query, _typed).loop()
+
+
+def _typed(prompt: str) -> str:
+    # A prompt would stand among the rows where statements come from a file or a pipe.
+    return input(prompt if sys.stdin.isatty() else "")
 
 
 def _program(engine: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,14 @@ def home(plane: ControlPlane, folder: Path) -> Path:
     (folder / ".menagerie").mkdir()
     (folder / ".menagerie" / "endpoints.json").write_text(json.dumps(endpoints))
     return folder
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address that refuses connections: its port is taken, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture

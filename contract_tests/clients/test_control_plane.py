@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyotp
 import pytest
 import structlog
 import uvicorn
@@ -207,6 +208,34 @@ def test_what_takes_a_second_factor_says_so(tenant: Tenant, cli: Cli) -> None:
     ran = cli("orgs", "close", "--no-erase-everything", "--yes")
     assert ran.code == 3
     assert "menagerie login --step-up" in ran.err
+
+
+def test_erasing_takes_a_second_factor_and_is_waited_for(
+    answer: Any, cli: Cli, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = answer("instances", "create", "--engine", "duckdb", "--size", "f0", "--wait")
+    assert cli("instances", "erase", made["id"], "--yes").code == 3
+    stepped_up = served.house.session(served.tenant.owner.id, mfa=True)
+    monkeypatch.setenv("MENAGERIE_SESSION_TOKEN", stepped_up)
+    assert answer("instances", "erase", made["id"], "--yes", "--wait")["status"] == "erased"
+
+
+def test_stepping_up_with_an_authenticator(
+    tenant: Tenant, served: Served, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, person = served.house, served.house.person("Grace")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+    with Client(served.base_url, session_token=person.session) as client:
+        enrolled = client.call("me.enrol_totp", password=PASSWORD)
+        codes = pyotp.TOTP(enrolled["secret"])
+        client.call("me.confirm_totp", code=codes.at(house.now()))
+        house.pass_time(60)
+    assert cli("login", "--email", person.email, "--password-stdin").code == 0
+    monkeypatch.delenv("MENAGERIE_SESSION_TOKEN")
+    monkeypatch.delenv("MENAGERIE_API_KEY")
+    ran = cli("login", "--step-up", "--totp-code", codes.at(house.now()))
+    assert ran.code == 0, ran.err
+    assert cli("me", "get", "-o", "yaml").out.count("assurance: mfa") == 1
 
 
 def test_another_org_is_not_there(served: Served, tenant: Tenant, cli: Cli) -> None:

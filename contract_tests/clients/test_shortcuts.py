@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from clients.cli import desk
 from clients.cli.connect import command_line
 from clients.endpoint import Credential, CredentialFile
-from clients.profiles import Profiles, resolve
+from clients.profiles import Profile, Profiles, resolve
 from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ROOT, ControlPlane, host_of
 
@@ -137,6 +138,15 @@ def test_connect_is_a_small_client_for_duckdb(
     assert "5" in ran.out
     assert "INTEGER" in ran.out
     assert "error: Parser Error" in ran.err
+
+
+def test_statements_may_come_through_a_pipe(
+    sales: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 1 AS one;\nSELECT 2 AS two"))
+    ran = cli("connect", "sales")
+    assert ran.code == 0
+    assert [word for word in ran.out.split() if word.isalnum()] == ["one", "1", "two", "2"]
 
 
 CREDENTIAL = Credential("ada", "s3cret", "pg-1.local.localhost", 5432, "postgres://ada:s3cret@pg-1")
@@ -300,11 +310,11 @@ def test_one_time_urls_and_passwords_are_not_logged(
         assert secret not in caplog.text
 
 
-def test_tokens_in_the_open_are_warned_of(
-    folder: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setenv("MENAGERIE_BASE_URL", "http://db.invalid")
-    monkeypatch.setenv("MENAGERIE_API_KEY", "mk_live_x")
-    monkeypatch.setenv("MENAGERIE_ORG", "org_01JD7QK3V8Y2M4N6P8R0S2T4V6")
-    assert "tokens travel unencrypted to http://db.invalid" in cli("instances", "list").err
+def test_tokens_in_the_open_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    token = {"api_key": "mk_live_x"}
+    desk._warn_of_plain_http(Profile(base_url="http://db.example.com", **token))
+    assert "unencrypted to http://db.example.com" in capsys.readouterr().err
+    desk._warn_of_plain_http(Profile(base_url="https://db.example.com", **token))
+    desk._warn_of_plain_http(Profile(base_url="http://127.0.0.1:8080", **token))
+    desk._warn_of_plain_http(Profile(base_url="http://db.example.com"))
+    assert capsys.readouterr().err == ""
