@@ -109,7 +109,6 @@ def test_a_worker_outlives_restarts_of_its_database(tmp_path: Path) -> None:
                 assert stage.kinds_of_events(instance) == ["instance.ready.v1"]
         finally:
             worker.stop()
-            worker.join(30)
             stage.close()
             cluster.stop(signal.SIGQUIT)
 

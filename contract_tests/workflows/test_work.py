@@ -255,8 +255,6 @@ def test_many_workers_run_each_operation_once_and_lanes_in_order(bench: Bench) -
     until(lambda: not bench.stage.open_work())
     for worker in workers:
         worker.stop()
-    for worker in workers:
-        worker.join(10)
     assert sorted(bench.ran) == [f"{number:03}" for number in range(60)]
     for lane in range(4):
         mine = [name for name in bench.ran if int(name) % 4 == lane]
@@ -291,7 +289,6 @@ def test_a_lease_is_renewed_while_a_long_step_runs(bench: Bench) -> None:
     until(lambda: not bench.stage.open_work())
     for worker in workers:
         worker.stop()
-        worker.join(10)
     assert bench.ran == ["one"]
     assert bench.row(seq).lease == 1
 
@@ -312,9 +309,9 @@ def test_stopping_leaves_the_next_step_to_another_worker(bench: Bench) -> None:
     worker = Worker(bench.stage.services, ["test.kind"], threads=1, keep_schedules=False)
     worker.start()
     assert running.wait(10)
-    worker.stop()
+    worker.stop(wait_s=0)
     finish.set()
-    worker.join(10)
+    worker.stop()
     assert bench.ran == []
     assert bench.row(seq).steps == {"one": None}
     bench.stage.settle()

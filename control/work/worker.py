@@ -1,6 +1,7 @@
 """The worker: threads that claim and run operations, renew leases and keep the schedules."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # services name the room that names this one
 
 LEASE_S: Final = 30.0
 POLL_S: Final = 1.0
+STOP_WAIT_S: Final = 5.0
 THREADS: Final = 4
 _log = structlog.get_logger("work")
 
@@ -63,22 +65,23 @@ class Worker:
     def run(self) -> None:
         """Work until `stop` is called from elsewhere, such as a signal handler."""
         self.start()
-        self._stopping.wait()
-        self.join()
+        for thread in self._threads:
+            thread.join()
 
-    def stop(self) -> None:
-        """Take nothing new; returns at once. Steps under way end, and the next are left."""
+    def stop(self, wait_s: float = STOP_WAIT_S) -> None:
+        """Take nothing new, and wait that long for the steps under way; the next ones are left.
+
+        A step that is not done by then is as if killed: another worker repeats it.
+        """
         self._stopping.set()
         for operation in list(self._held):
             operation.interrupted = True
         for _ in self._threads:
             self._bell.ring()
-
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait until all threads have ended, each at most that long."""
+        end = time.monotonic() + wait_s
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(timeout_s)
+                thread.join(max(end - time.monotonic(), 0))
 
     def _until_stopped(self, turn: Callable[[], None]) -> None:
         while not self._stopping.is_set():
