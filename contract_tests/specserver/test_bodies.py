@@ -85,7 +85,7 @@ def test_a_body_nobody_asked_for_has_no_effect() -> None:
 
 
 def test_an_operation_may_take_larger_bodies() -> None:
-    content = {"content": {"text/plain": {}}}
+    content: dict[str, Any] = {"content": {"text/plain": {}}}
     document = minimal({"requestBody": content, "x-max-body-bytes": 50}, method="post")
     app = served(document, lambda body: {"length": len(body)}, max_body_bytes=10)
     assert send(app, "text/plain", b"x" * 50).json() == {"length": 50}

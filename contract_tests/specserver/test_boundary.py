@@ -68,7 +68,7 @@ def test_the_boundary_sees_the_request_and_puts_its_own_arguments_first() -> Non
         {"name": "item_id", "in": "path", "required": True, "schema": {"type": "integer"}},
         {"name": "flag", "in": "query", "schema": {"type": "boolean", "default": True}},
     ]
-    content = {"application/json": {}}
+    content: dict[str, Any] = {"application/json": {}}
     operation = {
         "parameters": parameters,
         "requestBody": {"content": content},

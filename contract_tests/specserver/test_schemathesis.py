@@ -1,5 +1,7 @@
 """Owns the run of Schemathesis, with all its checks, against the sample API."""
 
+from typing import Any
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -8,13 +10,17 @@ from schemathesis.core.parameters import ParameterLocation
 from contract_tests.specserver.calling import TOKEN, bakery
 
 schema = schemathesis.openapi.from_asgi("/openapi.json", bakery())
-_COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+_COMMON: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "database": None,
+}
 # The same requests on every run: chance has its place in the nightly one.
 _CALM = settings(max_examples=12, derandomize=True, **_COMMON)
 _DEEP = settings(max_examples=1000, **_COMMON)
 
 
-def validate(case: schemathesis.Case) -> None:
+def validate(case: "schemathesis.Case[Any]") -> None:
     headers = case.meta and case.meta.components.get(ParameterLocation.HEADER)
     if headers and headers.mode.is_negative:
         # It is the missing token that is to be noticed; with ours there may be nothing wrong.
@@ -25,12 +31,12 @@ def validate(case: schemathesis.Case) -> None:
 
 @schema.parametrize()
 @_CALM
-def test_no_generated_request_finds_a_fault(case: schemathesis.Case) -> None:
+def test_no_generated_request_finds_a_fault(case: "schemathesis.Case[Any]") -> None:
     validate(case)
 
 
 @pytest.mark.nightly
 @schema.parametrize()
 @_DEEP
-def test_no_generated_request_finds_a_fault_in_a_thousand(case: schemathesis.Case) -> None:
+def test_no_generated_request_finds_a_fault_in_a_thousand(case: "schemathesis.Case[Any]") -> None:
     validate(case)

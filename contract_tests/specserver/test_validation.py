@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # it comes without types
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
