@@ -1,5 +1,6 @@
 """What the cell learns from the gateway: connections and bytes of each instance, by worker."""
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -25,10 +26,13 @@ class Traffic:
 
 
 class Activity:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, former: dict[str, float]) -> None:
+        """`former` is what workers before this one knew of each instance's last activity."""
         self._path = directory / f"{os.getpid()}.json"
-        self._instances: dict[str, Traffic] = {}
-        self._written = b""
+        self._instances = {
+            instance_id: Traffic(last_activity_at=at) for instance_id, at in former.items()
+        }
+        self._written = b"{}"
         # The first connection of an instance must be known before the cell thinks it idle.
         self.urgent = False
 
@@ -62,9 +66,6 @@ class Activity:
         self._written = content
         return True
 
-    def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
-
 
 def _shown(traffic: Traffic) -> dict[str, float | int]:
     return {
@@ -75,8 +76,19 @@ def _shown(traffic: Traffic) -> dict[str, float | int]:
     }
 
 
-def remove_stale(directory: Path, alive: set[int]) -> None:
-    """Files of workers that are gone would keep their instances from ever being idle."""
+def take_over(directory: Path, alive: set[int]) -> dict[str, float]:
+    """When each instance was last active, from the files of workers that are gone, which go too.
+
+    Left alone their connections would keep an instance from ever being idle; forgotten, a restart
+    of the gateway would make every instance look idle since long ago.
+    """
+    last_activity_at: dict[str, float] = {}
     for path in directory.glob("*.json"):
-        if path.stem.isdigit() and int(path.stem) not in alive:
-            path.unlink(missing_ok=True)
+        if path.stem.isdigit() and int(path.stem) in alive:
+            continue
+        with contextlib.suppress(OSError, ValueError, AttributeError, KeyError, TypeError):
+            for instance_id, told in orjson.loads(path.read_bytes()).items():
+                known = last_activity_at.get(instance_id, 0.0)
+                last_activity_at[instance_id] = max(known, float(told["last_activity_at"]))
+        path.unlink(missing_ok=True)
+    return last_activity_at

@@ -34,7 +34,6 @@ def run(settings: GatewaySettings) -> None:
     home = settings.cell_home
     for directory in (home / "run", home / "activity"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    activity.remove_stale(home / "activity", alive=set())
     former = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         _Parent(settings, former).run()
@@ -47,6 +46,7 @@ class _Parent:
         self._settings = settings
         self._mask = mask
         self._home = settings.cell_home
+        self._last_activity_at = activity.take_over(self._home / "activity", alive=set())
         self._slots = Slots(settings.workers)
         self._workers: dict[int, int] = {}
         self._started_at = [0.0] * settings.workers
@@ -98,7 +98,13 @@ class _Parent:
                     listener.close()
             self._slots.use_column(column)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
-            worker.run(self._settings, self._listeners[column], self._slots, self._lifeline)
+            worker.run(
+                self._settings,
+                self._listeners[column],
+                self._slots,
+                self._last_activity_at,
+                self._lifeline,
+            )
             status = 0
         except BaseException:  # noqa: BLE001 - whatever it is, this process must end here
             log.error("gateway.worker_failed", reason=traceback.format_exc())  # noqa: TRY400 - one line, in the format set
@@ -111,16 +117,18 @@ class _Parent:
             if not done:
                 continue
             del self._workers[pid]
+            if self._stopping:
+                continue  # its file stays, for the next gateway to take over
             self._slots.clear_column(column)
-            activity.remove_stale(self._home / "activity", alive=set(self._workers))
+            alive = set(self._workers)
+            self._last_activity_at |= activity.take_over(self._home / "activity", alive)
             lived_s = time.monotonic() - self._started_at[column]
             healthy = lived_s >= HEALTHY_AFTER_S
             pause_s = RESTART_FIRST_S if healthy else self._pause_s[column]
             self._pause_s[column] = min(RESTART_MAX_S, pause_s * 2)
             self._due[column] = time.monotonic() + pause_s
-            if not self._stopping:
-                exit_code = os.waitstatus_to_exitcode(status)
-                log.warning("gateway.worker_died", pid=pid, exit_code=exit_code)
+            exit_code = os.waitstatus_to_exitcode(status)
+            log.warning("gateway.worker_died", pid=pid, exit_code=exit_code)
 
     def _stop(self) -> None:
         self._stopping = True
@@ -135,7 +143,6 @@ class _Parent:
         self._signal_workers(signal.SIGKILL)
         for pid in self._workers:
             os.waitpid(pid, 0)
-        activity.remove_stale(self._home / "activity", alive=set())
         self._description.unlink(missing_ok=True)
         os.close(self._held)
         os.close(self._lifeline)

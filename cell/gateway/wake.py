@@ -35,6 +35,8 @@ class Waker:
             raise Refusal("not_woken", text, RETRY_AFTER_S) from None
         except (httpx.HTTPError, OSError) as error:
             raise Refusal("not_woken", "the instance cannot be woken now", RETRY_AFTER_S) from error
+        if status == httpx.codes.CONFLICT:
+            raise Refusal("paused", "the instance is paused; resume it to connect")
         if status >= httpx.codes.BAD_REQUEST:
             raise Refusal("not_woken", "the instance could not be woken", RETRY_AFTER_S)
 
@@ -48,6 +50,9 @@ class Waker:
         if not task.cancelled():
             task.exception()  # looked at, so that it is not reported as forgotten
 
+    def _token(self) -> str:
+        return (self._home / "run" / "gateway.token").read_text().strip()
+
     async def _ask(self, instance_id: str, cell_socket: str) -> int:
         transport = httpx.AsyncHTTPTransport(uds=cell_socket)
         async with httpx.AsyncClient(
@@ -56,7 +61,7 @@ class Waker:
             deadline = asyncio.get_running_loop().time() + WAKE_MAX_S
             while True:
                 try:
-                    token = (self._home / "run" / "gateway.token").read_text().strip()
+                    token = self._token()
                     answer = await client.post(
                         f"/v1/wake/{instance_id}", headers={"authorization": f"Bearer {token}"}
                     )
@@ -66,5 +71,7 @@ class Waker:
                         raise
                     await asyncio.sleep(RETRY_S)
                 else:
+                    if answer.status_code == httpx.codes.UNAUTHORIZED and token != self._token():
+                        continue  # the cell has just restarted with another
                     log.info("gateway.wake", instance_id=instance_id, status=answer.status_code)
                     return answer.status_code

@@ -35,7 +35,13 @@ Listeners = list[tuple[str, socket.socket]]
 
 
 class Worker:
-    def __init__(self, settings: GatewaySettings, listeners: Listeners, slots: Slots) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        listeners: Listeners,
+        slots: Slots,
+        former: dict[str, float],
+    ) -> None:
         home = settings.cell_home
         loop = asyncio.get_running_loop()
         alpn = tuple(name for front in FRONTS.values() for name in front.alpn)
@@ -49,7 +55,7 @@ class Worker:
             routes=Routes(home / "routes.json"),
             certificates=Certificates(home / "pki", alpn),
             slots=slots,
-            activity=Activity(home / "activity"),
+            activity=Activity(home / "activity", former),
             waker=Waker(home),
             proxies=tuple(ipaddress.ip_network(cidr) for cidr in settings.proxy_cidrs),
         )
@@ -59,6 +65,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
         self._loop.add_reader(lifeline, self._stopping.set)
+        self._shared.activity.write()
         # Both are read before the first connection is taken: no host is known without its
         # allow-list.
         self._shared.routes.refresh()
@@ -83,7 +90,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._shared.waker.stop()
         self._report()
-        self._shared.activity.remove()
+        self._shared.activity.write()
         log.info("gateway.worker_stopped")
 
     def _accept(self, front: Front, listener: socket.socket) -> None:
@@ -166,11 +173,17 @@ class Worker:
             await asyncio.sleep(0.02)
 
 
-def run(settings: GatewaySettings, listeners: Listeners, slots: Slots, lifeline: int) -> None:
+def run(
+    settings: GatewaySettings,
+    listeners: Listeners,
+    slots: Slots,
+    former: dict[str, float],
+    lifeline: int,
+) -> None:
     # What exists now lives as long as the process; the collector need not look at it again.
     gc.freeze()
 
     async def serve() -> None:
-        await Worker(settings, listeners, slots).run(lifeline)
+        await Worker(settings, listeners, slots, former).run(lifeline)
 
     uvloop.run(serve())

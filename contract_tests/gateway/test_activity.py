@@ -59,11 +59,32 @@ def test_refused_connections_are_no_activity(make_door: MakeDoor) -> None:
     assert list(activity(door)) == ["inst_counted"]
 
 
-def test_a_dead_workers_file_goes_with_it(make_door: MakeDoor) -> None:
+def test_a_dead_workers_connections_go_and_its_last_activity_stays(make_door: MakeDoor) -> None:
     door = make_door()
     host = door.add_instance("dead")
     with door.connect(host) as connection:
         raw_get(connection)
-        until(lambda: "inst_dead" in activity(door), "it is told")
-        os.kill(door.workers()[0], signal.SIGKILL)
-        until(lambda: activity(door) == {}, "the file is gone")
+        until(lambda: activity(door).get("inst_dead", {}).get("bytes_out"), "it is told")
+        before = activity(door)["inst_dead"]
+        (worker,) = door.workers()
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: door.workers() != [worker] and activity(door), "it is replaced")
+    assert activity(door)["inst_dead"] == {
+        "connections": 0,
+        "last_activity_at": before["last_activity_at"],
+        "bytes_in": 0,
+        "bytes_out": 0,
+    }
+
+
+def test_a_gateway_that_restarts_knows_the_last_activity(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("restarted")
+    assert door.get(host).status_code == 200
+    door.process.terminate()
+    door.process.wait(20)
+    before = activity(door)["inst_restarted"]["last_activity_at"]
+    door.restart()
+    after = until(lambda: activity(door).get("inst_restarted"), "it is told again")
+    assert after is not None
+    assert after["last_activity_at"] == before

@@ -118,3 +118,31 @@ def test_running_instances_are_served_while_the_cell_is_dead(door: Door) -> None
     host = door.add_instance("independent")
     assert not door.cell_socket.exists()
     assert door.get(host).text == "independent"
+
+
+def test_an_instance_that_was_paused_meanwhile_says_so(make_door: MakeDoor) -> None:
+    door = make_door()
+    cell = Cell(door, status="409 Conflict")
+    cell.go.set()
+    refused = door.get(door.add_instance("meanwhile", backend=False, state="idle"))
+    assert refused.status_code == 503
+    assert "paused" in refused.json()["error"]
+
+
+def test_a_token_that_changed_meanwhile_is_read_again(make_door: MakeDoor) -> None:
+    door = make_door()
+    token = door.home / "run" / "gateway.token"
+    asked: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, _, headers = await read_head(reader)
+        asked.append(headers["authorization"])
+        token.write_text("another")
+        status = "200 OK" if asked[-1] == "bearer another" else "401 Unauthorized"
+        writer.write(answer(b"{}", status, "connection: close\r\n"))
+        await writer.drain()
+
+    door.serve(door.cell_socket, serve)
+    host = door.add_instance("renewed", state="idle")
+    assert door.get(host).text == "renewed"
+    assert asked == [f"bearer {TOKEN}", "bearer another"]
