@@ -1,0 +1,133 @@
+"""Fixtures of the engines' contract: each driver this machine can run, and a place to run it."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ulid import ULID
+
+from cell.engines import PACKAGES, find
+from cell.engines.driver import Driver, Login
+from cell.layout import Layout, Site
+from cell.records import Size, Spec
+from cell.runtime.host import Host
+from cell.runtime.process import Process
+from contract_tests.engines.speakers import SPEAKERS, Speaker
+
+SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
+UID = 299_000
+START_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    return Layout.make(tmp_path_factory.mktemp("engines") / "cell")
+
+
+@pytest.fixture(scope="session")
+def host(layout: Layout) -> Iterator[Host]:
+    """The host, with all the confinement it has; whatever ran on it is ended."""
+    made = Host(str(layout.home), f"test-{os.getpid()}", PACKAGES)
+    yield made
+    for pid in made.strays():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Runs coroutines on one event loop, which a test's engines live with."""
+    with asyncio.Runner() as runner:
+        yield runner.run
+
+
+@dataclass
+class Subject:
+    """One instance of one engine, driven without a cell around it."""
+
+    driver: Driver
+    speaker: Speaker
+    host: Host
+    site: Site
+    spec: Spec
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+    login: Login
+    process: Process | None = field(default=None)
+
+    def provision(self) -> None:
+        self.site.make()
+        self.accept(self.login)
+        self.run(self.driver.provision(self.site, self.spec))
+
+    def accept(self, *logins: Login) -> None:
+        self.run(self.driver.set_credentials(self.site, logins))
+
+    def start(self) -> None:
+        self.process = self.run(self.driver.start(self.site, self.spec))
+        self.run(self._until_ready())
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.run(self.driver.stop(self.site, self.process, 10))
+        self.host.forget(self.site)
+        self.process = None
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.signal(signal.SIGKILL)
+        self.run(self.process.ended())
+        self.process = None
+
+    def works(self, login: Login) -> bool:
+        return bool(self.run(self.driver.ready(self.site, login)))
+
+    def new_login(self) -> Login:
+        return Login(self.driver.username, secrets.token_urlsafe(32))
+
+    async def _until_ready(self) -> None:
+        assert self.process is not None
+        async with asyncio.timeout(START_S):
+            while not await self.driver.ready(self.site, self.login):
+                assert self.process.alive, self.site.log.read_text()[-2000:]
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture(params=sorted(SPEAKERS))
+def subject(
+    request: pytest.FixtureRequest,
+    host: Host,
+    layout: Layout,
+    loop: Callable[[Coroutine[Any, Any, Any]], Any],
+) -> Iterator[Subject]:
+    """Provisioned and not started; skipped where this machine cannot run the engine."""
+    driver = find(host).get(request.param)
+    if driver is None:
+        pytest.skip(f"no driver found {request.param} on this machine")
+    instance_id = f"inst_{ULID()}"
+    site = layout.site(instance_id, UID)
+    spec = Spec(driver.engine, driver.versions()[0], SIZE, "x.local.localhost", None, None, 86400.0)
+    login = Login(driver.username, secrets.token_urlsafe(32))
+    made = Subject(driver, SPEAKERS[request.param], host, site, spec, loop, login)
+    made.provision()
+    yield made
+    if made.process is not None and made.process.alive:
+        made.kill()
+    host.forget(site)
+
+
+@pytest.fixture
+def running(subject: Subject) -> Subject:
+    subject.start()
+    return subject
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "snapshot"

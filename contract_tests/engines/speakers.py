@@ -1,0 +1,39 @@
+"""How the contract suite speaks to each engine: a client that writes rows and reads them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from cell.engines.driver import Login
+from cell.layout import Site
+from contract_tests.cell.rig import engine
+
+
+class Speaker(Protocol):
+    """Rows are numbers in one table (collection, key…), which `make` creates."""
+
+    def make(self, site: Site, login: Login) -> None: ...
+    def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None: ...
+    def read(self, site: Site, login: Login) -> list[int]: ...
+
+
+class DuckDB:
+    def make(self, site: Site, login: Login) -> None:
+        self._ask(site, login, "CREATE TABLE numbers (n INTEGER)")
+
+    def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
+        values = ", ".join(f"({number})" for number in numbers)
+        self._ask(site, login, f"INSERT INTO numbers VALUES {values}")
+
+    def read(self, site: Site, login: Login) -> list[int]:
+        return [row[0] for row in self._ask(site, login, "FROM numbers ORDER BY n")]
+
+    @staticmethod
+    def _ask(site: Site, login: Login, sql: str) -> list[list[int]]:
+        with engine(str(site.socket)) as http:
+            answer = http.post("/query", json={"sql": sql}, auth=(login.username, login.password))
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["rows"])
+
+
+# A further engine joins by its line here.
+SPEAKERS: dict[str, Speaker] = {"duckdb": DuckDB()}

@@ -1,0 +1,114 @@
+"""The contract of drivers: the same promises, whatever the engine."""
+
+from pathlib import Path
+
+from cell.engines import DRIVERS, find
+from cell.runtime.host import Host
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.speakers import SPEAKERS
+
+
+def test_every_driver_is_held_to_the_contract(host: Host) -> None:
+    assert {make(host).engine for make in DRIVERS} == set(SPEAKERS)
+
+
+def test_only_what_can_run_is_reported(host: Host) -> None:
+    assert all(driver.versions() for driver in find(host).values())
+    assert find(host, ("no-such-engine",)) == {}
+
+
+def test_logins_are_those_that_were_set_and_no_others(running: Subject) -> None:
+    new = running.new_login()
+    assert running.works(running.login)
+    assert not running.works(new)
+    # The overlap of a rotation, and its end, without a restart.
+    running.accept(new, running.login)
+    assert running.works(new)
+    assert running.works(running.login)
+    running.accept(new)
+    assert running.works(new)
+    assert not running.works(running.login)
+    uri = running.driver.uri(new, "some.host", 8443)
+    assert new.password in uri
+    assert "some.host:8443" in uri
+
+
+def test_what_was_committed_survives_stop_and_kill(running: Subject) -> None:
+    running.speaker.make(running.site, running.login)
+    running.speaker.write(running.site, running.login, [1, 2])
+    running.stop()
+    assert not running.works(running.login)
+    running.start()
+    running.speaker.write(running.site, running.login, [3])
+    running.kill()
+    running.start()
+    assert running.speaker.read(running.site, running.login) == [1, 2, 3]
+
+
+def test_a_snapshot_of_a_running_engine_restores_what_was_committed(
+    running: Subject, folder: Path
+) -> None:
+    running.speaker.make(running.site, running.login)
+    running.speaker.write(running.site, running.login, range(100))
+    made = running.run(
+        running.driver.snapshot(running.site, running.process, running.login, folder)
+    )
+    assert made.size_bytes == sum(path.stat().st_size for path in folder.iterdir())
+    # It goes on as before, and what comes later is not in the copy.
+    running.speaker.write(running.site, running.login, [1000])
+    running.stop()
+    running.run(running.driver.restore(running.site, folder))
+    running.start()
+    assert running.speaker.read(running.site, running.login) == list(range(100))
+
+
+def test_a_snapshot_of_a_stopped_engine_restores_too(running: Subject, folder: Path) -> None:
+    running.speaker.make(running.site, running.login)
+    running.speaker.write(running.site, running.login, [5])
+    running.stop()
+    made = running.run(running.driver.snapshot(running.site, None, running.login, folder))
+    again = running.run(
+        running.driver.snapshot(running.site, None, running.login, folder.with_name("again"))
+    )
+    assert made == again
+    running.start()
+    running.speaker.write(running.site, running.login, [6])
+    running.stop()
+    running.run(running.driver.restore(running.site, folder))
+    running.start()
+    assert running.speaker.read(running.site, running.login) == [5]
+
+
+def test_use_is_measured(running: Subject) -> None:
+    running.speaker.make(running.site, running.login)
+    running.speaker.write(running.site, running.login, range(1000))
+    used = running.driver.metrics(running.site, running.process)
+    assert used.memory_bytes > 2**20
+    assert used.cpu_s > 0
+    assert used.storage_bytes > 0
+    running.stop()
+    resting = running.driver.metrics(running.site, None)
+    assert (resting.memory_bytes, resting.cpu_s) == (0, 0)
+    assert resting.storage_bytes > 0
+
+
+def test_another_size_is_taken_at_once_or_by_a_new_start(running: Subject) -> None:
+    assert running.process is not None
+    larger = running.spec.resized(running.spec.size.__class__("s1", 1.0, 2**31, 10**10, 100))
+    taken = running.run(running.driver.resize(running.site, running.process, larger.size))
+    if not taken:
+        running.stop()
+        running.spec = larger
+        running.start()
+    assert running.works(running.login)
+
+
+def test_the_engine_can_be_found_again(running: Subject) -> None:
+    found = running.host.find(running.site)
+    assert found == running.process
+    running.stop()
+    assert running.host.find(running.site) is None
+    assert running.host.strays(running.site) == []
+    assert running.site.log.exists()
+    running.run(running.driver.erase(running.site))
+    running.run(running.driver.erase(running.site))
