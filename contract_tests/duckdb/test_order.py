@@ -46,7 +46,6 @@ def _running_query(service: Service, sql: str) -> Iterator[None]:
             client.post("/query", json={"sql": sql})
 
     thread = threading.Thread(target=post)
-    service.query("CREATE OR REPLACE SEQUENCE begun")
     thread.start()
     try:
         # Other requests wait behind this one: a short patience that ends tells that it runs.
