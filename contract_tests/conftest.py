@@ -32,9 +32,11 @@ def databases() -> Iterator[Databases]:
 
 
 @pytest.fixture(params=DIALECTS)
-def database_url(request: pytest.FixtureRequest, databases: Databases) -> str:
+def database_url(request: pytest.FixtureRequest, databases: Databases) -> Iterator[str]:
     """A new database at the newest revision, once on SQLite and once on PostgreSQL."""
-    return databases.migrated(str(request.param))
+    url = databases.migrated(str(request.param))
+    yield url
+    databases.give_back(url)
 
 
 @pytest.fixture

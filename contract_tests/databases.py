@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+from sqlalchemy import make_url
 
 from storage.database import Database
+from storage.records import Record
 
 DIALECTS: Final = ("sqlite", "postgresql")
 UNPRIVILEGED_UID: Final = 65534
@@ -96,9 +98,19 @@ class Cluster:
         self._execute(f"CREATE DATABASE {name} TEMPLATE {self._template} STRATEGY FILE_COPY")
         return self.url(name)
 
-    def _execute(self, statement: str) -> None:
+    def empty_tables(self, url: str) -> None:
+        """Make a database that a test has used as good as new, which is faster than a new one."""
+        name = str(make_url(url).database)
+        self._execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            f"WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+        )
+        tables = ", ".join(Record.metadata.tables)
+        self._execute(f"TRUNCATE {tables} RESTART IDENTITY", name)
+
+    def _execute(self, statement: str, name: str = "postgres") -> None:
         with psycopg.connect(
-            host=str(self.directory), user="menagerie", dbname="postgres", autocommit=True
+            host=str(self.directory), user="menagerie", dbname=name, autocommit=True
         ) as connection:
             connection.execute(statement.encode())
 
@@ -111,6 +123,7 @@ class Databases:
         self._directory.chmod(0o755)
         self._cluster: Cluster | None = None
         self._sqlite_template: Path | None = None
+        self._used: list[str] = []
 
     @property
     def cluster(self) -> Cluster:
@@ -122,13 +135,19 @@ class Databases:
     def migrated(self, dialect: str) -> str:
         """The URL of a new database at the newest revision."""
         if dialect == "postgresql":
-            return self.cluster.migrated_database()
+            return self._used.pop() if self._used else self.cluster.migrated_database()
         if self._sqlite_template is None:
             self._sqlite_template = self._directory / "template.db"
             migrate(f"sqlite:///{self._sqlite_template}")
         path = self._directory / f"{next(_numbers)}.db"
         shutil.copyfile(self._sqlite_template, path)
         return f"sqlite:///{path}"
+
+    def give_back(self, url: str) -> None:
+        """The test is done with it: the next may have it, with empty tables."""
+        if make_url(url).get_backend_name() == "postgresql":
+            self.cluster.empty_tables(url)
+            self._used.append(url)
 
     def empty(self, dialect: str) -> str:
         """The URL of a new database without any table."""
