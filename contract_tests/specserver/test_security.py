@@ -145,9 +145,13 @@ def test_a_failure_tells_the_caller_nothing_and_the_log_no_credential() -> None:
     assert TOKEN not in repr(line)
 
 
-def test_the_log_line_of_a_failure_names_the_request(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_of_a_request_bear_its_id() -> None:
     def fail() -> None:
+        structlog.get_logger().info("out of flour")
         raise RuntimeError("no flour")
 
-    call(served(minimal({}), fail), "GET", "/thing", headers={"x-request-id": "flour-0001"})
-    assert "flour-0001" in capsys.readouterr().out
+    merge = structlog.contextvars.merge_contextvars
+    with structlog.testing.capture_logs(processors=[merge]) as logs:
+        call(served(minimal({}), fail), "GET", "/thing", headers={"x-request-id": "flour-0001"})
+    assert [line["event"] for line in logs] == ["out of flour", "request failed"]
+    assert {line["request_id"] for line in logs} == {"flour-0001"}

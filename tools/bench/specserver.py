@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
-import structlog
 from rich.console import Console
 from rich.table import Table
 
@@ -130,7 +129,6 @@ async def measure(contenders: dict[str, Contender], rounds: int, requests: int) 
 
 def run(rounds: int = ROUNDS, requests: int = REQUESTS) -> dict[str, Any]:
     """CPU in µs per request by app, and each bar with what was measured."""
-    structlog.configure(processors=[structlog.dev.ConsoleRenderer()])
     on_loop = {
         "raw Starlette + orjson": Contender(apps.raw, OPERATIONS, threaded=False),
         "specserver": Contender(apps.specserver, OPERATIONS, threaded=False),
