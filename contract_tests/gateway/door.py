@@ -97,11 +97,11 @@ class Door:
         return [json.loads(line) for line in lines if line[:1] == "{" and line[-1:] == "}"]
 
     def close(self) -> None:
-        for backend in self._backends:
-            backend.stop()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(20)
+        for backend in self._backends:
+            backend.stop()
         self._log.close()
         shutil.rmtree(self.home)
 
