@@ -1,0 +1,296 @@
+"""What confines engines: a hostile program in an engine's place, held by what is in force here."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ulid import ULID
+
+from cell.layout import Layout, Site
+from cell.records import Size
+from cell.runtime import cgroups
+from cell.runtime.host import PIDS_MAX, Host
+from cell.runtime.process import Process
+from contract_tests.cell.rig import Rig
+
+SIZE = Size("f0", 0.25, 256 * 2**20, 10**9, 20)
+ENDED_S = 60
+HOSTILE = """
+import json, os, signal, socket, sys
+home, neighbour, data, port, cell_pid = sys.argv[1:]
+def attempt(act):
+    try:
+        return [True, str(act())]
+    except BaseException as error:
+        return [False, repr(error)]
+def connect(family, address):
+    with socket.socket(family) as s:
+        s.settimeout(2)
+        return s.connect(address)
+found = {
+    "uid": os.getuid(), "gid": os.getgid(), "groups": os.getgroups(),
+    "capabilities": [l.split()[1] for l in open("/proc/self/status") if l.startswith("Cap")],
+    "no_new_privs": [l.split()[1] for l in open("/proc/self/status") if l.startswith("NoNew")],
+    "own": attempt(lambda: open(data + "/mine", "w").write("x")),
+    "seal": attempt(lambda: open(home + "/seal.key", "rb").read()),
+    "neighbour": attempt(lambda: os.listdir(neighbour)),
+    "passwd": attempt(lambda: open("/etc/passwd").read()),
+    "home": attempt(lambda: os.listdir("/root")),
+    "outside": attempt(lambda: open("/usr/lib/planted", "w")),
+    "loopback": attempt(lambda: connect(socket.AF_INET, ("127.0.0.1", int(port)))),
+    "metadata": attempt(lambda: connect(socket.AF_INET, ("169.254.169.254", 80))),
+    "cell": attempt(lambda: connect(socket.AF_UNIX, home + "/run/cell.sock")),
+    "kill": attempt(lambda: os.kill(int(cell_pid), 0)),
+    "setuid": attempt(lambda: os.setuid(0)),
+    "interfaces": [name for _, name in socket.if_nameindex()],
+    "processes": len([p for p in os.listdir("/proc") if p.isdigit()]),
+}
+print(json.dumps(found), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
+    made = Layout.make(tmp_path_factory.mktemp("confined") / "cell")
+    made.seal_key.write_bytes(b"0" * 32)
+    made.seal_key.chmod(0o600)
+    return made
+
+
+@pytest.fixture(scope="module")
+def host(layout: Layout) -> Iterator[Host]:
+    made = Host(str(layout.home), f"test-confined-{os.getpid()}", ("specserver",))
+    yield made
+    for pid in made.strays():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def new_site(layout: Layout, uid: int) -> Site:
+    site = layout.site(f"inst_{ULID()}", uid)
+    site.make()
+    return site
+
+
+def needs(host: Host, *names: str) -> None:
+    for name in names:
+        if not host.confinement[name].enforced:
+            pytest.skip(f"{name} is not enforced: {host.confinement[name].reason}")
+
+
+async def run(host: Host, site: Site, program: str, *words: str, vcpu: float | None = None) -> str:
+    """What the program printed, after it ended or was ended."""
+    argv = [sys.executable, "-I", "-S", "-c", program, *words]
+    process = await host.start(site, argv, {}, SIZE)
+    if vcpu is not None:
+        host.limit_cpu(process, vcpu)
+    try:
+        async with asyncio.timeout(ENDED_S):
+            await process.ended()
+    finally:
+        process.signal(signal.SIGKILL)
+    return site.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def seen(host: Host, layout: Layout) -> dict[str, Any]:
+    """What a hostile program found out and could do, next to a listener it must not reach."""
+    site, neighbour = new_site(layout, 299_101), new_site(layout, 299_102)
+    (neighbour.data / "secret").write_text("x")
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
+        words = [str(layout.home), str(neighbour.data), str(host.view(site).data), str(port)]
+        said = asyncio.run(run(host, site, HOSTILE, *words, str(os.getpid())))
+    host.forget(site)
+    return {**json.loads(said.splitlines()[-1]), "site": site}
+
+
+def test_an_engine_has_its_own_uid_and_no_rights(host: Host, seen: dict[str, Any]) -> None:
+    needs(host, "uid")
+    assert (seen["uid"], seen["gid"], seen["groups"]) == (299_101, 299_101, [])
+    assert {int(each, 16) for each in seen["capabilities"]} == {0}
+    assert seen["no_new_privs"] == ["1"]
+    assert not seen["setuid"][0]
+    assert not seen["kill"][0]
+
+
+def test_an_engine_sees_its_own_files_and_no_others(host: Host, seen: dict[str, Any]) -> None:
+    assert seen["own"][0], seen["own"]
+    assert (seen["site"].data / "mine").read_text() == "x"
+    needs(host, "filesystem")
+    for name in ("seal", "neighbour", "passwd", "outside", "cell"):
+        assert not seen[name][0], (name, seen[name])
+    # Where the interpreter lies below root's home, that one folder shows and nothing beside it.
+    assert "secret" not in seen["home"][1]
+    assert seen["processes"] == 1
+
+
+def test_an_engine_reaches_no_network(host: Host, seen: dict[str, Any]) -> None:
+    needs(host, "network")
+    assert seen["interfaces"] == ["lo"]
+    assert not seen["loopback"][0]
+    assert not seen["metadata"][0]
+
+
+def test_an_engine_that_takes_more_memory_than_its_size_is_ended(
+    host: Host, layout: Layout
+) -> None:
+    needs(host, "memory")
+    site = new_site(layout, 299_103)
+    program = "print('began', flush=True); x = bytearray(400 * 2**20); print('had it', flush=True)"
+    said = asyncio.run(run(host, site, program))
+    assert "began" in said
+    assert "had it" not in said
+    assert host.memory_kills(site) > 0
+    host.forget(site)
+
+
+def test_an_engine_starts_only_so_many_processes(host: Host, layout: Layout) -> None:
+    needs(host, "pids")
+    site = new_site(layout, 299_104)
+    program = (
+        "import os, time\n"
+        "made = 0\n"
+        "try:\n"
+        "    for made in range(2000):\n"
+        "        if os.fork() == 0: time.sleep(60); os._exit(0)\n"
+        "except OSError: pass\n"
+        "print('made', made, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    said = asyncio.run(run(host, site, program))
+    assert 0 < int(said.split()[-1]) < PIDS_MAX
+    for pid in host.strays(site):
+        os.kill(pid, signal.SIGKILL)
+    host.forget(site)
+
+
+def test_an_engine_gets_the_cpu_of_its_size(host: Host, layout: Layout) -> None:
+    needs(host, "cpu")
+    site = new_site(layout, 299_105)
+    # By its own clocks: a loaded machine only lowers the share.
+    program = (
+        "import time\n"
+        "time.sleep(0.3)\n"
+        "began, used = time.monotonic(), time.process_time()\n"
+        "while time.monotonic() - began < 2: pass\n"
+        "print((time.process_time() - used) / (time.monotonic() - began), flush=True)\n"
+    )
+    said = asyncio.run(run(host, site, program, vcpu=0.25))
+    assert float(said.split()[-1]) < 0.4
+    host.forget(site)
+
+
+def test_open_files_are_limited_and_no_core_is_written(host: Host, layout: Layout) -> None:
+    site = new_site(layout, 299_106)
+    program = "import time\nprint(open('/proc/self/limits').read(), flush=True)\ntime.sleep(60)"
+
+    async def limits() -> str:
+        process: Process = await host.start(
+            site, [sys.executable, "-I", "-S", "-c", program], {}, SIZE
+        )
+        try:
+            return await asyncio.to_thread(Path(f"/proc/{process.pid}/limits").read_text)
+        finally:
+            process.signal(signal.SIGKILL)
+            await process.ended()
+
+    rows = {line[:26].strip(): line[26:].split()[:2] for line in asyncio.run(limits()).splitlines()}
+    assert rows["Max core file size"] == ["0", "0"]
+    assert rows["Max open files"] == ["20000", "20000"]
+    host.forget(site)
+
+
+def test_without_any_means_an_engine_still_runs_and_that_is_said(make_rig: Any) -> None:
+    rig: Rig = make_rig(confine=False)
+    told = rig.get("/v1/cell").json()["confinement"]
+    assert {means["enforced"] for means in told.values()} == {False}
+    assert all(means["reason"] for means in told.values())
+    warnings = [line for line in rig.log_path.read_text().splitlines() if "not_enforced" in line]
+    assert {json.loads(line)["means"] for line in warnings} == set(told)
+    assert all(json.loads(line)["lost"] for line in warnings)
+    instance_id = rig.make()
+    password = rig.reveal(instance_id)["password"]
+    assert rig.query(instance_id, password, "SELECT 1").status_code == 200
+
+
+def test_groups_of_version_two_are_nested_and_limited(tmp_path: Path) -> None:
+    """On a tree of plain files: what is written where, by a machine that has none of version 2."""
+    own = tmp_path / "service"
+    own.mkdir()
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids")
+    for directory in (own, own / "cell-x"):
+        directory.mkdir(exist_ok=True)
+        (directory / "cgroup.controllers").write_text("cpu memory pids io")
+        (directory / "cgroup.subtree_control").write_text("cpu memory pids")
+        (directory / "cgroup.procs").write_text("")
+    told = tmp_path / "self"
+    told.write_text("0::/service\n")
+    groups = cgroups.find("x", tmp_path, told)
+    assert all(means.enforced for means in groups.means.values())
+    entered = groups.make("inst_a", 2**30, 100)
+    assert entered == [own / "cell-x" / "inst_a" / "cgroup.procs"]
+    groups.set_cpu("inst_a", 0.25)
+    group = entered[0].parent
+    assert (group / "memory.max").read_text() == str(2**30)
+    assert (group / "pids.max").read_text() == "100"
+    assert (group / "cpu.max").read_text() == "25000 100000"
+    (group / "memory.current").write_text("5000")
+    (group / "memory.stat").write_text("anon 1\ninactive_file 1000\n")
+    (group / "cpu.stat").write_text("usage_usec 2500000\n")
+    (group / "memory.events").write_text("oom 1\noom_kill 2\n")
+    assert groups.memory_bytes("inst_a") == 4000
+    assert groups.cpu_s("inst_a") == 2.5
+    assert groups.memory_kills("inst_a") == 2
+    groups.set_cpu("inst_a", None)
+    assert (group / "cpu.max").read_text() == "max 100000"
+
+
+def test_a_group_that_others_live_in_is_not_divided(tmp_path: Path) -> None:
+    own = tmp_path / "session"
+    own.mkdir()
+    (tmp_path / "cgroup.controllers").write_text("cpu")
+    (own / "cgroup.controllers").write_text("cpu memory pids")
+    (own / "cgroup.subtree_control").write_text("")
+    (own / "cgroup.procs").write_text("1\n")
+    told = tmp_path / "self"
+    told.write_text("0::/session\n")
+    groups = cgroups.find("x", tmp_path, told)
+    assert not any(means.enforced for means in groups.means.values())
+    assert "not ours to divide" in str(groups.means["cpu"].reason)
+
+
+def test_the_end_of_any_process_is_noticed() -> None:
+    """Also of one that is not a child of the cell, as after an adoption."""
+    reading, writing = os.pipe()
+    if (pid := os.fork()) == 0:
+        if (inner := os.fork()) > 0:
+            os.write(writing, str(inner).encode())
+            os._exit(0)
+        os.close(writing)
+        signal.pause()
+    os.waitpid(pid, 0)
+    grandchild = int(os.read(reading, 20))
+    fields = Path(f"/proc/{grandchild}/stat").read_text().rpartition(")")[2].split()
+    process = Process(grandchild, int(fields[19]), 0.0, "none")
+    assert process.alive
+
+    async def watch() -> None:
+        killer = threading.Timer(0.05, os.kill, (grandchild, signal.SIGKILL))
+        killer.start()
+        async with asyncio.timeout(ENDED_S):
+            await process.ended()
+
+    asyncio.run(watch())
+    assert not process.alive
+    for descriptor in (reading, writing):
+        os.close(descriptor)
