@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from control.boundary import make_boundary
+from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
 from control.cells import HttpCells
 from control.sealing import Sealer
@@ -71,7 +71,7 @@ def build_app(
     on_shutdown: Sequence[Callable[[], None]] = (),
 ) -> App:
     """The control plane's API over these services."""
-    return App(
+    app = App(
         document(),
         handlers="handlers",
         boundary=make_boundary(services),
@@ -83,6 +83,8 @@ def build_app(
         problem_type_prefix="urn:menagerie:problem:",
         public_extensions=PUBLIC_EXTENSIONS,
     )
+    check_document(app.document)
+    return app
 
 
 def register_local_cell(settings: Settings, services: Services) -> None:

@@ -108,7 +108,9 @@ class Installation:
                 self.stop()
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
-                process.kill()
+                # A confined engine shows nothing of the home; the process that confines it does.
+                for each in [*process.children(recursive=True), process]:
+                    each.kill()
 
 
 def order(installation: Installation, **body: Any) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def test_a_killed_gateway_is_back_within_five_seconds(
 def test_a_killed_cell_adopts_its_engines(installation: Installation, used: dict[str, Any]) -> None:
     assert query(installation, used, "CREATE TABLE kept AS SELECT 1 AS n").status_code == 200
     cell = installation.part("cell")
-    engines = engine_pids(installation)
+    engines = engine_pids(installation, used["id"])
+    assert engines
     cell.kill()
     assert answers(installation, used)
     until(lambda: cell.pid != running_part(installation, "cell"), 20, "the cell came back")
@@ -82,7 +83,7 @@ def test_a_killed_cell_adopts_its_engines(installation: Installation, used: dict
         assert api.post(f"{path}/actions/resume").status_code == 202
     wait_for(installation, used["id"], "running")
     assert query(installation, used, "SELECT n FROM kept").json()["rows"] == [[1]]
-    assert not engines & engine_pids(installation)
+    assert not engines & engine_pids(installation, used["id"])
 
 
 def paused(api: httpx.Client, path: str) -> bool:
@@ -99,11 +100,12 @@ def running_part(installation: Installation, name: str) -> int:
         return 0
 
 
-def engine_pids(installation: Installation) -> set[int]:
+def engine_pids(installation: Installation, instance_id: str) -> set[int]:
+    """The processes of an instance's engine, the one that confines it included."""
     return {
         process.pid
         for process in installation.processes()
-        if any("instance_services" in part for part in process.cmdline())
+        if any(instance_id in part for part in process.cmdline())
     }
 
 
