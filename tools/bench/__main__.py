@@ -1,0 +1,54 @@
+"""Every benchmark in one run; what is printed is also what docs/benchmarks.md holds.
+
+usage: python -m tools.bench [specserver|duckdb|gateway …]     exit status 1: a bar is broken
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+ROOMS = ("specserver", "duckdb", "gateway")
+_HEAD = """\
+# Benchmarks
+
+What `make bench` printed at its last full run: Python {python}, {cores} cores. Ratios within one
+run are what counts; the microseconds are this machine's. A bar that is broken fails the command.
+Benchmarks are no tests: nothing in `make test` depends on time.
+"""
+
+
+def _run(room: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", f"tools.bench.{room}"],
+        env={**os.environ, "COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def main(chosen: list[str]) -> int:
+    """Run the chosen rooms' benchmarks, all of them by default; only a full run is kept."""
+    unknown = set(chosen) - set(ROOMS)
+    if unknown:
+        print(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(ROOMS)}")
+        return 2
+    page = [_HEAD.format(python=platform.python_version(), cores=os.cpu_count())]
+    worst = 0
+    for room in chosen or ROOMS:
+        print(f"measuring {room} …", file=sys.stderr)
+        code, text = _run(room)
+        print(text)
+        page.append(f"## {room}\n\n```\n{text.strip()}\n```\n")
+        worst = max(worst, code)
+    if not chosen and worst == 0:
+        PAGE.write_text("\n".join(page))
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
