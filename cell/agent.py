@@ -51,8 +51,7 @@ class Cell:
         self.operations = Operations(self.database)
         self.gateway_token = self._gateway_token()
         self.public_host = f"cell.{settings.region}.{settings.instance_domain}"
-        # Named by its folder, so that two cells on one machine are never taken for each other.
-        name = hashlib.sha256(os.fsencode(self.layout.home)).hexdigest()[:16]
+        name = cell_name(self.layout)
         self.host = Host(str(self.layout.home), name, PACKAGES, confine=settings.confine)
         self.drivers = find(self.host, settings.engines)
         uid_first = UID_FIRST + int(name[:8], 16) % CELLS_PER_HOST * UIDS_PER_CELL
@@ -105,6 +104,8 @@ class Cell:
         await asyncio.gather(*self._chores, return_exceptions=True)
         await self.supervisor.close(stop_engines=self.settings.stop_engines)
         self.supervisor.publish()
+        if self.settings.stop_engines:
+            await asyncio.to_thread(self.host.close)
         self.database.close()
         log.info("cell.stopped", engines_stopped=self.settings.stop_engines)
 
@@ -197,3 +198,8 @@ class Cell:
         token = secrets.token_urlsafe(32)
         write_atomically(self.layout.gateway_token, token.encode())
         return token
+
+
+def cell_name(layout: Layout) -> str:
+    """By its folder, so that two cells on one machine are never taken for each other."""
+    return hashlib.sha256(os.fsencode(layout.home)).hexdigest()[:16]

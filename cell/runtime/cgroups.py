@@ -36,6 +36,9 @@ class Groups(Protocol):
     def memory_kills(self, name: str) -> int: ...
     def remove(self, name: str) -> None: ...
 
+    def close(self) -> None:
+        """Removes every group that has no process in it."""
+
 
 def find(cell_name: str, root: Path = ROOT, own: Path = SELF, *, confine: bool = True) -> Groups:
     """The groups this machine lets us make; where it lets us make none, ones that do nothing."""
@@ -78,6 +81,8 @@ class NoGroups:
         return 0
 
     def remove(self, name: str) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class GroupsV1:
@@ -134,6 +139,10 @@ class GroupsV1:
     def remove(self, name: str) -> None:
         _remove(base / name for base in self._bases.values())
 
+    def close(self) -> None:
+        for base in self._bases.values():
+            _remove_all(base)
+
     def _set(self, controller: str, name: str, file: str, value: int) -> None:
         base = self._bases.get(controller)
         if base is not None:
@@ -184,6 +193,9 @@ class GroupsV2:
 
     def remove(self, name: str) -> None:
         _remove([self._base / name])
+
+    def close(self) -> None:
+        _remove_all(self._base)
 
 
 def _unified(own: Path, cell_name: str) -> Groups:
@@ -249,6 +261,12 @@ def _stat(group: Path, name: str, file: str = "memory.stat") -> int:
     except (OSError, ValueError):
         pass
     return 0
+
+
+def _remove_all(base: Path) -> None:
+    _remove([path for path in base.iterdir() if path.is_dir()])
+    with contextlib.suppress(OSError):
+        base.rmdir()
 
 
 def _remove(groups: Iterable[Path]) -> None:

@@ -105,6 +105,10 @@ class Host:
         if self.confinement["uid"].enforced:
             os.chown(path, site.uid, site.uid, follow_symlinks=False)
 
+    def close(self) -> None:
+        """Leaves nothing behind on the machine, once no engine runs."""
+        self._groups.close()
+
     def _start(
         self, site: Site, argv: list[str], environment: dict[str, str], size: Size
     ) -> Process:

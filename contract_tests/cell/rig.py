@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,9 @@ import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ulid import ULID
 
+from cell.agent import cell_name
+from cell.layout import Layout
+from cell.runtime import cgroups
 from cell.runtime.process import strays
 
 CELL_ID = "cell_01JD0000000000000000000000"
@@ -117,9 +121,16 @@ class Rig:
         """Ends the cell and every engine it ever started."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
-        for pid in strays(f"{self.home.resolve()}/"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        mark = f"{self.home.resolve()}/"
+        while left := strays(mark):
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        layout = Layout.make(self.home)
+        if layout.sockets.parent != layout.home:
+            shutil.rmtree(layout.sockets)
+        cgroups.find(cell_name(layout)).close()
 
     @property
     def log_path(self) -> Path:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -73,6 +74,9 @@ def host(layout: Layout) -> Iterator[Host]:
     for pid in made.strays():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    made.close()
+    if layout.sockets.parent != layout.home:
+        shutil.rmtree(layout.sockets)
 
 
 def new_site(layout: Layout, uid: int) -> Site:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ def host(layout: Layout) -> Iterator[Host]:
     for pid in made.strays():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    made.close()
+    if layout.sockets.parent != layout.home:
+        shutil.rmtree(layout.sockets)
 
 
 @pytest.fixture
