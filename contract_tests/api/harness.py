@@ -74,7 +74,7 @@ class House:
             settings=settings,
             cells=FakeCells(self.cell),
         )
-        self.app = build_app(Settings(home=directory, dev=True), self.services)
+        self.app = build_app(_settings(directory), self.services)
         self.oracle = oracle or Oracle()
         self._loop = asyncio.Runner()
         self._register_cell()
@@ -261,3 +261,8 @@ class House:
             cell.ca_root_pem = _CERTIFICATE.format("cm9vdA==")
             cell.ca_chain_pem = _CERTIFICATE.format("aW50ZXJtZWRpYXRl")
             cell.last_seen_at = self.database.now(db)
+
+
+def _settings(directory: Path) -> Settings:
+    chosen: dict[str, Any] = {"home": directory, "dev": True}
+    return Settings(**chosen)

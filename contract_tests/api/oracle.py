@@ -150,7 +150,7 @@ def _request(request: httpx.Request) -> Any:
 def _response(response: httpx.Response) -> Any:
     media_type = response.headers.get("content-type", "")
     return MockResponse(
-        response.content or None,
+        response.content,
         status_code=response.status_code,
         headers=dict(response.headers),
         content_type=media_type.partition(";")[0],

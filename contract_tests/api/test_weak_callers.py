@@ -1,5 +1,7 @@
 """Weak callers against every operation: each role, keys for people, no second factor."""
 
+from typing import Any
+
 import pytest
 
 from contract_tests.api.harness import House, Person, Tenant
@@ -33,7 +35,7 @@ def test_each_role_may_what_the_document_and_its_permissions_say(
         allowed = rule["permission"] in permissions.of_role(role)
         allowed = allowed and rule.get("role") in (None, role)
         # The path leads nowhere and the body is empty, so nothing happens to whoever may.
-        body = {} if "requestBody" in operation.document else None
+        body: Any = {} if "requestBody" in operation.document else None
         ids = {**NOBODY, "org_id": tenant.org_id}
         answer = send(house, operation, ids, member.session, body)
         assert (answer.status_code == 403) is not allowed, (role, answer.text)
