@@ -126,6 +126,24 @@ def gateway(home: Home = None, log_format: LogFormat = None) -> None:
     data_plane.run_gateway(settings)
 
 
+def init(
+    home: Home = None,
+    port: Annotated[int | None, typer.Option(help="Port of the API. [8080]")] = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Make a database fit to start the parts on: schema, this home's cell, the first owner.
+
+    `serve` does it by itself. The parts read the same settings (environment or config.toml).
+
+    Example: MENAGERIE_DATABASE_URL=postgresql://menagerie@db/menagerie menagerie init
+    """
+    settings = _settings("init", home=home, port=port, log_format=log_format)
+    from menagerie import first_start, walk  # noqa: PLC0415 -- see above
+
+    endpoints, owner = first_start.initialize(settings)
+    typer.echo(walk.introduction(settings, endpoints, owner))
+
+
 def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     """Bring the database to this version's schema. `serve` does it by itself."""
     settings = _settings("migrate", home=home, log_format=log_format)
@@ -152,7 +170,7 @@ def _end_with_parent() -> None:
     end_with_parent()
 
 
-COMMANDS = (serve, api, worker, cell, gateway, migrate, config)
+COMMANDS = (serve, init, api, worker, cell, gateway, migrate, config)
 
 
 def register(app: typer.Typer) -> None:

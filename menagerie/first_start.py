@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from control import identity
 from control.services import Services
-from menagerie import keys
+from menagerie import composition, keys
 from menagerie.settings import Settings
 from storage import api_keys, identifiers, memberships, organizations, projects, sessions, users
 from storage.database import now
@@ -49,6 +50,24 @@ def read_endpoints(root: Path) -> Endpoints | None:
 def write_endpoints(root: Path, endpoints: Endpoints) -> None:
     content = json.dumps(asdict(endpoints), indent=2) + "\n"
     keys.write_private(endpoints_file(root), content.encode())
+
+
+def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
+    """Make the database fit to start on: its schema, this home's cell, and the first owner."""
+    services = composition.build_services(settings)
+    try:
+        services.database.migrate()
+        composition.register_local_cell(settings, services)
+        return prepare(settings, services)
+    finally:
+        services.database.dispose()
+
+
+def copy_root_certificate(settings: Settings) -> None:
+    """Put the root where clients find it: the cell's folder is nobody's business but the cell's."""
+    root = settings.cell_home / "pki" / "root.pem"
+    if root.exists():
+        shutil.copyfile(root, settings.root / "ca.pem")
 
 
 def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:

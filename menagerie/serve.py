@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -99,17 +98,12 @@ class Serve:
     def _run(self) -> int:
         composition.make_keys(self.settings)
         self._start("cell")
-        services = composition.build_services(self.settings)
-        services.database.migrate()
-        composition.register_local_cell(self.settings, services)
-        endpoints, owner = first_start.prepare(self.settings, services)
-        services.database.dispose()
+        endpoints, owner = first_start.initialize(self.settings)
         self._start("gateway")
         self._start("api")
         if not self._wait_until_ready():
             return 0 if self.stopping.is_set() else 1
-        # Clients trust the root; the cell's folder is nobody's business but the cell's.
-        shutil.copyfile(self.settings.cell_home / "pki" / "root.pem", endpoints.ca_file)
+        first_start.copy_root_certificate(self.settings)
         print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
         while not self.stopping.wait(0.2):
             for child in self.children.values():

@@ -1,5 +1,7 @@
 """What `menagerie serve` prints when it is ready: addresses, first secrets, and a walk to paste."""
 
+from dataclasses import asdict
+
 from menagerie.first_start import Endpoints, Owner
 from menagerie.settings import DEFAULT_HOME, Settings
 
@@ -11,10 +13,9 @@ First start: these are shown once. The key and the session stay in {file} (mode 
   session        {session_token}
   organization   {org_id}
   project        {project_id}
-
 """
 
-_WALK = """\
+_WALK = """
 Order a DuckDB, fetch its one-time credential from the cell, query it over TLS. Paste:
 
   API={base_url} ORG={org_id} PROJECT={project_id} CA={ca_file}
@@ -34,34 +35,28 @@ Or let it walk by itself: {command} demo
 """
 
 
+def introduction(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> str:
+    """The first secrets, or, after the first start, where they are."""
+    file = settings.root / "endpoints.json"
+    if owner is None:
+        return f"The addresses and the first secrets are in {file}.\n"
+    return _FIRST.format(file=file, **asdict(owner), **asdict(endpoints))
+
+
 def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> str:
     """The lines for standard output. The secrets are in it at the first start only."""
-    file = settings.root / "endpoints.json"
-    key = endpoints.api_key
     lines = [
         "",
         f"Menagerie is ready: {endpoints.base_url} (API reference: {endpoints.base_url}/docs)",
         f"Instances are reached over TLS on port {settings.gateway_https_port}.",
         "",
+        introduction(settings, endpoints, owner),
     ]
-    text = "\n".join(lines)
+    key = endpoints.api_key
     if owner is None:
-        key = f'$(sed -n \'s/.*"api_key": "\\(.*\\)".*/\\1/p\' {file})'
-    else:
-        text += _FIRST.format(
-            file=file,
-            email=owner.email,
-            password=owner.password,
-            api_key=endpoints.api_key,
-            session_token=endpoints.session_token,
-            org_id=endpoints.org_id,
-            project_id=endpoints.project_id,
-        )
-    return text + _WALK.format(
-        base_url=endpoints.base_url,
-        org_id=endpoints.org_id,
-        project_id=endpoints.project_id,
-        ca_file=endpoints.ca_file,
+        key = f'$(sed -n \'s/.*"api_key": "\\(.*\\)".*/\\1/p\' {settings.root / "endpoints.json"})'
+    return "\n".join(lines) + _WALK.format(
+        **asdict(endpoints) | {"ca_file": settings.root / "ca.pem"},
         key=key,
         https_port=settings.gateway_https_port,
         command=_command(settings),
