@@ -14,7 +14,6 @@ _LINE_LENGTH = 110
 
 def check(text: Text) -> Iterator[Fault]:
     yield from _lines(text)
-    yield from _ids(text)
     described = {tag["name"] for tag in text.raw.get("tags", ()) if tag.get("description")}
     for operation in text.operations:
         yield from _name(operation, described)
@@ -27,12 +26,6 @@ def _lines(text: Text) -> Iterator[Fault]:
     for number, line in enumerate(text.lines, 1):
         if len(line) > _LINE_LENGTH:
             yield Fault(f"line {number}", f"has {len(line)} characters; {_LINE_LENGTH} are enough")
-
-
-def _ids(text: Text) -> Iterator[Fault]:
-    for identifier, count in Counter(one.id for one in text.operations).items():
-        if count > 1:
-            yield Fault(identifier, f"names {count} operations; an operationId is unique")
 
 
 def _name(operation: Operation, described: set[str]) -> Iterator[Fault]:

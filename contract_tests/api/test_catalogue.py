@@ -1,0 +1,83 @@
+"""The catalogue and the service itself: engines, plans, regions, sizes, health, description."""
+
+import pytest
+
+from contract_tests.api.conftest import MakeHouse
+from contract_tests.api.harness import CELL_ID, House, Tenant
+from contract_tests.api.rows import DOCUMENT, is_problem
+from control import work
+from storage import cells
+
+
+@pytest.fixture(scope="module")
+def tenant(house: House) -> Tenant:
+    return house.tenant()
+
+
+def test_engines_are_what_cells_found(house: House, tenant: Tenant) -> None:
+    engines = {one["id"]: one for one in house.get("/v1/engines", tenant.key).json()}
+    assert len(engines) == 14
+    duckdb = engines["duckdb"]
+    assert (duckdb["availability"], duckdb["versions"]) == ("available", ["1.5"])
+    assert (duckdb["regions"], duckdb["default_version"]) == (["local"], "1.5")
+    assert engines["postgres"]["availability"] == "coming_soon"
+    assert engines["postgres"]["reason"]
+
+
+def test_sizes_are_the_nine_and_the_other_families(house: House, tenant: Tenant) -> None:
+    sizes = house.get("/v1/sizes", tenant.key).json()["items"]
+    assert [one["id"] for one in sizes if one["family"] == "instance"] == [
+        *("f0", "s0", "s1", "s2", "m2", "m4", "l8", "l16", "xl32")
+    ]
+    apps = house.get("/v1/sizes?family=app", tenant.key).json()["items"]
+    assert [one["id"] for one in apps] == ["c0", "c1", "c2", "c3"]
+
+
+def test_plans_say_what_they_allow(house: House, tenant: Tenant) -> None:
+    plans = {one["id"]: one for one in house.get("/v1/plans", tenant.key).json()["items"]}
+    assert list(plans) == ["free", "solo", "team", "enterprise"]
+    assert plans["free"]["sizes"] == ["f0"]
+    assert plans["free"]["idle_pause_s"] == 900
+    assert plans["team"]["idle_pause_s"] is None
+    assert "secure" in plans["enterprise"]["placements"]
+
+
+def test_a_region_takes_orders_while_its_cells_are_heard_of(make_house: MakeHouse) -> None:
+    house = make_house()
+    key = house.tenant().key
+    (region,) = house.get("/v1/regions", key).json()["items"]
+    assert (region["id"], region["available"]) == ("local", True)
+    assert (region["engines"], region["ports"]) == (["duckdb"], {"https": 8443})
+    assert house.get("/healthz").json()["status"] == "ok"
+    house.pass_time(61)
+    assert house.get("/v1/regions", key).json()["items"][0]["available"] is False
+    health = house.get("/healthz")
+    assert health.status_code == 200
+    assert health.json()["status"] == "degraded"
+    assert health.json()["checks"]["cells"]["status"] == "degraded"
+
+
+def test_health_tells_of_work_that_waits(make_house: MakeHouse) -> None:
+    house = make_house()
+    with house.database.write() as db:
+        work.enqueue(db, "instances.pause", "a lane", {})
+    house.pass_time(61)
+    with house.database.write() as db:
+        cells.fetch(db, CELL_ID).last_seen_at = house.database.now(db)
+    checks = house.get("/healthz").json()["checks"]
+    assert (checks["cells"]["status"], checks["worker"]["status"]) == ("ok", "degraded")
+
+
+def test_the_description_is_the_document_without_what_is_ours(house: House) -> None:
+    served = house.get("/openapi.json").json()
+    assert served["paths"].keys() == DOCUMENT.raw["paths"].keys()
+    pause = served["paths"]["/v1/orgs/{org_id}/instances/{instance_id}/actions/pause"]["post"]
+    shown = {name for name in pause if name.startswith("x-")}
+    assert shown == {"x-authorize", "x-events"}
+
+
+def test_only_the_catalogue_needs_a_token_of_anyone(house: House, tenant: Tenant) -> None:
+    for path in ("/v1/engines", "/v1/plans", "/v1/regions", "/v1/sizes"):
+        is_problem(house.get(path), 401)
+        assert house.get(path, tenant.owner.session).status_code == 200
+        assert house.get(path, tenant.key).status_code == 200

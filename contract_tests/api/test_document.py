@@ -1,0 +1,121 @@
+"""The document's lint: our documents pass it, and every rule of it can fail."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from contract_tests.api.rows import DOCUMENT
+from tools.lint_document import faults
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "openapi.yaml"]
+PAUSE = "/v1/orgs/{org_id}/instances/{instance_id}/actions/pause"
+PROJECTS = "/v1/orgs/{org_id}/projects"
+Spoil = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_our_documents_are_in_order(path: Path) -> None:
+    assert [str(fault) for fault in faults(path)] == []
+
+
+def pause(document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = document["paths"][PAUSE]["post"]
+    return found
+
+
+def create(document: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = document["paths"][PROJECTS]["post"]
+    return found
+
+
+def schema(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = document["components"]["schemas"][name]
+    return found
+
+
+SPOILED: dict[str, Spoil] = {
+    "write the operationId as noun.verb": lambda d: pause(d).update(operationId="pause"),
+    "it needs the one of its module": lambda d: pause(d).update(tags=["Instances", "Me"]),
+    "its operationId begins with projects": lambda d: pause(d).update(tags=["Projects"]),
+    "describe the tag": lambda d: d["tags"].clear(),
+    "say in a summary": lambda d: pause(d).pop("summary"),
+    "a summary has 60 characters": lambda d: pause(d).update(summary="Pause it."),
+    "say in a description": lambda d: pause(d).pop("description"),
+    "describe the parameter limit": lambda d: d["components"]["parameters"]["Limit"].pop(
+        "description"
+    ),
+    "describe the response 404": lambda d: d["components"]["responses"]["NotFound"].update(
+        description=""
+    ),
+    "give an example of the request": lambda d: create(d)["requestBody"]["content"][
+        "application/json"
+    ].pop("example"),
+    "breaks its schema: /name": lambda d: create(d)["requestBody"]["content"]["application/json"][
+        "example"
+    ].update(name=""),
+    "say what a 404 looks like": lambda d: d["components"]["responses"]["NotFound"].pop("content"),
+    "unevaluatedProperties: false": lambda d: schema(d, "ProjectCreate").pop(
+        "unevaluatedProperties"
+    ),
+    "of its request is open": lambda d: schema(d, "MaintenanceWindow").pop("unevaluatedProperties"),
+    "spell out what is required in the body of its request": lambda d: schema(
+        d, "ProjectCreate"
+    ).pop("required"),
+    "spell out what is required in the body of its 201": lambda d: schema(d, "Project").pop(
+        "required"
+    ),
+    "which it has not": lambda d: schema(d, "Project")["required"].append("colour"),
+    "a list is a page": lambda d: d["paths"][PROJECTS]["get"]["responses"]["200"]["content"][
+        "application/json"
+    ].update(schema={"type": "array"}, example=[]),
+    "a page has items and next_cursor": lambda d: schema(d, "ProjectPage")["required"].pop(),
+    "with limit and cursor, both": lambda d: d["paths"][PROJECTS]["get"]["parameters"].pop(),
+    "a moment is a Timestamp": lambda d: schema(d, "Project")["properties"].update(
+        created_at={"type": "string"}
+    ),
+    "a size is in whole Bytes": lambda d: schema(d, "Bytes").update(type="number"),
+    "money is UsdCents": lambda d: schema(d, "UsdCents").update(type="number"),
+    "an id has the pattern of its kind": lambda d: schema(d, "ProjectId").pop("pattern"),
+    "is used nowhere": lambda d: d["components"]["schemas"].update(Forgotten={"type": "string"}),
+    "x-authorize is missing": lambda d: pause(d).pop("x-authorize"),
+    "say x-audit": lambda d: d["paths"]["/v1/me"]["get"].pop("x-audit"),
+    "x-audit-reason does not say why": lambda d: d["paths"]["/v1/me"]["get"].pop("x-audit-reason"),
+    "x-rate-limit is 'often'": lambda d: pause(d).update({"x-rate-limit": "often"}),
+    "say x-events": lambda d: pause(d).pop("x-events"),
+    "x-events names unknown kinds": lambda d: pause(d).update({"x-events": ["instance.slept.v1"]}),
+    "describe the event instance.paused.v1": lambda d: d["webhooks"].pop("instance.paused.v1"),
+    "say whether the scope is org or team": lambda d: create(d)["x-authorize"].pop("scope"),
+    "it is for user sessions": lambda d: create(d)["x-authorize"].update(session="user"),
+    "x-authorize {session: user}": lambda d: create(d).update(security=[{"dev_user": []}]),
+    "describe its 409": lambda d: pause(d)["responses"].pop("409"),
+    "is a application/problem+json": lambda d: pause(d)["responses"].update(
+        {"404": {"description": "x", "content": {"application/json": {"example": {}}}}}
+    ),
+    "in the order of their statuses": lambda d: pause(d)["responses"].update(
+        {"202": pause(d)["responses"].pop("202")}
+    ),
+    "a POST takes Idempotency-Key": lambda d: pause(d)["parameters"].pop(),
+    "carries X-Request-Id": lambda d: pause(d)["responses"]["202"].pop("headers"),
+    "the licence is Apache-2.0": lambda d: d["info"].update(license={"name": "MIT"}),
+    "the document is invalid": lambda d: d["info"].pop("title"),
+}
+
+
+# Several at once, as reading a document takes a second; neighbours in the table go apart.
+GROUPS = [list(SPOILED)[start:-1:7] for start in range(7)] + [list(SPOILED)[-1:]]
+
+
+@pytest.mark.parametrize("messages", GROUPS, ids=lambda messages: messages[0])
+def test_each_rule_names_what_breaks_it(tmp_path: Path, messages: list[str]) -> None:
+    document = copy.deepcopy(DOCUMENT.raw)
+    for message in messages:
+        SPOILED[message](document)
+    spoiled = tmp_path / "openapi.yaml"
+    spoiled.write_text(yaml.safe_dump(document, width=1000, sort_keys=False))
+    found = [str(fault) for fault in faults(spoiled) if "characters; 110" not in str(fault)]
+    assert [one for one in messages if not any(one in fault for fault in found)] == [], found[:20]
