@@ -38,8 +38,6 @@ class CellSettings:
 
     # A log file past this size is set aside, once.
     log_bytes_max: int = 10_000_000
-    # Engines made ready before they are asked for, of each kind that can be.
-    spares: int = 1
 
     # None leaves structlog as the caller has set it up.
     log_format: Literal["json", "text"] | None = None

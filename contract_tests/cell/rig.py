@@ -84,7 +84,6 @@ class Rig:
             "log_format": "json",
             "tick_s": 0.1,
             "restart_first_s": 0.05,
-            "spares": 0,
             **self.settings,
             **settings,
         }
