@@ -4,11 +4,12 @@ import json
 import secrets
 import shutil
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from cell import pki
 from control import identity
 from control.services import Services
 from menagerie import composition, keys
@@ -55,6 +56,7 @@ def write_endpoints(root: Path, endpoints: Endpoints) -> None:
 def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
     """Make the database fit to start on: its schema, this home's cell, and the first owner."""
     services = composition.build_services(settings)
+    make_certificates(settings)
     try:
         services.database.migrate()
         composition.register_local_cell(settings, services)
@@ -63,11 +65,13 @@ def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
         services.database.dispose()
 
 
-def copy_root_certificate(settings: Settings) -> None:
-    """Put the root where clients find it: the cell's folder is nobody's business but the cell's."""
-    root = settings.cell_home / "pki" / "root.pem"
-    if root.exists():
-        shutil.copyfile(root, settings.root / "ca.pem")
+def make_certificates(settings: Settings) -> None:
+    """Make the region's certificates, and put the root where clients find it: HOME/ca.pem."""
+    settings.cell_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = pki.ensure(
+        settings.cell_home, settings.region, settings.instance_domain, datetime.now(UTC)
+    )
+    shutil.copyfile(made.root_pem, settings.root / "ca.pem")
 
 
 def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:

@@ -103,7 +103,6 @@ class Serve:
         self._start("api")
         if not self._wait_until_ready():
             return 0 if self.stopping.is_set() else 1
-        first_start.copy_root_certificate(self.settings)
         print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
         while not self.stopping.wait(0.2):
             for child in self.children.values():
