@@ -7,10 +7,10 @@ from storage.changes import Change
 from storage.columns import Record
 from storage.events import Event
 from storage.instances import Instance
-from storage.limits import Bucket
 from storage.memberships import Membership
 from storage.organizations import Organization
 from storage.projects import Project
+from storage.rate_windows import RateWindow
 from storage.replays import Replay
 from storage.samples import Sample
 from storage.sessions import UserSession
@@ -20,7 +20,6 @@ from storage.work import Work
 __all__ = [
     "ApiKey",
     "AuditEntry",
-    "Bucket",
     "Cell",
     "Change",
     "Event",
@@ -28,6 +27,7 @@ __all__ = [
     "Membership",
     "Organization",
     "Project",
+    "RateWindow",
     "Record",
     "Replay",
     "Sample",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, inspect, text
+from sqlalchemy import delete
 
 from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.databases import DIALECTS, Databases
@@ -30,8 +30,6 @@ def database_url(
     with database.write() as db:
         for table in reversed(Record.metadata.sorted_tables):
             db.execute(delete(table))
-        if "rate_windows" in inspect(database.engine).get_table_names():
-            db.execute(text("DELETE FROM rate_windows"))
     database.dispose()
     return rooms[dialect]
 

@@ -1,5 +1,6 @@
-"""Queries that every room relies on: tenancy, pages, names, quotas, sessions, keys, limits."""
+"""Queries that every room relies on: tenancy, pages, names, quotas, sessions, keys, windows."""
 
+from array import array
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -17,10 +18,10 @@ from storage import (
     events,
     identifiers,
     instances,
-    limits,
     memberships,
     organizations,
     projects,
+    rate_windows,
     sessions,
     users,
 )
@@ -247,15 +248,15 @@ def test_audit_is_read_newest_first_and_events_oldest_first(database: Database) 
         assert [event.type for event in only] == ["kind.1"]
 
 
-def test_a_bucket_gives_its_burst_then_its_rate(database: Database) -> None:
+def test_rate_windows_are_kept_by_key_and_forgotten_when_idle(database: Database) -> None:
     with database.write() as db:
         moment = database.now(db)
-        taken = [limits.take(db, "k", moment, per_s=10, burst=3) for _ in range(4)]
-        assert [each.allowed for each in taken] == [True, True, True, False]
-        assert [each.remaining for each in taken] == [2, 1, 0, 0]
-        assert taken[3].retry_after_s == pytest.approx(0.1)
-        later = moment + timedelta(seconds=taken[3].retry_after_s)
-        assert limits.take(db, "k", later, per_s=10, burst=3).allowed
-        assert not limits.take(db, "k", later, per_s=10, burst=3).allowed
-        assert limits.take(db, "other", later, per_s=10, burst=3).allowed
-        assert limits.forget_full(db, later + timedelta(seconds=60)) == 2
+        at = int(moment.timestamp() * 1000)
+        for key, moments in (("busy", [at - 5, at]), ("idle", [at - 70_000])):
+            assert list(rate_windows.lock(db, key)) == []
+            rate_windows.keep(db, key, array("q", moments))
+    with database.write() as db:
+        assert list(rate_windows.lock(db, "busy")) == [at - 5, at]
+        assert rate_windows.forget_idle(db, moment - timedelta(seconds=60)) == 1
+        assert list(rate_windows.lock(db, "idle")) == []
+        assert list(rate_windows.lock(db, "busy")) == [at - 5, at]

@@ -4,11 +4,13 @@ from datetime import timedelta
 from typing import Final
 
 from control.work import Operation, queue, schedule, workflow
-from storage import limits, replays, sessions
+from storage import rate_windows, replays, sessions
 from storage.database import now
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
+KEEP_IDLE_WINDOWS: Final = timedelta(hours=1)
+"""Longer than any window, so that what is forgotten counts in none."""
 
 
 @workflow("housekeeping", deadline_s=300)
@@ -19,7 +21,7 @@ def clean(op: Operation) -> None:
     with op.database.write() as db:
         sessions.forget_ended(db, now(db) - KEEP_ENDED_SESSIONS)
     with op.database.write() as db:
-        limits.forget_full(db, now(db))
+        rate_windows.forget_idle(db, now(db) - KEEP_IDLE_WINDOWS)
     with op.database.write() as db:
         queue.forget_finished(db, now(db) - KEEP_FINISHED_WORK)
 

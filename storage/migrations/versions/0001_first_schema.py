@@ -11,14 +11,14 @@ down_revision = None
 # In an order in which they can be dropped.
 TABLES = (
     "samples events changes instances sessions projects memberships audit api_keys "
-    "work users replays organizations limits cells"
+    "work users replays rate_windows organizations cells"
 )
 
 
 def upgrade() -> None:
     _cells()
-    _limits()
     _organizations()
+    _rate_windows()
     _replays()
     _users()
     _work()
@@ -58,17 +58,6 @@ def _cells() -> None:
     op.create_index("ix_cells_region", "cells", ["region"], unique=False)
 
 
-def _limits() -> None:
-    op.create_table(
-        "limits",
-        sa.Column("key", sa.String(), nullable=False),
-        sa.Column("full_at", Timestamp(), nullable=False),
-        sa.Column("created_at", Timestamp(), nullable=False),
-        sa.PrimaryKeyConstraint("key", name="pk_limits"),
-    )
-    op.create_index("ix_limits_full_at", "limits", ["full_at"], unique=False)
-
-
 def _organizations() -> None:
     op.create_table(
         "organizations",
@@ -86,6 +75,21 @@ def _organizations() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_organizations"),
         sa.UniqueConstraint("slug", name="uq_organizations_slug"),
     )
+
+
+def _rate_windows() -> None:
+    # Counted on every request and worth nothing after a minute: not worth the write-ahead log.
+    unlogged = ["UNLOGGED"] if op.get_bind().dialect.name == "postgresql" else []
+    op.create_table(
+        "rate_windows",
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("hits", sa.LargeBinary(), nullable=False),
+        sa.Column("last_at", Timestamp(), nullable=False),
+        sa.Column("created_at", Timestamp(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name="pk_rate_windows"),
+        prefixes=unlogged,
+    )
+    op.create_index("ix_rate_windows_last_at", "rate_windows", ["last_at"], unique=False)
 
 
 def _replays() -> None:
