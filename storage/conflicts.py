@@ -25,15 +25,32 @@ CONSTRAINTS: Final = {
 }
 """By constraint, as PostgreSQL names them."""
 
-_SQLITE: Final = re.compile(r"UNIQUE constraint failed: (.+)")
+_WITH_ANOTHER: Final = frozenset(
+    {
+        "23503",
+        "23505",
+        "SQLITE_CONSTRAINT_FOREIGNKEY",
+        "SQLITE_CONSTRAINT_PRIMARYKEY",
+        "SQLITE_CONSTRAINT_UNIQUE",
+    }
+)
+"""How PostgreSQL and SQLite call what two records break together: foreign keys, uniqueness."""
+_UNIQUE: Final = re.compile(r"UNIQUE constraint failed: (.+)")
 
 
-def of(error: IntegrityError) -> Conflict:
-    """The conflict behind an integrity error; an unknown one stays honest and vague."""
+def of(error: IntegrityError) -> Conflict | None:
+    """The conflict with another record behind an integrity error.
+
+    None for a NULL or a value that the schema forbids: that is a fault of the program.
+    """
     diagnostic = getattr(error.orig, "diag", None)
     if diagnostic is not None:
+        broken = diagnostic.sqlstate
         columns = CONSTRAINTS.get(diagnostic.constraint_name or "", "")
     else:
-        found = _SQLITE.search(str(error.orig))
+        broken = getattr(error.orig, "sqlite_errorname", None)
+        found = _UNIQUE.search(str(error.orig))
         columns = found.group(1) if found else ""
+    if broken not in _WITH_ANOTHER:
+        return None
     return Conflict(SENTENCES.get(columns, "the change contradicts another record"))

@@ -107,7 +107,10 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise conflicts.of(error) from error
+        conflict = conflicts.of(error)
+        if conflict is None:
+            raise
+        raise conflict from error
     except (OperationalError, PoolTimeout) as error:
         raise Unavailable(_outage(error)) from error
     except DBAPIError as error:

@@ -42,6 +42,14 @@ def test_a_conflict_says_what_is_in_the_way(desk: Desk) -> None:
     assert taken.json()["detail"] == "a project with this slug exists already"
 
 
+def test_a_value_that_the_program_forgot_is_no_conflict(desk: Desk) -> None:
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+    forgotten = desk.post(path, ann.session, json={"name": "A", "slug": "a", "then": "forget"})
+    assert (forgotten.status_code, forgotten.json()["code"]) == (500, "internal_error")
+    assert desk.get(path, ann.session).json()["items"] == []
+
+
 def test_a_text_the_database_cannot_hold_is_no_server_error(desk: Desk) -> None:
     ann = desk.person()
     org = desk.org((ann, "owner"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
-from sqlalchemy.exc import StatementError
+from sqlalchemy.exc import IntegrityError, StatementError
 
 from contract_tests.storage import tenants
 from storage import identifiers, organizations, projects
@@ -15,6 +15,7 @@ from storage.changes import Change
 from storage.database import Database, on_commit
 from storage.errors import Conflict, Unavailable
 from storage.organizations import Organization
+from storage.projects import Project
 
 moments = st.datetimes(
     min_value=datetime(1990, 1, 1),  # noqa: DTZ001 - Hypothesis adds the zone
@@ -196,8 +197,27 @@ def test_a_broken_constraint_is_a_conflict_in_plain_words(database: Database) ->
 
 def test_enumerations_hold_in_the_database_itself(database: Database) -> None:
     make_org(database)
-    with pytest.raises(Conflict), database.write() as db:
+    with pytest.raises(IntegrityError, match="ck_organizations_plan"), database.write() as db:
         db.execute(text("UPDATE organizations SET plan = 'golden'"))
+
+
+def test_what_only_a_fault_of_the_program_breaks_is_no_conflict(database: Database) -> None:
+    org_id = make_org(database)
+    with pytest.raises(IntegrityError, match=r"(?i)not.null"), database.write() as db:
+        db.execute(text("UPDATE organizations SET name = NULL"))
+    with pytest.raises(IntegrityError), database.write() as db:
+        db.add(Project(id=identifiers.new("proj_"), org_id=org_id, slug="nameless"))
+    with database.read() as db:
+        assert organizations.fetch(db, org_id).name == "Org"
+
+
+def test_any_unique_column_is_a_conflict(database: Database) -> None:
+    """Also one without a sentence of its own."""
+    with database.write() as db:
+        tenant = tenants.make(db)
+        first = tenants.instance(db, tenant)
+    with pytest.raises(Conflict, match="contradicts another record"), database.write() as db:
+        tenants.instance(db, tenant).host = first.host
 
 
 def test_a_database_that_is_not_there_is_unavailable() -> None:
