@@ -28,17 +28,7 @@ def create(call: OrgCall, body: Body) -> Reply:
     _check_grant(call, body["role"], body.get("scopes"))
     _check_quota(call)
     token = identity.new_api_key()
-    key = ApiKey(
-        id=identifiers.new("key_"),
-        org_id=call.org.id,
-        name=body["name"],
-        role=body["role"],
-        scopes=body.get("scopes"),
-        created_by=call.caller.user.id,
-        prefix=token.prefix,
-        token_hash=token.sha256,
-        expires_at=expires_at,
-    )
+    key = _record(call, body, token, expires_at)
     call.db.add(key)
     call.db.flush()
     call.audit(target=key.id, name=key.name, role=key.role, scopes=key.scopes)
@@ -59,6 +49,22 @@ def unsuspend(call: OrgCall, key_id: str) -> Body:
     call.audit(target=key.id, name=key.name, was_suspended_for=key.suspended_reason)
     key.suspended_at = key.suspended_reason = None
     return views.api_key(key)
+
+
+def _record(
+    call: OrgCall, body: Body, token: identity.Token, expires_at: datetime | None
+) -> ApiKey:
+    return ApiKey(
+        id=identifiers.new("key_"),
+        org_id=call.org.id,
+        name=body["name"],
+        role=body["role"],
+        scopes=body.get("scopes"),
+        created_by=call.caller.user.id,
+        prefix=token.prefix,
+        token_hash=token.sha256,
+        expires_at=expires_at,
+    )
 
 
 def _expiry(call: OrgCall, text: str | None) -> datetime | None:

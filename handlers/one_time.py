@@ -14,21 +14,24 @@ def url(call: OrgCall, instance: Instance, action: str, method: str) -> dict[str
     """A URL on the instance's cell, good for one use within `reveal_ttl_s`."""
     cell = cells.fetch(call.db, instance.cell_id)
     expires_at = call.now + timedelta(seconds=call.services.settings.reveal_ttl_s)
-    token = call.services.signer.token(
-        {
-            "v": 1,
-            "instance_id": instance.id,
-            "action": action,
-            "jti": identifiers.new(""),
-            "exp": int(expires_at.timestamp()),
-            "request_id": call.request_id,
-        }
-    )
+    token = _token(call, instance, action, int(expires_at.timestamp()))
     return {
         "url": f"{cell.public_url}/v1/{action}/{token}",
         "method": method,
         "expires_at": views.timestamp(expires_at.replace(microsecond=0)),
     }
+
+
+def _token(call: OrgCall, instance: Instance, action: str, expires_unix_s: int) -> str:
+    claims = {
+        "v": 1,
+        "instance_id": instance.id,
+        "action": action,
+        "jti": identifiers.new(""),
+        "exp": expires_unix_s,
+        "request_id": call.request_id,
+    }
+    return call.services.signer.token(claims)
 
 
 def check_provisioned(instance: Instance, verb: str) -> None:

@@ -81,24 +81,31 @@ def preview(call: OrgCall, project: Project, body: Body) -> Body:
 def place(call: OrgCall, project: Project, body: Body) -> Instance:
     """The ordered instance, in status `requested`, on a cell that can run it."""
     order, _ = settle(call, body)
-    cell = _choose_cell(call, order)
-    instance_id, engine = identifiers.new("inst_"), ENGINES[order.engine]
-    label = f"{engine.label}-{instance_id.removeprefix('inst_').lower()}"
+    instance_id = identifiers.new("inst_")
     instance = Instance(
         **asdict(order),
+        **_address(order, instance_id, _choose_cell(call, order)),
         id=instance_id,
         org_id=call.org.id,
         project_id=project.id,
         name=body.get("name") or _name(order.engine, instance_id),
         maintenance_window=body.get("maintenance_window"),
-        host=f"{label}.{order.region}.{cell.instance_domain}",
-        port=cell.ports.get(engine.protocol, engine.ports[0]),
-        cell_id=cell.id,
         requested_by=call.caller.id,
     )
     call.db.add(instance)
     call.db.flush()
     return instance
+
+
+def _address(order: Order, instance_id: str, cell: Cell) -> Body:
+    """Where the instance will be reached: computed once, here, and handed to the cell."""
+    engine = ENGINES[order.engine]
+    label = f"{engine.label}-{instance_id.removeprefix('inst_').lower()}"
+    return {
+        "cell_id": cell.id,
+        "host": f"{label}.{order.region}.{cell.instance_domain}",
+        "port": cell.ports.get(engine.protocol, engine.ports[0]),
+    }
 
 
 def _choose_cell(call: OrgCall, order: Order) -> Cell:

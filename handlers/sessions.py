@@ -23,17 +23,7 @@ def create(call: Call, body: Body) -> Reply:
     if with_mfa and not second_factor.use_code(call, user, body["totp_code"]):
         raise _refused()
     token = identity.new_session_token()
-    session = UserSession(
-        id=identifiers.new("ses_"),
-        user_id=user.id,
-        token_hash=token.sha256,
-        prefix=token.prefix,
-        expires_at=call.now + timedelta(seconds=call.services.settings.session_ttl_s),
-        mfa_at=call.now if with_mfa else None,
-        last_used_at=call.now,
-        user_agent=_user_agent(call),
-        ip=call.ip,
-    )
+    session = _record(call, user, token, call.now if with_mfa else None)
     call.db.add(session)
     call.db.flush()
     call.audit(target=session.id, user_id=user.id, mfa=with_mfa)
@@ -79,6 +69,20 @@ def mfa_expires_at(call: Call, session: UserSession) -> datetime | None:
     if session.mfa_at is None:
         return None
     return session.mfa_at + timedelta(seconds=call.services.settings.mfa_ttl_s)
+
+
+def _record(call: Call, user: User, token: identity.Token, mfa_at: datetime | None) -> UserSession:
+    return UserSession(
+        id=identifiers.new("ses_"),
+        user_id=user.id,
+        token_hash=token.sha256,
+        prefix=token.prefix,
+        expires_at=call.now + timedelta(seconds=call.services.settings.session_ttl_s),
+        mfa_at=mfa_at,
+        last_used_at=call.now,
+        user_agent=_user_agent(call),
+        ip=call.ip,
+    )
 
 
 def _authenticate(call: Call, body: Body) -> User:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ from specserver import Document
 DOCUMENT = Path(__file__).resolve().parents[2] / "openapi.yaml"
 _REFUSALS = range(400, 500)
 _JSON = ("application/json", "application/problem+json")
+
+
+@cache
+def document() -> Document:
+    return Document.load(DOCUMENT)
 
 
 class OracleError(AssertionError):
@@ -86,7 +92,7 @@ class Members:
     """
 
     def __init__(self) -> None:
-        self._operations = list(Document.load(DOCUMENT).operations())
+        self._operations = list(document().operations())
 
     def undocumented(self, request: httpx.Request, response: httpx.Response) -> Iterator[str]:
         media_type = response.headers.get("content-type", "")

@@ -6,11 +6,13 @@ from typing import Any
 import httpx
 
 from contract_tests.api.harness import House, Tenant
+from contract_tests.api.oracle import document
 from specserver import Operation
-from specserver.document import Document
 
-DOCUMENT = Document.load("openapi.yaml")
-OPERATIONS = [Operation(path, method, document) for path, method, document in DOCUMENT.operations()]
+DOCUMENT = document()
+OPERATIONS = [
+    Operation(path, method, described) for path, method, described in DOCUMENT.operations()
+]
 IDS = [operation.id for operation in OPERATIONS]
 NEVER = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 """The rest of an id that nothing ever had."""
