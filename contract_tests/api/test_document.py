@@ -12,7 +12,11 @@ from contract_tests.api.rows import DOCUMENT
 from tools.lint_document import faults
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "openapi.yaml"]
+DOCUMENTS = [
+    ROOT / "openapi.yaml",
+    ROOT / "cell" / "openapi.yaml",
+    ROOT / "instance_services" / "duckdb" / "openapi.yaml",
+]
 PAUSE = "/v1/orgs/{org_id}/instances/{instance_id}/actions/pause"
 PROJECTS = "/v1/orgs/{org_id}/projects"
 Spoil = Callable[[dict[str, Any]], object]
