@@ -136,6 +136,8 @@ def _sqlite(url: Any) -> Engine:
         url,
         json_serializer=_to_json,
         json_deserializer=_from_json,
+        # A traceback in the log must not hold what was stored.
+        hide_parameters=True,
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
         connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
@@ -161,6 +163,8 @@ def _postgresql(url: Any) -> Engine:
         url,
         json_serializer=_to_json,
         json_deserializer=_from_json,
+        # A traceback in the log must not hold what was stored.
+        hide_parameters=True,
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
         # A restarted server is noticed before a request is handed a dead connection.

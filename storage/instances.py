@@ -85,6 +85,7 @@ class Instance(Record):
     ready_at: Mapped[datetime | None]
     updated_at: Mapped[datetime] = mapped_column(default=DatabaseClock(), onupdate=DatabaseClock())
     credentials_generation: Mapped[int] = mapped_column(default=0)
+    credentials_overlap_until: Mapped[datetime | None]
 
     def _move(self, verb: str, allowed: frozenset[str] | set[str], status: str) -> None:
         if self.status not in allowed:

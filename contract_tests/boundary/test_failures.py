@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from contract_tests.boundary.desk import Desk
 from control.boundary.cursors import Cursors
@@ -45,8 +46,11 @@ def test_a_conflict_says_what_is_in_the_way(desk: Desk) -> None:
 def test_a_value_that_the_program_forgot_is_no_conflict(desk: Desk) -> None:
     ann = desk.person()
     path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
-    forgotten = desk.post(path, ann.session, json={"name": "A", "slug": "a", "then": "forget"})
+    with capture_logs() as logs:
+        forgotten = desk.post(path, ann.session, json={"name": "A", "slug": "a", "then": "forget"})
     assert (forgotten.status_code, forgotten.json()["code"]) == (500, "internal_error")
+    (traceback,) = [entry["exception"] for entry in logs if "exception" in entry]
+    assert "IntegrityError" in traceback
     assert desk.get(path, ann.session).json()["items"] == []
 
 

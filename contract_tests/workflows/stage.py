@@ -51,7 +51,11 @@ class Stage:
 
     def instance(self, status: str = "requested", **values: Any) -> Instance:
         """An instance in that status, which its cell knows unless it is still requested."""
-        chosen: dict[str, Any] = {"desired_status": _desired(status), **values}
+        chosen: dict[str, Any] = {
+            "desired_status": _desired(status),
+            "credentials_generation": 0 if status == "requested" else 1,
+            **values,
+        }
         instance_id = identifiers.new("inst_")
         host = f"duckdb-{identifiers.ulid_of(instance_id)}.local.localhost"
         with self.database.write() as db:
@@ -69,7 +73,6 @@ class Stage:
                 host=host,
                 port=8443,
                 cell_id="cell_fake",
-                credentials_generation=0 if status == "requested" else 1,
                 **chosen,
             )
             db.add(instance)

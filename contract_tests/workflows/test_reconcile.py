@@ -13,7 +13,7 @@ from control.workflows import cells as cell_workflows
 from storage import cells, instances, replays, samples
 from storage.columns import EPOCH
 from storage.database import now
-from storage.records import Cell, Replay, Work
+from storage.records import Cell, Instance, Replay, Work
 
 
 def run(stage: Stage, kind: str) -> None:
@@ -75,16 +75,61 @@ def test_an_instance_its_cell_lost_is_failed(stage: Stage) -> None:
     assert stage.kinds_of_events(instance) == ["instance.failed.v1"]
 
 
-def test_rotated_credentials_are_told_once_and_never_shown(stage: Stage) -> None:
+UNTIL = "2030-01-01T00:00:00.000Z"
+LATER = "2030-01-01T00:01:00.000Z"
+
+
+def rotate(stage: Stage, instance: Instance, generation: int, overlap_until: str | None) -> None:
+    """The cell's credentials become so, and are looked at twice."""
+    told = {"generation": generation, "overlap_until": overlap_until}
+    stage.cell.becomes(instance.id, credentials=told)
+    reconcile(stage)
+    reconcile(stage)
+
+
+def rotations(stage: Stage, instance: Instance) -> list[tuple[str, int, str | None]]:
+    found = stage.events(instance)
+    assert {event.type for event in found} <= {"instance.credentials.rotated.v1"}
+    members = {"instance_id", "phase", "generation", "overlap_until"}
+    assert all(event.data.keys() == members for event in found), "and no credential"
+    data = [event.data for event in found]
+    return [(each["phase"], each["generation"], each["overlap_until"]) for each in data]
+
+
+def test_a_rotation_is_told_at_its_beginning_and_end_once_each(stage: Stage) -> None:
     instance = stage.instance("running")
-    overlap = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
-    stage.cell.becomes(instance.id, credentials=overlap)
-    reconcile(stage)
-    reconcile(stage)
+    rotate(stage, instance, 2, UNTIL)
+    assert rotations(stage, instance) == [("started", 2, UNTIL)]
     assert stage.fetch(instance).credentials_generation == 2
-    (event,) = stage.events(instance)
-    assert event.type == "instance.credentials.rotated.v1"
-    assert event.data == {"instance_id": instance.id, **overlap}
+    rotate(stage, instance, 2, None)
+    assert rotations(stage, instance) == [("started", 2, UNTIL), ("completed", 2, None)]
+    assert stage.fetch(instance).credentials_overlap_until is None
+
+
+def test_rotations_that_overlap_end_together(stage: Stage) -> None:
+    instance = stage.instance("paused")
+    rotate(stage, instance, 2, UNTIL)
+    rotate(stage, instance, 4, LATER)
+    rotate(stage, instance, 4, None)
+    assert rotations(stage, instance) == [
+        ("started", 2, UNTIL),
+        ("started", 3, LATER),
+        ("started", 4, LATER),
+        ("completed", 4, None),
+    ]
+
+
+def test_a_rotation_over_before_it_was_seen_is_told_whole(stage: Stage) -> None:
+    instance = stage.instance("running")
+    rotate(stage, instance, 2, None)
+    assert rotations(stage, instance) == [("started", 2, None), ("completed", 2, None)]
+
+
+def test_the_first_credential_is_no_rotation(stage: Stage) -> None:
+    instance = stage.instance("running", credentials_generation=0)
+    rotate(stage, instance, 1, None)
+    assert rotations(stage, instance) == []
+    assert stage.fetch(instance).credentials_generation == 1
 
 
 @pytest.mark.parametrize("status", ["deleting", "deleted", "erasing", "resizing", "pausing"])

@@ -22,7 +22,7 @@ def differs(instance: Instance, observation: Answer | None) -> bool:
         return instance.status != "failed"
     return (
         _status(instance, observation) != instance.status
-        or _generation(observation) > instance.credentials_generation
+        or _rotated(instance, observation)
         or (observation.get("port") or instance.port) != instance.port
     )
 
@@ -35,7 +35,8 @@ def apply(db: Session, instance: Instance, observation: Answer | None, moment: d
         _fail(db, instance, LOST)
         return
     instance.port = observation.get("port") or instance.port
-    _rotated(db, instance, observation)
+    if _rotated(instance, observation):
+        _record_rotations(db, instance, observation)
     status = _status(instance, observation)
     if status == instance.status:
         return
@@ -55,24 +56,37 @@ def _status(instance: Instance, observation: Answer) -> str:
     return status if status in SETTLED else instance.status
 
 
-def _generation(observation: Answer) -> int:
-    return int((observation.get("credentials") or {}).get("generation") or 0)
+def _credentials(observation: Answer) -> tuple[int, str | None]:
+    """The number of the newest credential, and until when an older one is valid too."""
+    told = observation.get("credentials") or {}
+    return int(told.get("generation") or 0), told.get("overlap_until")
 
 
-def _rotated(db: Session, instance: Instance, observation: Answer) -> None:
-    generation = _generation(observation)
-    if generation <= instance.credentials_generation:
-        return
-    first = instance.credentials_generation == 0
+def _rotated(instance: Instance, observation: Answer) -> bool:
+    """Whether a rotation began or ended that the record has not heard of."""
+    generation, overlap_until = _credentials(observation)
+    ended = instance.credentials_overlap_until is not None and overlap_until is None
+    return generation > instance.credentials_generation or ended
+
+
+def _record_rotations(db: Session, instance: Instance, observation: Answer) -> None:
+    """Each rotation is told as it begins, and once more when no older credential works any more.
+
+    The cell says how often it rotated: what began and ended since the last look is told too.
+    """
+    generation, overlap_until = _credentials(observation)
+    kind = "instance.credentials.rotated.v1"
+    # The first credential replaces none.
+    begun = range(max(instance.credentials_generation, 1) + 1, generation + 1)
+    for number in begun:
+        publish(db, instance, kind, phase="started", generation=number, overlap_until=overlap_until)
+    overlapped = bool(begun) or instance.credentials_overlap_until is not None
+    if overlapped and overlap_until is None:
+        publish(db, instance, kind, phase="completed", generation=generation, overlap_until=None)
     instance.credentials_generation = generation
-    if not first:
-        publish(
-            db,
-            instance,
-            "instance.credentials.rotated.v1",
-            generation=generation,
-            overlap_until=observation["credentials"].get("overlap_until"),
-        )
+    instance.credentials_overlap_until = (
+        datetime.fromisoformat(overlap_until) if overlap_until else None
+    )
 
 
 def _run(db: Session, instance: Instance, moment: datetime) -> None:

@@ -36,10 +36,10 @@ def create_project(call: Call, body: dict[str, Any], dry_run: bool) -> Reply:
     made = projects.create(call.db, call.org.id, name=body["name"], slug=body["slug"])
     call.audit(made.id, name=made.name)
     answer = {"id": made.id, "name": made.name}
-    return _end(body.get("then")) or Reply.created(answer, f"/v1/orgs/{call.org.id}/projects")
+    return _end(call, body.get("then")) or Reply.created(answer, f"/v1/orgs/{call.org.id}/projects")
 
 
-def _end(how: str | None) -> Reply | None:
+def _end(call: Call, how: str | None) -> Reply | None:
     """The ways a handler can fail after it has changed something."""
     if how == "crash":
         raise RuntimeError("after the record was made")

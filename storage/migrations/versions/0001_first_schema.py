@@ -298,6 +298,7 @@ def _instances() -> None:
         sa.Column("ready_at", Timestamp(), nullable=True),
         sa.Column("updated_at", Timestamp(), nullable=False),
         sa.Column("credentials_generation", sa.Integer(), nullable=False),
+        sa.Column("credentials_overlap_until", Timestamp(), nullable=True),
         sa.Column("created_at", Timestamp(), nullable=False),
         _one_of("instances", "desired_status", "running paused deleted erased"),
         _one_of("instances", "paused_by", "user idle"),
