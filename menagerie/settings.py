@@ -82,9 +82,6 @@ class Settings(BaseSettings):
     rotation_overlap_s: int = Field(
         86_400, ge=0, description="how long the old credential stays valid after a rotation"
     )
-    reconcile_interval_s: float = Field(
-        2.0, gt=0, description="how often the control plane compares its records with the cells"
-    )
     rate_limits: bool = Field(default=True, description="hold callers to the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where counters live: memory, database, or a redis:// URL"
