@@ -1,0 +1,78 @@
+"""A full disk under the whole service: refused with 503, nothing corrupt, well again by itself."""
+
+import os
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from contract_tests.end_to_end.installation import Installation, order, query, reveal
+
+SIZE_BYTES = 64 * 1024 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", disk],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write until there is no room for one more byte."""
+    with path.open("wb", buffering=0) as file:
+        for block in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    os.write(file.fileno(), b"\0" * block)
+            except OSError:
+                continue
+
+
+def new_project(api: httpx.Client, org_id: str, name: str) -> httpx.Response:
+    return api.post(f"/v1/orgs/{org_id}/projects", json={"name": name})
+
+
+def test_a_full_disk_refuses_writes_and_heals(small_disk: Path) -> None:
+    installation = Installation(small_disk / "home")
+    try:
+        installation.start()
+        org_id = installation.endpoints["org_id"]
+        credential = reveal(installation, order(installation)["id"])
+        fill(small_disk / "filler")
+        with installation.api() as api:
+            refused = new_project(api, org_id, "too much")
+            while refused.status_code == 201:  # room that was reserved before the disk was full
+                refused = new_project(api, org_id, "too much")
+            assert refused.status_code == 503, refused.text
+            assert refused.headers["content-type"] == "application/problem+json"
+            assert int(refused.headers["retry-after"]) > 0
+            assert api.get(f"/v1/orgs/{org_id}/projects").status_code == 200
+            assert query(installation, credential, "SELECT 1").status_code == 200
+
+            (small_disk / "filler").unlink()
+            deadline = time.monotonic() + 30
+            while (made := new_project(api, org_id, "again")).status_code != 201:
+                assert time.monotonic() < deadline, made.text
+                time.sleep(0.1)
+        assert query(installation, credential, "CREATE TABLE t (n INT)").status_code == 200
+        assert installation.stop() == 0
+        with sqlite3.connect(small_disk / "home" / "menagerie.db") as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    finally:
+        installation.destroy()
