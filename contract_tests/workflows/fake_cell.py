@@ -70,7 +70,9 @@ class FakeCell:
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
-            if observed is not None and observed["status"] != "erased":
+            if observed is not None and observed["status"] == "erased":
+                raise CellRefused("cannot put an instance that is erased")
+            if observed is not None:
                 return {**observed, **told, "size": dict(spec["size"])}
             return _new(instance_id) | told | {"size": dict(spec["size"])}
 

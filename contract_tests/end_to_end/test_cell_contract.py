@@ -1,0 +1,120 @@
+"""What the control plane relies on in a cell: the real one and the tests' fake keep the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract_tests.cell.rig import LARGER, Rig, new_id, spec
+from contract_tests.workflows.fake_cell import FakeCell
+from control.cells import CellClient, CellRefused, HttpCell, InstanceUnknown
+from control.signing import Signer
+from control.work import LeaseLost
+
+
+@pytest.fixture(scope="module", params=["fake", "real"])
+def cell(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CellClient]:
+    home = tmp_path_factory.mktemp("contract")
+    if request.param == "fake":
+        yield FakeCell(home / "fake.db")
+        return
+    rig = Rig(home / "cell")
+    rig.start()
+    socket = Path(rig.home / "run" / "cell.sock").resolve()
+    client = HttpCell(f"http+unix://{socket}", Signer(rig.key))
+    try:
+        yield client
+    finally:
+        client.close()
+        rig.destroy()
+
+
+@pytest.fixture
+def instance(cell: CellClient) -> str:
+    instance_id = new_id()
+    cell.put(instance_id, spec(instance_id), key=f"put-{instance_id}:put", lease=1)
+    return instance_id
+
+
+def test_a_cell_says_what_it_is(cell: CellClient) -> None:
+    told = cell.describe()
+    assert told["region"] == "local"
+    assert told["instance_domain"] == "localhost"
+    assert told["public_host"] == "cell.local.localhost"
+    assert set(told["ca"]) == {"root_pem", "chain_pem"}
+    assert set(told["ports"]) == {"https"}
+    duckdb = next(one for one in told["engines"] if one["engine"] == "duckdb")
+    assert duckdb["versions"] == ["1.5"]
+    assert duckdb["source"]
+
+
+def test_an_instance_put_is_observed(cell: CellClient, instance: str) -> None:
+    observed = cell.observe(instance)
+    assert observed is not None
+    assert observed["instance_id"] == instance
+    assert observed["status"] == "running"
+    assert observed["paused_by"] is None
+    assert observed["credentials"]["generation"] == 1
+    assert observed["host"] == spec(instance)["host"]
+    assert {"port", "storage_bytes", "memory_bytes", "cpu_s", "connections"} <= set(observed)
+    assert instance in [one["instance_id"] for one in cell.observations()]
+    assert {"storage_bytes", "memory_bytes", "cpu_s"} <= set(cell.capacity(instance))
+
+
+def test_what_is_not_here_is_unknown(cell: CellClient) -> None:
+    absent = new_id()
+    assert cell.observe(absent) is None
+    with pytest.raises(InstanceUnknown):
+        cell.pause(absent, key=f"pause-{absent}:pause", lease=1)
+    with pytest.raises(InstanceUnknown):
+        cell.capacity(absent)
+
+
+def test_a_key_acts_once(cell: CellClient, instance: str) -> None:
+    key = f"pause-{instance}:pause"
+    first = cell.pause(instance, key=key, lease=1)
+    assert (first["status"], first["paused_by"]) == ("paused", "request")
+    cell.resume(instance, key=f"resume-{instance}:resume", lease=1)
+    again = cell.pause(instance, key=key, lease=2)
+    assert again["status"] == "paused", "the answer that was kept"
+    observed = cell.observe(instance)
+    assert observed is not None
+    assert observed["status"] == "running", "and nothing done a second time"
+
+
+def test_an_older_lease_is_refused(cell: CellClient, instance: str) -> None:
+    operation = f"change-{instance}"
+    cell.pause(instance, key=f"{operation}:pause", lease=3)
+    with pytest.raises(LeaseLost):
+        cell.resume(instance, key=f"{operation}:resume", lease=2)
+    observed = cell.observe(instance)
+    assert observed is not None
+    assert observed["status"] == "paused"
+
+
+def test_a_change_of_size_and_a_snapshot(cell: CellClient, instance: str) -> None:
+    taken = cell.snapshot(instance, "before", key=f"change-{instance}:back_up", lease=1)
+    assert taken["snapshot_id"]
+    assert taken["size_bytes"] > 0
+    resized = cell.resize(instance, LARGER, key=f"change-{instance}:apply", lease=1)
+    assert resized["status"] == "running"
+
+
+def test_a_put_on_a_paused_instance_leaves_it_paused(cell: CellClient, instance: str) -> None:
+    cell.pause(instance, key=f"pause-{instance}:pause", lease=1)
+    told = cell.put(instance, spec(instance, size=LARGER), key=f"tell-{instance}:put", lease=1)
+    assert told["status"] == "paused"
+
+
+def test_deleted_keeps_erased_does_not(cell: CellClient, instance: str) -> None:
+    assert cell.delete(instance, key=f"delete-{instance}:delete", lease=1)["status"] == "stopped"
+    erased = cell.erase(instance, key=f"erase-{instance}:erase", lease=1)
+    assert erased["status"] == "erased"
+    again = cell.erase(instance, key=f"erase-again-{instance}:erase", lease=1)
+    assert again["status"] == "erased"
+    with pytest.raises(CellRefused):
+        cell.resume(instance, key=f"resume-{instance}:resume", lease=1)
+    with pytest.raises(CellRefused):
+        cell.put(instance, spec(instance), key=f"put-again-{instance}:put", lease=1)
