@@ -11,22 +11,23 @@ import uvicorn
 from control.services import Services
 from control.work import Worker
 from menagerie import composition
+from menagerie.access import AccessLog
 from menagerie.processes import started_by_serve
 from menagerie.settings import Settings
-from specserver import App
 
 
-def build_app(settings: Settings) -> App:
-    """The API; on SQLite with its worker inside, as writers of one file belong in one process."""
+def build_app(settings: Settings) -> AccessLog:
+    """The API; on SQLite its worker too, as writers of one file belong in one process."""
     services = composition.build_services(settings)
     services.database.migrate()
     worker = build_worker(settings, services) if settings.on_sqlite else None
-    return composition.build_app(
+    app = composition.build_app(
         settings,
         services,
         on_startup=[worker.start] if worker else [],
         on_shutdown=[*([worker.stop] if worker else []), services.database.dispose],
     )
+    return AccessLog(app)
 
 
 def build_worker(settings: Settings, services: Services) -> Worker:

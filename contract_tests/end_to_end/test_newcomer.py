@@ -90,3 +90,12 @@ def test_demo_walks_by_itself(installation: Installation) -> None:
     )
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert re.search(r"SELECT", done.stdout)
+
+
+def test_every_request_leaves_a_line_with_its_id(installation: Installation) -> None:
+    with installation.api() as api:
+        answer = api.get("/v1/me", headers={"X-Request-Id": "a-request-of-mine"})
+    assert answer.headers["X-Request-Id"] == "a-request-of-mine"
+    line = next(one for one in installation.log.splitlines() if "a-request-of-mine" in one)
+    for part in ("method=GET", "path=/v1/me", "status=200", "duration_ms="):
+        assert part in line
