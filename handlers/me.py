@@ -1,5 +1,6 @@
 """The caller: who they are, their second factor and their password."""
 
+from datetime import timedelta
 from typing import Any
 
 from control import identity
@@ -42,7 +43,7 @@ def change_password(call: SessionCall, body: Body) -> Reply:
 
 def enrol_totp(call: SessionCall, body: Body) -> Reply:
     user = call.caller.user
-    _require_password(call, body["password"])
+    _require_fresh_or_password(call, body.get("password"))
     if user.totp_confirmed_at is not None:
         raise Conflict("an authenticator app is enrolled already; remove it first")
     secret = identity.new_totp_secret()
@@ -72,6 +73,17 @@ def remove_totp(call: SessionCall) -> Reply:
         session.mfa_at = None
     call.audit(target=user.id)
     return Reply.no_content()
+
+
+def _require_fresh_or_password(call: SessionCall, password: str | None) -> None:
+    """A session that signed in just now has shown the password; a stolen one is older."""
+    if password is not None:
+        _require_password(call, password)
+        return
+    ttl_s = call.services.settings.mfa_ttl_s
+    if call.caller.session.created_at + timedelta(seconds=ttl_s) <= call.now:
+        detail = f"the session signed in more than {ttl_s // 60} minutes ago: give the password too"
+        raise Forbidden(detail, code="password_required")
 
 
 def _require_password(call: SessionCall, password: str) -> None:

@@ -296,11 +296,26 @@ def test_erasing_destroys_also_what_is_deleted(house: House, tenant: Tenant) -> 
     path = f"{tenant.path}/instances/{instance['id']}"
     house.request("DELETE", path, tenant.key)
     house.settle()
-    session = house.session(tenant.owner.id, mfa=True)
-    erasing = house.post(f"{path}/actions/erase", session)
+    erasing = house.post(f"{path}/actions/erase", tenant.key)
     assert erasing.status_code == 202
     assert erasing.json()["status"] == "erasing"
     house.settle()
     assert look(house, tenant, instance)["status"] == "erased"
-    is_problem(house.post(f"{path}/actions/erase", session), 409)
+    is_problem(house.post(f"{path}/actions/erase", tenant.key), 409)
     assert house.cell.effects(instance["id"])[-1] == "erase"
+
+
+def test_only_an_owner_erases_by_whatever_credential(house: House, tenant: Tenant) -> None:
+    admin = house.member(tenant.org_id, "admin", mfa=True)
+    weaker = house.key(tenant.org_id, tenant.owner, "admin")[0]
+    of_an_admin = house.key(tenant.org_id, admin, "owner")[0]
+    narrow = house.key(tenant.org_id, tenant.owner, "owner", scopes=["instances:write"])[0]
+    cut = house.key(tenant.org_id, tenant.owner, "owner", scopes=["instances:erase"])[0]
+    for refused in (admin.session, weaker, of_an_admin, narrow):
+        instance = house.instance(tenant, running=False)
+        path = f"{tenant.path}/instances/{instance}/actions/erase"
+        is_problem(house.post(path, refused), 403)
+    for allowed in (tenant.owner.session, tenant.key, cut):
+        instance = house.instance(tenant, running=False)
+        path = f"{tenant.path}/instances/{instance}/actions/erase"
+        assert house.post(path, allowed).status_code == 202

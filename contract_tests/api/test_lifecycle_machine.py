@@ -63,7 +63,6 @@ class Lifecycle(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.tenant: Tenant = self.house.tenant()
-        self.mfa = self.house.session(self.tenant.owner.id, mfa=True)
         self.models: dict[str, Model] = {}
 
     @precondition(lambda self: len(self.models) < INSTANCES_MAX)
@@ -85,10 +84,8 @@ class Lifecycle(RuleBasedStateMachine):
     @precondition(lambda self: self.models)
     @rule(which=WHICH, verb=st.sampled_from(["delete", "erase"]))
     def delete_or_erase(self, which: int, verb: str) -> None:
-        if verb == "delete":
-            self._act(self._one(which), verb, "DELETE", "", self.tenant.key)
-        else:
-            self._act(self._one(which), verb, "POST", "/actions/erase", self.mfa)
+        method, path = ("DELETE", "") if verb == "delete" else ("POST", "/actions/erase")
+        self._act(self._one(which), verb, method, path, self.tenant.key)
 
     @precondition(lambda self: self.models)
     @rule(which=WHICH, size=st.sampled_from(["s0", "s1"]))

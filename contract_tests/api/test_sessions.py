@@ -8,6 +8,8 @@ import pytest
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
+from control import identity
+from storage import sessions
 
 
 @pytest.fixture
@@ -78,6 +80,27 @@ def test_sessions_are_listed_and_revoked_by_their_owner_only(house: House, perso
     assert house.request("DELETE", f"/v1/sessions/{listed[1]['id']}", token).status_code == 204
     is_problem(house.get("/v1/me", person.session), 401)
     is_problem(house.request("DELETE", f"/v1/sessions/{listed[1]['id']}", token), 404)
+
+
+def test_a_session_that_signed_in_just_now_enrols_without_the_password(
+    house: House, person: Person
+) -> None:
+    assert house.post("/v1/me/totp", person.session, json={}).status_code == 201
+    # A password that is sent is checked all the same.
+    refused = house.post("/v1/me/totp", person.session, json={"password": "not it"})
+    is_problem(refused, 403, "password_refused")
+
+
+def test_an_older_session_is_asked_for_the_password(house: House, person: Person) -> None:
+    ttl_s = house.services.settings.mfa_ttl_s
+    with house.database.write() as db:
+        session = sessions.by_token_hash(db, identity.token_sha256(person.session))
+        assert session is not None
+        session.created_at -= timedelta(seconds=ttl_s)
+    refused = house.post("/v1/me/totp", person.session, json={})
+    is_problem(refused, 403, "password_required")
+    assert "15 minutes" in refused.json()["detail"]
+    enrol(house, person)
 
 
 def test_enrolling_takes_the_password_and_a_first_code(house: House, person: Person) -> None:
