@@ -29,18 +29,9 @@ def document() -> Path:
     return beside if beside.exists() else Path(__file__).resolve().parent / "openapi.yaml"
 
 
-def make_keys(settings: Settings) -> None:
-    """Make every key file that is missing, before the parts that read them start."""
-    settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keys.seal_key(settings.root)
-    keys.cursor_key(settings.root)
-    keys.signing_key(settings.root)
-    keys.cell_id(settings.root)
-
-
 def build_services(settings: Settings) -> Services:
     """Open what the control plane works with. Nothing is written but missing key files."""
-    make_keys(settings)
+    keys.make_all(settings.root)
     database = Database(settings.database)
     control_settings = ControlSettings(
         base_url=settings.api_url,

@@ -55,3 +55,12 @@ def public_key(root: Path) -> bytes:
 def cell_id(root: Path) -> str:
     """The id of this installation's own cell: made once, then kept."""
     return _made_once(root / "keys" / "cell.id", f"cell_{ULID()}".encode()).decode().strip()
+
+
+def make_all(root: Path) -> None:
+    """Make every key file that is missing, before the parts that read them start."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seal_key(root)
+    cursor_key(root)
+    signing_key(root)
+    cell_id(root)

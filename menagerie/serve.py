@@ -17,7 +17,7 @@ from types import FrameType
 import httpx
 import structlog
 
-from menagerie import composition, first_start, walk
+from menagerie import keys
 from menagerie.processes import Child
 from menagerie.settings import Settings, SettingsError
 
@@ -96,8 +96,11 @@ class Serve:
         self.stopping.set()
 
     def _run(self) -> int:
-        composition.make_keys(self.settings)
+        keys.make_all(self.settings.root)
         self._start("cell")
+        # The cell starts while this process loads what the rest needs.
+        from menagerie import first_start, walk  # noqa: PLC0415
+
         endpoints, owner = first_start.initialize(self.settings)
         self._start("gateway")
         self._start("api")
@@ -116,25 +119,31 @@ class Serve:
 
     def _wait_until_ready(self) -> bool:
         deadline = time.monotonic() + _READY_S
-        probe = f"{self.settings.api_url_local}/healthz"
-        while not self.stopping.is_set():
-            for child in self.children.values():
-                child.tend()
-            try:
-                if httpx.get(probe, timeout=5).json().get("status") == "ok":
+        # Plain HTTP to this machine: neither certificates nor proxies are worth loading.
+        with httpx.Client(
+            base_url=self.settings.api_url_local, timeout=5, trust_env=False, verify=False
+        ) as api:
+            while not self.stopping.wait(0.05):
+                for child in self.children.values():
+                    child.tend()
+                if _is_well(api):
                     return True
-            except (httpx.HTTPError, ValueError):
-                pass
-            if time.monotonic() > deadline:
-                _LOG.error("not ready in time", waited_s=_READY_S, probe=probe)
-                return False
-            self.stopping.wait(0.05)
+                if time.monotonic() > deadline:
+                    _LOG.error("not ready in time", waited_s=_READY_S, asked=str(api.base_url))
+                    return False
         return False
 
     def stop(self) -> None:
         for part, timeout_s in _STOP_S.items():
             if part in self.children:
                 self.children[part].stop(timeout_s)
+
+
+def _is_well(api: httpx.Client) -> bool:
+    try:
+        return bool(api.get("/healthz").json().get("status") == "ok")
+    except (httpx.HTTPError, ValueError):
+        return False
 
 
 def environment(settings: Settings) -> dict[str, str]:
