@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
@@ -52,6 +52,23 @@ def fetch(db: Session, org_id: str) -> Organization:
     if organization is None:
         raise NotFound("organization not found")
     return organization
+
+
+_HOLD: Final = (
+    select(Organization.id)
+    .where(Organization.id == bindparam("org_id"))
+    # Events and other rows that refer to the organization can still be written by workers.
+    .with_for_update(key_share=True)
+)
+
+
+def hold(db: Session, org_id: str) -> None:
+    """Let nobody else hold the organization until the transaction ends.
+
+    On SQLite a transaction that writes excludes all others anyway.
+    """
+    if db.get_bind().dialect.name == "postgresql":
+        db.execute(_HOLD, {"org_id": org_id})
 
 
 def of_user(db: Session, user_id: str) -> list[tuple[Organization, str]]:

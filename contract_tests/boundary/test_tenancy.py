@@ -1,14 +1,18 @@
 """Another org's things and things that never were are one and the same to a caller."""
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from contract_tests.boundary.desk import Desk
 from contract_tests.boundary.document import document
+from storage import organizations
 
 NEVER = "org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
 
@@ -76,6 +80,35 @@ def test_the_two_404_take_as_long(desk: Desk) -> None:
     foreign, absent = (sorted(times)[20:180] for times in zip(*pairs, strict=True))
     assert foreign[0] < median(absent) < foreign[-1]
     assert absent[0] < median(foreign) < absent[-1]
+
+
+def test_what_races_a_close_is_refused(desk: Desk) -> None:
+    """The close is not committed yet when the other request comes."""
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    path, body = f"/v1/orgs/{org}/projects", {"name": "n", "slug": "s"}
+    with ThreadPoolExecutor() as threads:
+        with desk.database.write() as db:
+            organizations.hold(db, org)
+            organizations.fetch(db, org).close(desk.database.now(db))
+            db.flush()
+            late = threads.submit(desk.post, path, ann.session, json=body)
+            wait_for_lock(desk)
+        answer = late.result(30)
+    assert (answer.status_code, answer.json()["code"]) == (409, "org_closed")
+    assert desk.get(path, ann.session).json()["items"] == []
+
+
+def wait_for_lock(desk: Desk) -> None:
+    """Until another transaction waits for this one; on SQLite nobody else is let begin."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    end = time.monotonic() + 30
+    while desk.database.dialect == "postgresql":
+        with desk.database.read() as db:
+            if db.execute(text(waiting)).scalar_one():
+                return
+        assert time.monotonic() < end, "the request did not wait for the close"
+        time.sleep(0.01)
 
 
 def test_a_closed_org_can_be_read_and_not_changed(desk: Desk) -> None:

@@ -13,7 +13,7 @@ from control.boundary.cursors import Cursors
 from control.boundary.rules import Rule
 from control.services import Services
 from specserver import Conflict, Exchange, Forbidden, Reply
-from storage import audit, events
+from storage import audit, events, organizations
 from storage.instances import Instance
 from storage.organizations import Organization
 
@@ -28,7 +28,8 @@ class Forgotten(Exception):  # noqa: N818 -- a fact about a handler
 class Call:
     """One request let in. `db` is its transaction, which the boundary commits, handlers never do.
 
-    `now` is the database's clock. `org` is the org of the path, where there is one.
+    `now` is the database's clock. `org` is the org of the path, where there is one. While one
+    request changes things in an org no other does: what is counted for a quota stays true.
     """
 
     db: Session
@@ -47,13 +48,9 @@ class Call:
         return self.exchange.request_id
 
     def lock_org(self) -> None:
-        """Hold the org's row until the commit, as for a quota that two must not both use up.
-
-        Closing the org waits for it, or has happened and raises Conflict here.
-        """
+        """Hold the org until the commit. Every request that changes things in it does already."""
         if self.org is not None:
-            self.db.refresh(self.org, with_for_update=True)
-            refuse_closed(self.org)
+            organizations.hold(self.db, self.org.id)
 
     def require(self, permission: str) -> None:
         """For what x-authorize cannot say, as when a right depends on the body."""

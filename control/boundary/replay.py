@@ -73,14 +73,17 @@ class Replays:
         fingerprint = hmac.new(self._secret, written, hashlib.sha256).hexdigest()
         return ReplayKey(scope, exchange.operation.id, key, fingerprint)
 
-    def answer(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
-        """The answer given before, or None: then the lock is held until the transaction ends."""
+    def lock(self, db: Session, key: ReplayKey) -> None:
+        """Hold the key until the transaction ends; Conflict while another request holds it."""
         if not _locked(db, key):
             raise Conflict(
                 f"the request with this {HEADER} is still under way; ask again for its answer",
                 code="idempotency_in_flight",
                 headers={"Retry-After": "1"},
             )
+
+    def answer(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
+        """The answer given before to a key that is held."""
         found = replays.find(db, key.scope, key.operation, key.key)
         if found is None:
             return None

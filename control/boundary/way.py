@@ -3,7 +3,7 @@
 authenticate -> tenant -> authorize -> rate limit -> validate -> replay -> handler -> audit,
 events, replay -> commit. What writes is let in twice: once by reading, so that whoever is
 refused, limited or wrong never holds the lock of writers; and again in the transaction that
-writes, so that a right taken away while waiting is gone.
+writes, so that a right taken away while waiting is gone. Changes in one org exclude each other.
 """
 
 from collections.abc import Callable
@@ -29,6 +29,7 @@ from specserver import (
     Reply,
     TooManyRequests,
 )
+from storage import organizations
 
 _FAILURES_FROM = 400
 _VERDICT = "rate_limit"
@@ -119,6 +120,11 @@ class Way:
 
     def _write_once(self, visit: Visit, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
+            if key is not None:
+                self._replays.lock(db, key)
+            if visit.rule.mutating and visit.org_id is not None:
+                # Before all else is read: rights, status and quotas stay as found until the commit.
+                organizations.hold(db, visit.org_id)
             admission = self._admit(db, visit)
             if key is not None:
                 before = self._replays.answer(db, key, admission.at)
