@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
@@ -120,8 +121,9 @@ class Serve:
     def _wait_until_ready(self) -> bool:
         deadline = time.monotonic() + _READY_S
         # Plain HTTP to this machine: neither certificates nor proxies are worth loading.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         with httpx.Client(
-            base_url=self.settings.api_url_local, timeout=5, trust_env=False, verify=False
+            base_url=self.settings.api_url_local, timeout=5, trust_env=False, verify=context
         ) as api:
             while not self.stopping.wait(0.05):
                 for child in self.children.values():

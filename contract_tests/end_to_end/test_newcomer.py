@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -96,6 +97,10 @@ def test_every_request_leaves_a_line_with_its_id(installation: Installation) -> 
     with installation.api() as api:
         answer = api.get("/v1/me", headers={"X-Request-Id": "a-request-of-mine"})
     assert answer.headers["X-Request-Id"] == "a-request-of-mine"
-    line = next(one for one in installation.log.splitlines() if "a-request-of-mine" in one)
+    # The line is written behind the answer.
+    deadline = time.monotonic() + 10
+    while not (lines := [one for one in installation.log.splitlines() if "of-mine" in one]):
+        assert time.monotonic() < deadline, installation.log
+        time.sleep(0.02)
     for part in ("method=GET", "path=/v1/me", "status=200", "duration_ms="):
-        assert part in line
+        assert part in lines[0]
