@@ -88,7 +88,6 @@ def _check_quota(call: OrgCall) -> None:
     plan = PLANS[call.org.plan]
     if plan.api_keys_max is None:
         return
-    call.db.refresh(call.org, with_for_update=True)
     held = api_keys.page(call.db, call.org.id, now=call.now, limit=plan.api_keys_max, after=None)
     if len(held.items) >= plan.api_keys_max:
         message = f"the {plan.id} plan allows {plan.api_keys_max} API keys and all are used"

@@ -4,8 +4,6 @@ import secrets
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import exists, select
-
 from control.boundary import Call
 from control.policy import orders
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
@@ -16,7 +14,7 @@ from specserver import Invalid
 from storage import cells, identifiers, instances
 from storage.cells import Cell
 from storage.errors import Conflict, Unavailable
-from storage.instances import GONE, Instance
+from storage.instances import Instance
 from storage.projects import Project
 
 Body = dict[str, Any]
@@ -32,15 +30,11 @@ def catalogue(call: Call) -> Catalogue:
 
 
 def terms(call: OrgCall) -> Terms:
-    """What the caller's organization may have. Held until the transaction ends."""
-    if call.exchange.operation.method != "GET":
-        # Two orders at a time must not both take the last of a quota.
-        call.db.refresh(call.org, with_for_update=True)
-    live = instances.live(call.db, call.org.id)
+    """What the caller's organization may have."""
     return Terms(
         catalogue=catalogue(call),
         plan=PLANS[call.org.plan],
-        usage=Usage(len(live), sum(one.storage_bytes for one in live)),
+        usage=Usage(*instances.usage(call.db, call.org.id)),
         default_region=call.org.default_region,
     )
 
@@ -109,30 +103,25 @@ def _address(order: Order, instance_id: str, cell: Cell) -> Body:
 
 
 def _choose_cell(call: OrgCall, order: Order) -> Cell:
-    """One of the region's cells that offer the version; they share the load by chance."""
-    able = [
-        cell
+    """Of the region's cells that offer the version, the one that hosts fewest instances."""
+    able = {
+        cell.id: cell
         for cell in cells.in_region(call.db, order.region or "")
         if any(
             found["engine"] == order.engine and order.engine_version in found["versions"]
             for found in cell.engines
         )
-    ]
+    }
     if not able:
         raise Unavailable(f"no cell runs {order.engine} {order.engine_version} any more")
-    return secrets.choice(able)
+    hosted = instances.count_by_cell(call.db, able)
+    fewest = min(hosted.values())
+    return able[secrets.choice([cell_id for cell_id, count in hosted.items() if count == fewest])]
 
 
 def _check_name(call: OrgCall, project: Project, name: str) -> None:
     """What the database holds when the order is placed, asked beforehand."""
-    same = select(
-        exists().where(
-            Instance.project_id == project.id,
-            Instance.name == name,
-            Instance.desired_status.not_in(GONE),
-        )
-    )
-    if call.db.scalar(same):
+    if instances.is_name_taken(call.db, project.id, name):
         raise Conflict("the project has an instance with this name")
 
 

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from sqlalchemy import exists, select
-
 from control.policy.plans import PLANS
 from handlers import slugs, views
 from handlers.calls import OrgCall
 from specserver import Invalid, Reply
 from storage import instances, projects
 from storage.errors import Conflict
-from storage.projects import Project
 
 Body = dict[str, Any]
 
@@ -46,29 +43,36 @@ def update(call: OrgCall, project_id: str, body: Body) -> Body:
 
 def delete(call: OrgCall, project_id: str) -> Reply:
     project = projects.fetch(call.db, call.org.id, project_id)
-    for status in (None, "deleted", "erased"):
-        held = instances.page(
-            call.db, call.org.id, limit=1, after=None, status=status, project_id=project.id
-        )
-        if held.items:
-            state = held.items[0].status
-            raise Conflict(f"cannot delete a project that holds an instance that is {state}")
+    _refuse_while_used(instances.count_by_status(call.db, call.org.id, project.id))
+    instances.leave_project(call.db, call.org.id, project.id)
     call.audit(target=project.id, name=project.name, slug=project.slug)
     call.db.delete(project)
     return Reply.no_content()
 
 
+def _refuse_while_used(by_status: dict[str, int]) -> None:
+    """Conflict that says what is in the way, and how to get it out of it."""
+    kept = by_status.get("deleted", 0)
+    leaving = sum(by_status.get(status, 0) for status in ("deleting", "erasing"))
+    live = sum(by_status.values()) - kept - leaving - by_status.get("erased", 0)
+    ways = {
+        f"{live} live (delete or erase them)": live,
+        f"{leaving} being deleted or erased (wait)": leaving,
+        f"{kept} deleted whose data is kept (erase them, or wait until purge_after)": kept,
+    }
+    held = [way for way, count in ways.items() if count]
+    if held:
+        raise Conflict(f"cannot delete a project that holds instances: {', '.join(held)}")
+
+
 def _is_taken(call: OrgCall, slug: str) -> bool:
-    same = select(exists().where(Project.org_id == call.org.id, Project.slug == slug))
-    return bool(call.db.scalar(same))
+    return projects.is_slug_taken(call.db, call.org.id, slug)
 
 
 def _check_quota(call: OrgCall) -> None:
     plan = PLANS[call.org.plan]
     if plan.projects_max is None:
         return
-    call.db.refresh(call.org, with_for_update=True)
-    held = projects.page(call.db, call.org.id, limit=plan.projects_max, after=None)
-    if len(held.items) >= plan.projects_max:
+    if projects.count(call.db, call.org.id) >= plan.projects_max:
         message = f"the {plan.id} plan allows {plan.projects_max} projects and all are used"
         raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])

@@ -3,6 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
+
 from control import identity
 from control.boundary import Call
 from handlers import second_factor, views
@@ -14,6 +16,7 @@ from storage.users import User
 
 Body = dict[str, Any]
 
+_log = structlog.get_logger("sign_in")
 _USER_AGENT_LENGTH = 200
 
 
@@ -21,7 +24,7 @@ def create(call: Call, body: Body) -> Reply:
     user = _authenticate(call, body)
     with_mfa = "totp_code" in body
     if with_mfa and not second_factor.use_code(call, user, body["totp_code"]):
-        raise _refused()
+        raise _refused(call, user, "code")
     token = identity.new_session_token()
     session = _record(call, user, token, call.now if with_mfa else None)
     call.db.add(session)
@@ -89,13 +92,19 @@ def _authenticate(call: Call, body: Body) -> User:
     user = users.by_email(call.db, body["email"])
     right = identity.verify_password(user.password_hash if user else None, body["password"])
     if user is None or not right:
-        raise _refused()
+        raise _refused(call, user, "password")
     if user.password_hash and identity.password_needs_rehash(user.password_hash):
         user.password_hash = identity.hash_password(body["password"])
     return user
 
 
-def _refused() -> Unauthenticated:
+def _refused(call: Call, user: User | None, wrong: str) -> Unauthenticated:
+    """The answer tells nothing; the log tells an operator who is being guessed, and from where.
+
+    What was typed as the address stays out of it: it may be a password.
+    """
+    user_id = user.id if user else None
+    _log.warning("sign_in.refused", user_id=user_id, wrong=wrong if user else "address", ip=call.ip)
     return Unauthenticated(
         "the email address, the password or the code is wrong", code="sign_in_refused"
     )

@@ -1,9 +1,10 @@
 """Instances: the record of what is wanted of a database and what it is, and its transitions."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Select, func, select, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Select, func, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -63,7 +64,8 @@ class Instance(Record):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    # NULL once it is erased and its project deleted: what it used is still to be accounted for.
+    project_id: Mapped[str | None] = mapped_column(ForeignKey("projects.id"))
     name: Mapped[str]
     engine: Mapped[str]
     engine_version: Mapped[str]
@@ -200,6 +202,47 @@ def count_live(db: Session, org_id: str, *, project_id: str | None = None) -> in
 def live(db: Session, org_id: str) -> list[Instance]:
     """Every wanted instance of the organization, oldest first."""
     return list(db.scalars(_live(select(Instance), org_id, None).order_by(Instance.id)))
+
+
+def usage(db: Session, org_id: str) -> tuple[int, int]:
+    """How many instances the organization wants, and the sum of their `storage_bytes`."""
+    figures = select(func.count(), func.sum(Instance.storage_bytes))
+    count, storage_bytes = db.execute(figures.where(Instance.org_id == org_id, _LIVE)).one()
+    return count, int(storage_bytes or 0)
+
+
+def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]:
+    """How many instances of the project there are in each status, the erased among them."""
+    rows = select(Instance.status, func.count()).group_by(Instance.status)
+    rows = rows.where(Instance.org_id == org_id, Instance.project_id == project_id)
+    return dict(db.execute(rows).tuples().all())
+
+
+def count_by_cell(db: Session, cell_ids: Collection[str]) -> dict[str, int]:
+    """How many wanted instances each cell hosts, whoever they belong to; none is left out."""
+    rows = select(Instance.cell_id, func.count()).group_by(Instance.cell_id)
+    rows = rows.where(Instance.cell_id.in_(cell_ids), _LIVE)
+    found = dict(db.execute(rows).tuples().all())
+    return {cell_id: found.get(cell_id, 0) for cell_id in cell_ids}
+
+
+def is_name_taken(db: Session, project_id: str, name: str) -> bool:
+    """Whether a wanted instance of the project has the name already."""
+    same = select(Instance.id).where(Instance.project_id == project_id, Instance.name == name)
+    return db.scalar(same.where(_LIVE).limit(1)) is not None
+
+
+def leave_project(db: Session, org_id: str, project_id: str) -> None:
+    """Take the erased instances out of their project, which is to be deleted."""
+    db.execute(
+        update(Instance)
+        .where(
+            Instance.org_id == org_id,
+            Instance.project_id == project_id,
+            Instance.status == "erased",
+        )
+        .values(project_id=None)
+    )
 
 
 def _live(rows: Select[Any], org_id: str, project_id: str | None) -> Select[Any]:

@@ -1,6 +1,6 @@
 """Projects: how an organization groups its instances."""
 
-from sqlalchemy import ForeignKey, UniqueConstraint, select
+from sqlalchemy import ForeignKey, UniqueConstraint, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
@@ -37,3 +37,13 @@ def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Pro
     """The organization's projects, newest first."""
     rows = select(Project).where(Project.org_id == org_id)
     return pages.keyset(db, rows, Project.id, limit=limit, after=after)
+
+
+def is_slug_taken(db: Session, org_id: str, slug: str) -> bool:
+    same = select(Project.id).where(Project.org_id == org_id, Project.slug == slug)
+    return db.scalar(same) is not None
+
+
+def count(db: Session, org_id: str) -> int:
+    rows = select(func.count()).select_from(Project).where(Project.org_id == org_id)
+    return db.scalar(rows) or 0

@@ -94,13 +94,34 @@ def test_a_project_is_made_renamed_and_deleted_while_empty(house: House, tenant:
     assert actions == {"project.create", "project.update", "project.delete"}
 
 
-def test_a_project_that_holds_an_instance_stays(house: House, tenant: Tenant) -> None:
-    instance = house.instance(tenant)
+def test_a_project_goes_once_all_its_instances_are_erased(house: House, tenant: Tenant) -> None:
+    first, second = house.instance(tenant), house.instance(tenant)
     path = f"{tenant.path}/projects/{tenant.project_id}"
-    is_problem(house.request("DELETE", path, tenant.key), 409)
-    house.request("DELETE", f"{tenant.path}/instances/{instance}", tenant.key)
+
+    def refused() -> str:
+        answer = house.request("DELETE", path, tenant.key)
+        is_problem(answer, 409)
+        return str(answer.json()["detail"])
+
+    assert "2 live (delete or erase them)" in refused()
+    house.request("DELETE", f"{tenant.path}/instances/{first}", tenant.key)
+    assert "1 live" in refused()
+    assert "1 being deleted or erased (wait)" in refused()
     house.settle()
-    is_problem(house.request("DELETE", path, tenant.key), 409)
+    house.post(f"{tenant.path}/instances/{second}/actions/erase", tenant.key)
+    house.settle()
+    assert refused().endswith(
+        "1 deleted whose data is kept (erase them, or wait until purge_after)"
+    )
+    house.post(f"{tenant.path}/instances/{first}/actions/erase", tenant.key)
+    house.settle()
+    assert house.request("DELETE", path, tenant.key).status_code == 204
+    is_problem(house.get(path, tenant.key), 404)
+    for instance in (first, second):
+        found = house.get(f"{tenant.path}/instances/{instance}", tenant.key).json()
+        assert (found["status"], found["project_id"]) == ("erased", None)
+    listed = house.get(f"{tenant.path}/instances?status=erased", tenant.key).json()["items"]
+    assert {one["id"] for one in listed} == {first, second}
 
 
 def test_a_plan_limits_projects_and_keys(house: House) -> None:

@@ -1,9 +1,14 @@
 """People: signing in, the second factor, passwords, signing out."""
 
+import logging
+from collections.abc import Iterator, MutableMapping
 from datetime import timedelta
+from typing import Any
 
 import pyotp
 import pytest
+import structlog
+import structlog.testing
 
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import PASSWORD, House, Person
@@ -66,6 +71,36 @@ def test_a_refused_sign_in_does_not_say_what_was_wrong(house: House, person: Per
     for answer in answers:
         is_problem(answer, 401, "sign_in_refused")
     assert len({answer.json()["detail"] for answer in answers}) == 1
+
+
+@pytest.fixture
+def warnings() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What is logged, also below what the tests of this room let through."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    with structlog.testing.capture_logs() as logs:
+        yield logs
+    structlog.configure(**before)
+
+
+def test_a_refused_sign_in_is_told_to_the_operator(
+    house: House, person: Person, warnings: list[MutableMapping[str, Any]]
+) -> None:
+    bodies: list[dict[str, str]] = [
+        {"email": person.email, "password": "hunter2-canary"},
+        {"email": "canary@example.org", "password": "hunter2-canary"},
+        {"email": person.email, "password": PASSWORD, "totp_code": "123456"},
+    ]
+    for body in bodies:
+        house.post("/v1/sessions", json=body)
+    told = [one for one in warnings if one["event"] == "sign_in.refused"]
+    assert [(one["user_id"], one["wrong"]) for one in told] == [
+        (person.id, "password"),
+        (None, "address"),
+        (person.id, "code"),
+    ]
+    assert {one["ip"] for one in told} == {"203.0.113.7"}
+    assert "canary" not in str(warnings)
 
 
 def test_sessions_are_listed_and_revoked_by_their_owner_only(house: House, person: Person) -> None:

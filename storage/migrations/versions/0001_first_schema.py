@@ -276,7 +276,7 @@ def _instances() -> None:
         "instances",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("org_id", sa.String(), nullable=False),
-        sa.Column("project_id", sa.String(), nullable=False),
+        sa.Column("project_id", sa.String(), nullable=True),
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("engine", sa.String(), nullable=False),
         sa.Column("engine_version", sa.String(), nullable=False),
