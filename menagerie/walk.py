@@ -1,6 +1,9 @@
 """What `menagerie serve` prints when it is ready: addresses, first secrets, and a walk to paste."""
 
+import shlex
+import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from menagerie.first_start import Endpoints, Owner
 from menagerie.settings import DEFAULT_HOME, Settings
@@ -54,9 +57,10 @@ def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> st
     ]
     key = endpoints.api_key
     if owner is None:
-        key = f'$(sed -n \'s/.*"api_key": "\\(.*\\)".*/\\1/p\' {settings.root / "endpoints.json"})'
+        file = shlex.quote(str(settings.root / "endpoints.json"))
+        key = f'$(sed -n \'s/.*"api_key": "\\(.*\\)".*/\\1/p\' {file})'
     return "\n".join(lines) + _WALK.format(
-        **asdict(endpoints) | {"ca_file": settings.root / "ca.pem"},
+        **asdict(endpoints) | {"ca_file": shlex.quote(endpoints.ca_file)},
         key=key,
         https_port=settings.gateway_https_port,
         command=_command(settings),
@@ -64,7 +68,10 @@ def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> st
 
 
 def _command(settings: Settings) -> str:
-
+    """How the command is called from here, with the home where it is not the usual one."""
+    command = Path(sys.executable).with_name("menagerie")
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
     if settings.root == DEFAULT_HOME.expanduser():
-        return ".venv/bin/menagerie"
-    return f"MENAGERIE_HOME={settings.root} .venv/bin/menagerie"
+        return shlex.quote(str(command))
+    return f"MENAGERIE_HOME={shlex.quote(str(settings.root))} {shlex.quote(str(command))}"

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,21 @@ needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not in
 
 
 @needs_curl
-def test_the_printed_walk_works_as_pasted(fresh: Callable[..., Installation]) -> None:
-    installation = fresh()
-    printed = installation.start()
-    walk = printed.split("Paste:")[1].split("Or let it walk")[0]
+@pytest.mark.parametrize("start", ["first", "second"])
+def test_the_printed_walk_works_as_pasted(start: str, tmp_path: Path) -> None:
+    installation = Installation(tmp_path / "a home with spaces")
+    try:
+        printed = installation.start()
+        if start == "second":
+            installation.stop()
+            printed = installation.start()
+        walks(installation, printed)
+    finally:
+        installation.destroy()
+
+
+def walks(installation: Installation, printed: str) -> None:
+    walk = printed.split("Paste:")[1].split("Or let it walk", maxsplit=1)[0]
     done = subprocess.run(
         ["bash", "-c", walk], capture_output=True, text=True, timeout=110, check=False
     )
