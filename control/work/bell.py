@@ -1,5 +1,7 @@
 """The bell that tells this process's idle workers to look at the table."""
 
+import os
+import secrets
 import threading
 from typing import Final
 from weakref import WeakSet
@@ -23,6 +25,14 @@ class Bell:
 
 
 _bells: Final[WeakSet[Bell]] = WeakSet()
+
+
+_RUN: Final = secrets.token_hex(8)
+
+
+def process() -> str:
+    """A name that only this process has, also beside others forked from the same one."""
+    return f"{_RUN}:{os.getpid()}"
 
 
 def ring_all() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import psycopg
 import structlog
 
-from control.work.bell import Bell
+from control.work.bell import Bell, process
 from control.work.queue import CHANNEL
 from storage.database import Database
 
@@ -32,8 +32,9 @@ def _listen(database: Database, bell: Bell, stopping: threading.Event) -> None:
             # What was enqueued before the LISTEN rang nobody.
             bell.ring()
             while not stopping.is_set():
-                for _ in connection.notifies(timeout=LOOK_EVERY_S * 10, stop_after=1):
-                    bell.ring()
+                for heard in connection.notifies(timeout=LOOK_EVERY_S * 10, stop_after=1):
+                    if heard.payload != process():
+                        bell.ring()
     except psycopg.OperationalError as error:
         _log.warning("listening interrupted", error=str(error))
         stopping.wait(1)

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Select, delete, exists, func, select, update
+from sqlalchemy import BindParameter, Select, Table, Update, bindparam, delete, exists, func, select
 from sqlalchemy.orm import Session, aliased
 
 from control.work import bell, registry
 from control.work.errors import LeaseLost
 from storage import identifiers
+from storage.columns import DatabaseClock
 from storage.database import Database, now, on_commit
 from storage.work import Work
 
@@ -75,15 +77,38 @@ def announce(db: Session) -> None:
     db.info[_ANNOUNCED] = True
     on_commit(db, bell.ring_all)
     if db.get_bind().dialect.name == "postgresql":
-        db.execute(select(func.pg_notify(CHANNEL, "")))
+        # Those here have heard, so the listener of this process passes over its own.
+        db.execute(select(func.pg_notify(CHANNEL, bell.process())))
+
+
+# What runs for every operation is built once: building costs more than running.
+
+
+def _heads() -> Select[Work]:
+    """Unfinished work of the kinds with nothing unfinished before it in its lane."""
+    earlier = aliased(Work)
+    ahead = exists().where(
+        earlier.lane == Work.lane, earlier.due.is_not(None), earlier.seq < Work.seq
+    )
+    kinds: BindParameter[str] = bindparam("kinds", expanding=True)
+    return select(Work).where(Work.due.is_not(None), Work.kind.in_(kinds), ~ahead)
+
+
+_NEXT_DUE: Final = _heads().with_only_columns(func.min(Work.due), DatabaseClock())
+_DUE: Final = (
+    _heads()
+    .where(Work.due <= bindparam("moment"))
+    .order_by(Work.due, Work.seq)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+)
 
 
 def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Claim | None:
     """Take the next due operation that heads its lane, and lease it; None when nothing is due."""
     with database.write() as db:
         moment = now(db)
-        due = _heads(kinds).where(Work.due <= moment).order_by(Work.due, Work.seq).limit(1)
-        work = db.scalars(due.with_for_update(skip_locked=True)).one_or_none()
+        work = db.scalars(_DUE, {"kinds": kinds, "moment": moment}).one_or_none()
         if work is None:
             return None
         limit = timedelta(seconds=registry.find(work.kind).deadline_s)
@@ -97,29 +122,30 @@ def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Claim | N
 def next_due_s(database: Database, kinds: Sequence[str]) -> float | None:
     """Seconds until the next operation is due (0 or less: now), or None when there is none."""
     with database.read() as db:
-        due = db.scalar(_heads(kinds).with_only_columns(func.min(Work.due)))
-        return None if due is None else (due - now(db)).total_seconds()
+        due, clock = db.execute(_NEXT_DUE, {"kinds": kinds}).one()
+        if due is None:
+            return None
+        return float((due - clock - database.clock_offset).total_seconds())
 
 
-def _heads(kinds: Sequence[str]) -> Select[Work]:
-    """Unfinished work with nothing unfinished before it in its lane."""
-    earlier = aliased(Work)
-    ahead = exists().where(
-        earlier.lane == Work.lane, earlier.due.is_not(None), earlier.seq < Work.seq
+@cache
+def _held(columns: tuple[str, ...]) -> Update:
+    table = Work.__table__
+    assert isinstance(table, Table)
+    lease = (table.c.seq == bindparam("of_seq"), table.c.lease == bindparam("of_lease"))
+    values: dict[str, BindParameter[Any]] = {
+        column: bindparam(f"new_{column}") for column in columns
+    }
+    return (
+        table.update().where(*lease, table.c.due.is_not(None)).values(values).returning(table.c.seq)
     )
-    return select(Work).where(Work.due.is_not(None), Work.kind.in_(kinds), ~ahead)
 
 
 def checkpoint(db: Session, hold: Hold, **values: Any) -> None:
     """Write to the operation's row, or raise LeaseLost when another lease was given since."""
-    held = (
-        update(Work)
-        .where(Work.seq == hold.seq, Work.lease == hold.lease, Work.due.is_not(None))
-        .values(**values)
-        .returning(Work.seq)
-        .execution_options(synchronize_session=False)
-    )
-    if db.execute(held).one_or_none() is None:
+    parameters = {f"new_{column}": value for column, value in values.items()}
+    parameters |= {"of_seq": hold.seq, "of_lease": hold.lease}
+    if db.execute(_held(tuple(values)), parameters).one_or_none() is None:
         raise LeaseLost(f"operation {hold.seq} is no longer held by lease {hold.lease}")
 
 
