@@ -92,7 +92,7 @@ class Body:
 class Kind:
     """One media type of a body, and what is expected of it."""
 
-    __slots__ = ("_checked", "_defaults", "_properties", "_schema", "parse")
+    __slots__ = ("_checked", "_defaults", "_integers", "_properties", "_schema", "parse")
 
     def __init__(self, media_type: str, content: dict[str, Any], schemas: Schemas) -> None:
         schema = content.get("schema", True)
@@ -103,6 +103,9 @@ class Kind:
             for name, inner in self._properties.items()
             if isinstance(inner, dict) and "default" in inner
         }
+        self._integers = tuple(
+            name for name, inner in self._properties.items() if _is_integer(inner)
+        )
         self._checked = "schema" in content
         self.parse = self._parser(media_type)
 
@@ -116,13 +119,24 @@ class Kind:
 
     def read(self, raw: bytes) -> tuple[Any, list[Violation]]:
         value = self.parse(raw)
-        if self._checked and not self._schema.is_valid(value):
-            return None, self._schema.violations(value)
-        if self._defaults and isinstance(value, dict):
-            for name, default in self._defaults.items():
-                if name not in value:
-                    value[name] = copy.deepcopy(default)
+        try:
+            if self._checked and not self._schema.is_valid(value):
+                return None, self._schema.violations(value)
+        except ValueError:
+            # The validator tells what is wrong only of what is nested no deeper than 255.
+            return None, [_violation("depth", "is nested too deeply")]
+        if isinstance(value, dict):
+            self._complete(value)
         return value, []
+
+    def _complete(self, value: dict[str, Any]) -> None:
+        """Puts in what is left unsaid, and makes integers of 5.0 and 5e9, which JSON counts so."""
+        for name, default in self._defaults.items():
+            if name not in value:
+                value[name] = copy.deepcopy(default)
+        for name in self._integers:
+            if type(value.get(name)) is float:
+                value[name] = int(value[name])
 
     def _parse_form(self, raw: bytes) -> dict[str, Any]:
         form: dict[str, Any] = {}
@@ -173,6 +187,12 @@ def properties_of(schema: Any) -> dict[str, Any]:
         found |= properties_of(part)
     found |= schema.get("properties", {})
     return found
+
+
+def _is_integer(schema: Any) -> bool:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    kinds = kind if isinstance(kind, list) else [kind]
+    return "integer" in kinds and "number" not in kinds
 
 
 def _violation(keyword: str, message: str) -> Violation:

@@ -96,3 +96,28 @@ def test_an_operation_may_take_larger_bodies() -> None:
 def test_no_bytes_break_the_reading_of_json(raw: bytes) -> None:
     with contextlib.suppress(BadRequest):
         parse_json(raw)
+
+
+COUNTED = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer"},
+        "share": {"type": ["integer", "number"]},
+        "rest": {"type": "object", "properties": {"rest": {"type": "null"}}},
+    },
+}
+
+
+def test_an_integer_written_with_a_point_is_an_integer() -> None:
+    app = echo({"application/json": {"schema": COUNTED}})
+    answer = send(app, "application/json", b'{"count": 5e9, "share": 2.0}')
+    assert answer.content == b'{"body":{"count":5000000000,"share":2.0}}'
+    assert send(app, "application/json", b'{"count": 5.5}').status_code == 422
+
+
+@pytest.mark.parametrize("depth", [200, 1000])
+def test_what_is_wrong_and_nested_deep_is_refused(depth: int) -> None:
+    app = echo({"application/json": {"schema": COUNTED}})
+    answer = send(app, "application/json", b'{"rest":' * depth + b"1" + b"}" * depth)
+    assert answer.status_code == 422
+    assert answer.json()["errors"]
