@@ -1,6 +1,7 @@
 """The database: engine, transactions, clock and the translation of its errors."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
@@ -19,9 +20,11 @@ from storage.errors import Unavailable
 
 POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
+PING_AFTER_S: Final = 1.0
 _WRITING: Final = "menagerie_writing"
 _ON_COMMIT: Final = "menagerie_on_commit"
 _OFFSET: Final = "menagerie_clock_offset"
+_RESTING_SINCE: Final = "menagerie_resting_since"
 _CLOCK: Final = select(DatabaseClock())
 
 
@@ -159,7 +162,7 @@ def _sqlite(url: Any) -> Engine:
 
 
 def _postgresql(url: Any) -> Engine:
-    return create_engine(
+    engine = create_engine(
         url,
         json_serializer=_to_json,
         json_deserializer=_from_json,
@@ -167,10 +170,29 @@ def _postgresql(url: Any) -> Engine:
         hide_parameters=True,
         pool_size=POOL_SIZE,
         max_overflow=POOL_SIZE,
-        # A restarted server is noticed before a request is handed a dead connection.
-        pool_pre_ping=True,
         connect_args={"options": "-c timezone=UTC"},
     )
+
+    @event.listens_for(engine, "checkin")
+    def _rest(_connection: Any, record: Any) -> None:
+        record.info[_RESTING_SINCE] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def _look(connection: Any, record: Any, _proxy: Any) -> None:
+        """A restarted server is noticed before a request is handed a dead connection.
+
+        Asking every time would double the cost of a transaction; after one that was found dead,
+        the pool makes all connections anew.
+        """
+        since = record.info.get(_RESTING_SINCE)
+        if since is None or time.monotonic() - since < PING_AFTER_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError from error
+
+    return engine
 
 
 def _to_json(value: Any) -> str:

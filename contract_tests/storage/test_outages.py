@@ -68,6 +68,21 @@ def test_postgresql_restarted_under_load_loses_nothing_acknowledged(cluster: Clu
     database.dispose()
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+def test_no_connection_that_rested_through_a_restart_is_handed_out(
+    cluster: Cluster, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.database.PING_AFTER_S", 0)
+    database = Database(cluster.empty_database())
+    with database.read() as db, database.read() as other:
+        assert (db.scalar(text("SELECT 1")), other.scalar(text("SELECT 1"))) == (1, 1)
+    cluster.stop(how)
+    cluster.start()
+    with database.read() as db, database.read() as other:
+        assert (db.scalar(text("SELECT 1")), other.scalar(text("SELECT 1"))) == (1, 1)
+    database.dispose()
+
+
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
     if os.geteuid() != 0:
