@@ -54,8 +54,9 @@ class Service:
     def log(self) -> Path:
         return self.home / "log"
 
-    def start(self) -> None:
-        command = [sys.executable, "-m", "instance_services.duckdb", "--socket", str(self.socket)]
+    def start(self, *program: str) -> None:
+        program = program or ("-m", "instance_services.duckdb")
+        command = [sys.executable, *program, "--socket", str(self.socket)]
         command += ["--data", str(self.database), "--users", str(self.users)]
         command += ["--memory-bytes", "400000000", "--threads", "1", *self.options]
         with self.log.open("ab") as log:

@@ -48,11 +48,21 @@ def _write(service: Service, first: int, acknowledged: list[int], enough: thread
                 enough.set()
 
 
+# The service as it is, but for the refusal of what is known to break an engine.
+UNGUARDED = """
+from instance_services.duckdb import statements
+statements._refuse_forbidden = lambda sql: None
+from instance_services.duckdb.__main__ import main
+raise SystemExit(main())
+"""
+
+
 def test_a_lost_engine_ends_the_process_and_a_restart_heals(own_service: Service) -> None:
     service = own_service
     service.query("CREATE TABLE healed AS SELECT 42 AS i")
-    # Put together at run time, so that no look at the text can see it.
-    sql = "FROM query('FROM enable_' || 'logging(storage=''file'', storage_path=''/nowhere/x'')')"
+    service.end(signal.SIGTERM)
+    service.start("-c", UNGUARDED)
+    sql = "FROM enable_logging(storage='file', storage_path='/nowhere/x')"
     with service.client() as client:
         client.post("/query", json={"sql": sql})
         # Refused or already gone: which of the two is a matter of milliseconds.
@@ -72,7 +82,8 @@ def test_a_full_database_refuses_growth_and_can_be_emptied(tmp_path: Path) -> No
         assert answers[0].status_code == 200
         assert answers[-1].status_code == 400
         assert "storage is full" in answers[-1].json()["error"]
-        for sql in ("CREATE TABLE more (i INTEGER)", "UPDATE filled SET s = 'x'"):
+        growing = ("CREATE TABLE more (i INTEGER)", "UPDATE filled SET s = 'x'")
+        for sql in (*growing, f"EXPLAIN ANALYZE {fill}"):
             assert "storage is full" in service.error(sql)
         assert service.rows("SELECT count(*) > 0 FROM filled") == [[True]]
         service.query("DROP TABLE filled")

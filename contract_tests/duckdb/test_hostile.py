@@ -74,6 +74,17 @@ STATEMENTS = [
     "CREATE MACRO m() AS TABLE FROM enable_logging(storage='file', storage_path='{new}')",
     "SELECT 'ééééé'; FROM enable_logging(storage='file', storage_path='{new}')",
     "FROM query('FROM enable_logging(storage=''file'', storage_path=''{new}'')')",
+    # SQL that is put together only while it is bound, and so is seen by nobody before.
+    "FROM query('FROM enable_' || 'logging(storage=''file'', storage_path=''{new}'')')",
+    "FROM system.main.\"Query\" /* ( */ ('FROM enable_' || 'logging()')",
+    "FROM query\u00a0('FROM enable_' || 'logging()')",
+    "CREATE MACRO m2(x) AS TABLE FROM query(x)",
+    "FROM json_execute_serialized_sql(json_serialize_sql('FROM enable_' || 'logging()'))",
+    # Numbers followed as addresses in the process itself.
+    "FROM arrow_scan(1, 2, 3)",
+    'EXPLAIN FROM "ARROW_SCAN_DUMB"(1, 2, 3)',
+    "FROM pandas_scan(1)",
+    "FROM read_duckdb('{temp}/x.duckdb')",
     "CREATE PERSISTENT SECRET s (TYPE s3)",
     "CREATE VIEW v AS SELECT * FROM read_text('{secret}'); FROM v",
     "CREATE TABLE t2 AS SELECT * FROM read_text('{secret}')",
@@ -193,3 +204,14 @@ def test_health_answers_within_5_s_after_a_greedy_statement(around: Surroundings
     with service.client(None, timeout_s=5) as client:
         assert client.get("/health").status_code == 200
     assert service.rows("SELECT sum(i) FROM kept") == [[3]]
+
+
+def test_a_column_may_be_named_as_a_refused_function_is(around: Surroundings) -> None:
+    sql = (
+        "CREATE TABLE query (query INTEGER); INSERT INTO query (query) VALUES (1), (2);"
+        " SELECT query FROM query WHERE query = (SELECT max(query) FROM query)"
+    )
+    assert around.service.rows(sql) == [[2]]
+    assert around.service.rows("SELECT ?", ["FROM query('…'), arrow_scan"]) == [
+        ["FROM query('…'), arrow_scan"]
+    ]

@@ -41,6 +41,7 @@ def test_numbered_params_may_come_in_any_order(service: Service) -> None:
         ("CHECKPOINT", 0),
         ("SET VARIABLE x = 1", 0),
         ("BEGIN; COMMIT", 0),
+        ("CREATE SECRET told (TYPE http)", 0),
         ("DROP TABLE counted", 0),
     ],
 )

@@ -15,6 +15,7 @@ from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import make_app
 from instance_services.duckdb.users import Users
+from instance_services.prompt_http import PromptHttp
 
 # EX_SOFTWARE: the supervisor starts the process anew.
 _LOST = 70
@@ -52,7 +53,7 @@ def main(words: list[str] | None = None) -> int:
         make_app(engine, Users(given.users)),
         uds=str(given.socket),
         loop="uvloop",
-        http="httptools",
+        http=PromptHttp,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -85,8 +85,7 @@ class Session:
             return self._run_relation(plan, params, started)
         connection.execute(plan.last, params or None)
         if not plan.has_result:
-            counted = connection.fetchall()
-            return _encode(_NO_COLUMNS, [], started, changed=counted[0][0] if counted else 0)
+            return _encode(_NO_COLUMNS, [], started, changed=_count(connection.fetchall()))
         columns = plan.columns
         if columns is None:
             columns = plan.columns = _described(connection)
@@ -109,6 +108,12 @@ class Session:
             )
         columns = Columns.of(names, kinds, [text is not None for text in found])
         return _fetched(relation, columns, started)[0]
+
+
+def _count(told: list[Any]) -> int:
+    """How many rows were changed; some statements tell only that they succeeded."""
+    count = told[0][0] if told else 0
+    return count if type(count) is int else 0
 
 
 _NO_COLUMNS = Columns([], [], [], [])
