@@ -5,6 +5,7 @@ import base64
 import sys
 from pathlib import Path
 
+from cell.layout import HomeTakenError
 from cell.main import run
 from cell.settings import CellSettings
 
@@ -26,20 +27,23 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
     given = parser.parse_args(words)
-    run(
-        CellSettings(
-            home=given.home,
-            cell_id=given.cell_id,
-            control_public_key=base64.b64decode(given.control_public_key),
-            region=given.region,
-            instance_domain=given.instance_domain,
-            https_port=given.https_port,
-            engines=tuple(given.engine) if given.engine else None,
-            stop_engines=not given.keep_engines,
-            log_format=given.log_format,
-            log_level=given.log_level,
-        )
+    settings = CellSettings(
+        home=given.home,
+        cell_id=given.cell_id,
+        control_public_key=base64.b64decode(given.control_public_key),
+        region=given.region,
+        instance_domain=given.instance_domain,
+        https_port=given.https_port,
+        engines=tuple(given.engine) if given.engine else None,
+        stop_engines=not given.keep_engines,
+        log_format=given.log_format,
+        log_level=given.log_level,
     )
+    try:
+        run(settings)
+    except HomeTakenError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     return 0
 
 

@@ -44,17 +44,20 @@ class Cell:
     def __init__(self, settings: CellSettings) -> None:
         self.settings = settings
         self.layout = Layout.make(settings.home)
+        self._claim = self.layout.claim(settings.home_wait_s)
         key = read_or_make_key(self.layout.seal_key)
         self.database = Database(self.layout.database)
-        self.signatures = Signatures(settings.control_public_key)
+        self.signatures = Signatures(self.database, settings.control_public_key)
         self.tokens = Tokens(self.database, settings.control_public_key)
         self.operations = Operations(self.database)
         self.gateway_token = self._gateway_token()
         self.public_host = f"cell.{settings.region}.{settings.instance_domain}"
         name = cell_name(self.layout)
-        self.host = Host(str(self.layout.home), name, PACKAGES, confine=settings.confine)
-        self.drivers = find(self.host, settings.engines)
         uid_first = UID_FIRST + int(name[:8], 16) % CELLS_PER_HOST * UIDS_PER_CELL
+        self.host = Host(
+            *(str(self.layout.home), name, PACKAGES), confine=settings.confine, uid=uid_first
+        )
+        self.drivers = find(self.host, settings.engines)
         self.records = Records(self.database, uid_first)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
         self.supervisor = Supervisor(
@@ -102,11 +105,18 @@ class Cell:
         for task in self._chores:
             task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        # Nothing that was begun may start an engine after the last one was stopped.
+        await self.operations.close()
         await self.supervisor.close(stop_engines=self.settings.stop_engines)
         self.supervisor.publish()
         if self.settings.stop_engines:
+            # One whose start or stop was broken off belongs to no instance any more.
+            await asyncio.to_thread(self._end_strays, [], set())
             await asyncio.to_thread(self.host.close)
         self.database.close()
+        if self.settings.stop_engines:
+            self.layout.remove_sockets()
+        os.close(self._claim)
         log.info("cell.stopped", engines_stopped=self.settings.stop_engines)
 
     def description(self) -> dict[str, Any]:
@@ -183,6 +193,7 @@ class Cell:
             logs.rotate(resident.site.log, self.settings.log_bytes_max)
 
     async def _housekeeping(self) -> None:
+        self.signatures.forget_old()
         self.tokens.forget_expired()
         self.operations.forget_old()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)

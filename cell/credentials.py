@@ -66,15 +66,18 @@ class Credentials:
             )
         return Credential(number, password, None)
 
-    def drop_expired(self) -> list[str]:
-        """The instances whose older credential has just ended."""
-        now = time.time()
+    def expired(self) -> list[str]:
+        """The instances that have a credential whose overlap has ended."""
         rows = self._database.rows(
-            "SELECT DISTINCT instance_id FROM credentials WHERE expires_at <= ?", now
+            "SELECT DISTINCT instance_id FROM credentials WHERE expires_at <= ?", time.time()
         )
-        if rows:
-            self._database.write("DELETE FROM credentials WHERE expires_at <= ?", now)
         return [name for (name,) in rows]
+
+    def forget_expired(self, instance_id: str) -> None:
+        self._database.write(
+            "DELETE FROM credentials WHERE instance_id = ? AND expires_at <= ?",
+            *(instance_id, time.time()),
+        )
 
     def erase(self, instance_id: str) -> None:
         self._database.write("DELETE FROM credentials WHERE instance_id = ?", instance_id)

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE TABLE IF NOT EXISTS leases (
     operation TEXT PRIMARY KEY, lease INTEGER NOT NULL, at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, until REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS burned (jti TEXT PRIMARY KEY, expires_at REAL NOT NULL);
 """
 
@@ -54,6 +55,14 @@ class Database:
     def write(self, statement: str, *values: Any) -> int:
         """How many rows it changed."""
         return self._file.execute(statement, values).rowcount
+
+    def note(self, statement: str, *values: Any) -> int:
+        """As `write`, without waiting for the disk: outlives this process, not a power cut."""
+        self._file.execute("PRAGMA synchronous=NORMAL")
+        try:
+            return self.write(statement, *values)
+        finally:
+            self._file.execute("PRAGMA synchronous=FULL")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

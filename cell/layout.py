@@ -1,8 +1,11 @@
 """Where everything of a cell lies: its home, the folders of instances, the sockets."""
 
+import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -11,6 +14,11 @@ from typing import Self
 SOCKET_DIRECTORY_BYTES_MAX = 60
 # Others may pass through but not look around: engines run under uids of their own.
 PASSABLE = 0o711
+LOOK_AGAIN_S = 0.05
+
+
+class HomeTakenError(Exception):
+    """Another cell runs in this home; two would end each other's engines."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,29 @@ class Layout:
             layout.public_socket.unlink(missing_ok=True)
             layout.public_socket.symlink_to(layout.socket)
         return layout
+
+    def claim(self, wait_s: float) -> int:
+        """Holds the home for this process as long as the descriptor is open; HomeTakenError else.
+
+        A cell that is just ending is waited for.
+        """
+        lock = os.open(self.home / "cell.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(lock)
+                    raise HomeTakenError(f"another cell runs in {self.home}") from None
+                time.sleep(LOOK_AGAIN_S)
+            else:
+                return lock
+
+    def remove_sockets(self) -> None:
+        """What lies outside the home; nothing listens or stays there once the cell has stopped."""
+        if self.sockets.parent != self.home:
+            shutil.rmtree(self.sockets, ignore_errors=True)
 
     @property
     def database(self) -> Path:
@@ -111,8 +142,8 @@ class Site:
     def socket(self) -> Path:
         return self.run / "engine.sock"
 
-    def make(self) -> None:
-        """Creates the folders, each with the owner it should have."""
+    def make(self, owner: int | None) -> None:
+        """Creates the folders; `owner` is whom the engine runs as, None where that is the cell."""
         self.directory.mkdir(exist_ok=True)
         self.directory.chmod(PASSABLE)
         for cells in (self.log.parent, self.snapshots):
@@ -121,9 +152,17 @@ class Site:
             path.mkdir(exist_ok=True)
             path.chmod(mode)
         if os.geteuid() == 0:
-            os.chown(self.configuration, 0, self.uid)
-            os.chown(self.data, self.uid, self.uid)
-            os.chown(self.run, self.uid, self.uid)
+            if owner is not None:
+                os.chown(self.configuration, 0, owner)
+            for path in (self.data, self.run):
+                _give(path, os.geteuid() if owner is None else owner)
+
+
+def _give(directory: Path, owner: int) -> None:
+    """What lies inside too, where engines ran as somebody else until now."""
+    if directory.stat().st_uid != owner:
+        for path in (*directory.rglob("*"), directory):
+            os.chown(path, owner, owner, follow_symlinks=False)
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600, gid: int = -1) -> None:

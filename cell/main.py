@@ -15,6 +15,7 @@ import uvicorn
 from cell.agent import Cell
 from cell.boundary import make_boundary
 from cell.settings import CellSettings
+from instance_services.prompt_http import PromptHttp
 from specserver import App
 
 DOCUMENT = Path(__file__).with_name("openapi.yaml")
@@ -53,7 +54,7 @@ async def _serve(settings: CellSettings) -> None:
         config = uvicorn.Config(
             app,
             uds=str(cell.layout.socket),
-            http="httptools",
+            http=PromptHttp,
             ws="none",
             lifespan="off",
             access_log=False,

@@ -35,6 +35,12 @@ class Operations:
             task.add_done_callback(lambda done: self._done(key, done))
         return await asyncio.shield(task)
 
+    async def close(self) -> None:
+        """Breaks off what still runs; it was not answered, so it will be asked for again."""
+        for task in list(self._running.values()):
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
     def forget_old(self) -> None:
         for table in ("answers", "leases"):
             self._database.write(f"DELETE FROM {table} WHERE at < ?", time.time() - KEPT_S)  # noqa: S608 - the tables above

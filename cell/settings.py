@@ -22,6 +22,8 @@ class CellSettings:
     # False leaves out what bubblewrap and cgroups give, as on a machine that has neither.
     confine: bool = True
 
+    # How long a cell that is just ending in the same home is waited for.
+    home_wait_s: float = 10.0
     # How long an engine may take until a login works, and to end by itself when asked.
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 10.0

@@ -10,20 +10,22 @@ from collections.abc import Callable
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from cell.database import Database
 from specserver import Request, Unauthenticated
 
 SKEW_MAX_S = 300
 _NONCE = re.compile(r"[0-9a-f]{32}")
-_FORGET_EVERY = 1_000
 
 
 class Signatures:
     """Knows the public key alone: whoever reads the cell cannot sign."""
 
-    def __init__(self, public_key: bytes, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, database: Database, public_key: bytes, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
         self._key = Ed25519PublicKey.from_public_bytes(public_key)
         self._clock = clock
-        self._seen: dict[str, float] = {}
 
     def verify(self, request: Request, body: bytes) -> None:
         """Raises Unauthenticated for whatever the control plane did not just send."""
@@ -50,11 +52,14 @@ class Signatures:
         skew_s = abs(now - int(timestamp)) if timestamp.isdecimal() else SKEW_MAX_S + 1
         if skew_s > SKEW_MAX_S or not _NONCE.fullmatch(nonce):
             raise Unauthenticated("the signature is not of now", code="stale_signature")
-        if nonce in self._seen:
+        # In the database, or a restart of the cell would let the last minutes be said again.
+        until = now + 2 * SKEW_MAX_S
+        if not self._database.note("INSERT OR IGNORE INTO nonces VALUES (?, ?)", nonce, until):
             raise Unauthenticated("the request was seen before", code="replayed")
-        if len(self._seen) % _FORGET_EVERY == _FORGET_EVERY - 1:
-            self._seen = {each: until for each, until in self._seen.items() if until > now}
-        self._seen[nonce] = now + 2 * SKEW_MAX_S
+
+    def forget_old(self) -> None:
+        """What is older than the skew is refused by its date."""
+        self._database.note("DELETE FROM nonces WHERE until < ?", self._clock())
 
 
 def decode(text: str) -> bytes:

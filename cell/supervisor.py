@@ -70,7 +70,7 @@ class Supervisor:
 
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
-        resident.site.make()
+        resident.site.make(self._host.owner(resident.site))
         if not self._credentials.valid(resident.instance_id):
             self._credentials.make(resident.instance_id, 0)
         await self.hand_out_credentials(resident)
@@ -115,8 +115,10 @@ class Supervisor:
         process.resume()
         resident.process = process
         try:
+            # The former cell may have died between making a credential and handing it out.
+            await self.hand_out_credentials(resident)
             await self._until_usable(resident, process)
-        except EngineError:
+        except (EngineError, OSError):
             await self.stop(resident)
             return False
         self._host.limit_cpu(process, resident.record.spec.size.vcpu)
@@ -150,11 +152,13 @@ class Supervisor:
         for resident in list(self.residents.values()):
             if self._is_idle(resident) and not resident.lock.locked():
                 self.spawn(self._sleep(resident))
-        for instance_id in self._credentials.drop_expired():
+        for instance_id in self._credentials.expired():
             resident_ = self.residents.get(instance_id)
             if resident_ is not None and resident_.record.desired != "erased":
                 await self.hand_out_credentials(resident_)
                 log.info("cell.credential_ended", instance_id=instance_id)
+            # Forgotten once the engine knows, and not before: else it would never be told.
+            self._credentials.forget_expired(instance_id)
         await asyncio.to_thread(self._measure, list(self.residents.values()))
 
     def traffic_of(self, resident: Resident) -> Traffic:

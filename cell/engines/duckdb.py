@@ -84,7 +84,8 @@ class DuckDB:
         digests = [hashlib.sha256(login.password.encode()).hexdigest() for login in logins]
         content = orjson.dumps({self.username: digests})
         path = site.configuration / "users.json"
-        write_atomically(path, content, mode=0o640, gid=site.uid)
+        owner = self._host.owner(site)
+        write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:  # noqa: ARG002 - the contract's
         """Memory, threads and storage are fixed when the process starts."""

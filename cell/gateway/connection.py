@@ -338,18 +338,21 @@ class Connection:
         self._client.write([output])
 
     def _enter(self, route: Route) -> None:
+        limit, what = route.connections_max, "this size"
         if route.instance_id is None:
-            return
-        if not self._shared.slots.enter(route.instance_id, route.connections_max):
-            text = f"too many connections: this size allows {route.connections_max}"
+            limit, what = self._shared.settings.cell_connections_max, "the cell"
+        if not self._shared.slots.enter(route.place, limit):
+            text = f"too many connections: {what} allows {limit}"
             raise Refusal("too_many_connections", text, 1)
         self._entered = route
-        self._traffic = self._shared.activity.opened(route.instance_id)
+        if route.instance_id is not None:
+            self._traffic = self._shared.activity.opened(route.instance_id)
 
     def _leave(self) -> None:
-        if self._entered is not None and self._entered.instance_id is not None:
-            self._shared.slots.leave(self._entered.instance_id)
-            self._shared.activity.closed(self._traffic)
+        if self._entered is not None:
+            self._shared.slots.leave(self._entered.place)
+            if self._entered.instance_id is not None:
+                self._shared.activity.closed(self._traffic)
             self._entered = None
 
     def _wait(self, timeout_s: float, reason: str) -> None:

@@ -1,6 +1,7 @@
 """Finding the backend of a connection: at once where it runs, else by waking or waiting."""
 
 import asyncio
+import os
 import socket
 
 from cell.gateway.refusal import Refusal
@@ -25,12 +26,17 @@ def connect(path: str | None) -> socket.socket:
     """A unix socket connects at once or not at all."""
     if path is None:
         raise FileNotFoundError("the route names no socket")
-    backend = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    # The folder is the engine's own: a link it puts there must not lead to sockets of the host.
+    held = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        backend.connect(path)
-    except OSError:
-        backend.close()
-        raise
+        backend = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            backend.connect(f"/proc/self/fd/{held}")
+        except OSError:
+            backend.close()
+            raise
+    finally:
+        os.close(held)
     return backend
 
 

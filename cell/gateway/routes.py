@@ -30,6 +30,11 @@ class Route:
     def is_cell(self) -> bool:
         return self.instance_id is None
 
+    @property
+    def place(self) -> str:
+        """Under which its connections are counted."""
+        return self.instance_id or "cell"
+
     def admits(self, client: str) -> bool:
         if self.networks is None:
             return True

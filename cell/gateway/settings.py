@@ -35,6 +35,8 @@ class GatewaySettings:
     # Per worker. Past the second, the oldest unfinished handshake makes room for the newest.
     connections_max: int = 8_000
     handshakes_max: int = 1_000
+    # To the cell itself, over all workers: who fills it leaves the instances' connections alone.
+    cell_connections_max: int = 1_000
     poll_s: float = 0.2
     drain_s: float = 5.0
 

@@ -15,6 +15,7 @@ log = structlog.get_logger("cell.confinement")
 
 MEANS = ("uid", "filesystem", "network", "cpu", "memory", "pids")
 PROBE_TIMEOUT_S = 10
+NOBODY = 65_534
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/sbin")
 
 
@@ -39,14 +40,18 @@ class Mount:
 class Sandbox:
     """Bubblewrap and the dropping of rights, found out once at start-up."""
 
-    def __init__(self, *, confine: bool = True, packages: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *, confine: bool = True, packages: tuple[str, ...] = (), uid: int = NOBODY
+    ) -> None:
+        """`uid` is one of those that engines are to have."""
         self._root = os.geteuid() == 0
         self._readable = _interpreter() + [_package(name) for name in packages]
         self.import_paths = sorted({str(_package(name).parent) for name in packages})
         self._bwrap = shutil.which("bwrap") if confine else None
         self._setpriv = shutil.which("setpriv") if confine else None
         self._unshare = shutil.which("unshare") if confine and self._root else None
-        refusal = self._probe(confine)
+        self._uids = self._root and self._setpriv is not None and self._runs(self._uid_words(uid))
+        refusal = self._probe(confine, uid)
         if refusal is not None:
             self._bwrap = None
         self.means = self._judge(refusal)
@@ -103,20 +108,21 @@ class Sandbox:
         words = [self._setpriv, "--no-new-privs"]
         if self._root:
             words += ["--bounding-set=-all", "--inh-caps=-all"]
-            if self.means_uid(uid):
-                words += [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+            if self._reaches():
+                return [*words, *self._uid_words(uid)[1:]]
         return [*words, "--"]
 
-    def means_uid(self, uid: int) -> bool:
-        return uid > 0 and self._reaches()
+    def _uid_words(self, uid: int) -> list[str]:
+        return [str(self._setpriv), f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
 
     def _reaches(self) -> bool:
         """Whether a uid of its own could run our interpreter at all."""
-        if not self._root or self._setpriv is None:
-            return False
+        return self._uids and self._interpreter_is_reached()
+
+    def _interpreter_is_reached(self) -> bool:
         return self._bwrap is not None or all(map(_passable, self._readable))
 
-    def _probe(self, confine: bool) -> str | None:
+    def _probe(self, confine: bool, uid: int) -> str | None:
         """Runs nothing in a sandbox; the reason where that does not work."""
         if not confine:
             return "switched off by the cell's settings"
@@ -124,7 +130,7 @@ class Sandbox:
             return "bubblewrap is not installed"
         if self._setpriv is None and self._root:
             return "setpriv is not installed"
-        words = self.command(65_534, [], [sys.executable, "-S", "-c", ""], 2)
+        words = self.command(uid, [], [sys.executable, "-S", "-c", ""], 2)
         try:
             done = subprocess.run(  # noqa: S603 - our own words
                 words, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
@@ -134,6 +140,17 @@ class Sandbox:
         if done.returncode == 0:
             return None
         return f"bubblewrap is not permitted: {done.stderr.decode(errors='replace').strip()[-200:]}"
+
+    @staticmethod
+    def _runs(words: list[str]) -> bool:
+        """False in a container of a user's own, say, where only some uids can be had."""
+        try:
+            done = subprocess.run(  # noqa: S603 - our own words
+                [*words, "true"], capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
 
     def _judge(self, refusal: str | None) -> Confinement:
         means = {
@@ -147,7 +164,9 @@ class Sandbox:
             reason = "the cell does not run as root, so engines run as its own user"
             if self._root:
                 reason = refusal or "setpriv is not installed"
-                if self._setpriv is not None:
+                if self._setpriv is not None and not self._uids:
+                    reason = "uids of engines' own cannot be had here"
+                elif self._setpriv is not None:
                     reason = f"other users cannot read {sys.prefix}, and {refusal}"
             means["uid"] = Means(enforced=False, reason=reason)
         return means

@@ -1,9 +1,13 @@
 """The host as engines meet it: starts their processes with all the confinement there is."""
 
 import asyncio
+import contextlib
+import errno
 import os
 import resource
 import shutil
+import signal
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +16,8 @@ import structlog
 from cell.layout import Site
 from cell.records import Size
 from cell.runtime import cgroups
-from cell.runtime.confinement import Confinement, Mount, Sandbox, warn
-from cell.runtime.process import MARK, Process, find, launch, strays
+from cell.runtime.confinement import NOBODY, Confinement, Mount, Sandbox, warn
+from cell.runtime.process import MARK, LaunchError, Process, find, launch, strays
 
 log = structlog.get_logger("cell.host")
 
@@ -41,10 +45,16 @@ class Host:
     """One for a cell. `mark` names the cell in the environment of every process it started."""
 
     def __init__(
-        self, mark: str, cell_name: str, packages: tuple[str, ...], *, confine: bool = True
+        self,
+        mark: str,
+        cell_name: str,
+        packages: tuple[str, ...],
+        *,
+        confine: bool = True,
+        uid: int = NOBODY,
     ) -> None:
         self._mark = mark
-        self._sandbox = Sandbox(confine=confine, packages=packages)
+        self._sandbox = Sandbox(confine=confine, packages=packages, uid=uid)
         self._groups = cgroups.find(cell_name, confine=confine)
         self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
         warn(self.confinement)
@@ -62,7 +72,16 @@ class Host:
         self, site: Site, argv: list[str], environment: dict[str, str], size: Size
     ) -> Process:
         """Runs `argv` confined to the site; the CPU is not limited until `limit_cpu`."""
-        process = await asyncio.to_thread(self._start, site, argv, environment, size)
+        starting = asyncio.ensure_future(
+            asyncio.to_thread(self._start, site, argv, environment, size)
+        )
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # The thread goes on; what it starts would belong to nobody.
+            with contextlib.suppress(LaunchError, OSError):
+                (await starting).signal(signal.SIGKILL)
+            raise
         process.save(site.process)
         log.info(
             "cell.engine_started",
@@ -100,9 +119,13 @@ class Host:
         """Processes this cell ever started (for one site), adopted or lost."""
         return strays(f"{self._mark}/" if site is None else f"{self._mark}/{site.instance_id}\0")
 
+    def owner(self, site: Site) -> int | None:
+        """Whom the site's engine runs as; None where that is the cell's own user."""
+        return site.uid if self.confinement["uid"].enforced else None
+
     def own(self, site: Site, path: Path) -> None:
         """Hands a file of the site's data to its engine."""
-        if self.confinement["uid"].enforced:
+        if self.owner(site) is not None:
             os.chown(path, site.uid, site.uid, follow_symlinks=False)
 
     def close(self) -> None:
@@ -143,8 +166,11 @@ class Host:
 
 def copy_file(source: Path, target: Path) -> None:
     """A copy of a file an engine owns; a link it put there instead is not followed."""
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
+    # Nor is a pipe waited for.
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as reading, target.open("xb") as writing:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is no ordinary file", source.name)
         os.fchmod(writing.fileno(), 0o600)
         shutil.copyfileobj(reading, writing, 1 << 20)
         writing.flush()

@@ -60,6 +60,15 @@ def test_a_request_is_believed_once(shared_rig: Rig) -> None:
     assert refused(shared_rig, headers) == "replayed"
 
 
+def test_a_request_is_believed_once_also_by_the_next_cell(rig: Rig) -> None:
+    headers = rig.sign("GET", "/v1/instances")
+    with rig.client() as http:
+        assert http.get("/v1/instances", headers=headers).status_code == 200
+    rig.kill()
+    rig.start()
+    assert refused(rig, headers) == "replayed"
+
+
 def test_every_control_operation_needs_a_signature(shared_rig: Rig) -> None:
     path = f"/v1/instances/{new_id()}"
     asked = [("GET", "/v1/cell"), ("GET", path), ("PUT", path), ("GET", f"{path}/capacity")]

@@ -19,7 +19,8 @@ from ulid import ULID
 from cell.layout import Layout, Site
 from cell.records import Size
 from cell.runtime import cgroups
-from cell.runtime.host import PIDS_MAX, Host
+from cell.runtime.confinement import Sandbox
+from cell.runtime.host import PIDS_MAX, Host, copy_file
 from cell.runtime.process import Process
 from contract_tests.cell.rig import Rig
 
@@ -79,9 +80,9 @@ def host(layout: Layout) -> Iterator[Host]:
         shutil.rmtree(layout.sockets)
 
 
-def new_site(layout: Layout, uid: int) -> Site:
+def new_site(host: Host, layout: Layout, uid: int) -> Site:
     site = layout.site(f"inst_{ULID()}", uid)
-    site.make()
+    site.make(host.owner(site))
     return site
 
 
@@ -108,7 +109,7 @@ async def run(host: Host, site: Site, program: str, *words: str, vcpu: float | N
 @pytest.fixture(scope="module")
 def seen(host: Host, layout: Layout) -> dict[str, Any]:
     """What a hostile program found out and could do, next to a listener it must not reach."""
-    site, neighbour = new_site(layout, 299_101), new_site(layout, 299_102)
+    site, neighbour = new_site(host, layout, 299_101), new_site(host, layout, 299_102)
     (neighbour.data / "secret").write_text("x")
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port = listener.getsockname()[1]
@@ -149,7 +150,7 @@ def test_an_engine_that_takes_more_memory_than_its_size_is_ended(
     host: Host, layout: Layout
 ) -> None:
     needs(host, "memory")
-    site = new_site(layout, 299_103)
+    site = new_site(host, layout, 299_103)
     program = "print('began', flush=True); x = bytearray(400 * 2**20); print('had it', flush=True)"
     said = asyncio.run(run(host, site, program))
     assert "began" in said
@@ -160,7 +161,7 @@ def test_an_engine_that_takes_more_memory_than_its_size_is_ended(
 
 def test_an_engine_starts_only_so_many_processes(host: Host, layout: Layout) -> None:
     needs(host, "pids")
-    site = new_site(layout, 299_104)
+    site = new_site(host, layout, 299_104)
     program = (
         "import os, time\n"
         "made = 0\n"
@@ -180,7 +181,7 @@ def test_an_engine_starts_only_so_many_processes(host: Host, layout: Layout) -> 
 
 def test_an_engine_gets_the_cpu_of_its_size(host: Host, layout: Layout) -> None:
     needs(host, "cpu")
-    site = new_site(layout, 299_105)
+    site = new_site(host, layout, 299_105)
     # By its own clocks: a loaded machine only lowers the share.
     program = (
         "import time\n"
@@ -195,7 +196,7 @@ def test_an_engine_gets_the_cpu_of_its_size(host: Host, layout: Layout) -> None:
 
 
 def test_open_files_are_limited_and_no_core_is_written(host: Host, layout: Layout) -> None:
-    site = new_site(layout, 299_106)
+    site = new_site(host, layout, 299_106)
     program = "import time\nprint(open('/proc/self/limits').read(), flush=True)\ntime.sleep(60)"
 
     async def limits() -> str:
@@ -225,6 +226,51 @@ def test_without_any_means_an_engine_still_runs_and_that_is_said(make_rig: Any) 
     instance_id = rig.make()
     password = rig.reveal(instance_id)["password"]
     assert rig.query(instance_id, password, "SELECT 1").status_code == 200
+
+
+def test_without_bubblewrap_an_engine_still_runs(
+    make_rig: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("sh", "true", "setpriv", "unshare"):
+        if (found := shutil.which(name)) is not None:
+            (tools / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(tools))
+    rig: Rig = make_rig()
+    assert not rig.get("/v1/cell").json()["confinement"]["filesystem"]["enforced"]
+    instance_id = rig.make()
+    password = rig.reveal(instance_id)["password"]
+    assert rig.query(instance_id, password, "CREATE TABLE t AS SELECT 1").status_code == 200
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_files_follow_the_user_that_the_engine_runs_as(tmp_path: Path) -> None:
+    site = Layout.make(tmp_path / "cell").site(f"inst_{ULID()}", 299_120)
+    for owner, expected in ((None, 0), (299_120, 299_120), (None, 0)):
+        site.make(owner)
+        (site.data / "file").touch()
+        site.make(owner)
+        # An engine without its own uid has no right to pass by modes either.
+        assert site.data.stat().st_uid == site.run.stat().st_uid == expected
+    assert (site.data / "file").stat().st_uid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root could have uids to give")
+def test_uids_that_cannot_be_had_are_not_asked_for() -> None:
+    sandbox = Sandbox(uid=2**32 - 2)
+    assert sandbox.means["uid"].enforced
+    sandbox = Sandbox(uid=2**32)
+    assert not sandbox.means["uid"].enforced
+    assert not [word for word in sandbox.command(299_121, [], ["true"], 2) if "--reuid" in word]
+
+
+def test_a_pipe_in_the_place_of_a_database_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    for name in ("pipe", "link"):
+        with pytest.raises(OSError, match=name):
+            copy_file(tmp_path / name, tmp_path / "copy")
 
 
 def test_groups_of_version_two_are_nested_and_limited(tmp_path: Path) -> None:

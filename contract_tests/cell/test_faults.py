@@ -1,10 +1,15 @@
 """What is killed: the cell, engines, both; and what is found afterwards."""
 
+import contextlib
+import hashlib
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import orjson
 import pytest
 
@@ -132,3 +137,61 @@ def test_a_stopped_cell_starts_its_engines_again(rig: Rig) -> None:
     rig.start()
     rig.status_is(instance_id, "running")
     assert rig.query(instance_id, password, "SELECT 1").status_code == 200
+
+
+def test_a_second_cell_in_the_same_home_is_refused(rig: Rig) -> None:
+    instance_id = rig.make()
+    pid = rig.engine_pid(instance_id)
+    with pytest.raises(AssertionError, match="another cell runs in"):
+        Rig(rig.home, key=rig.key).start(home_wait_s=0.1)
+    assert rig.observe(instance_id)["restarts"] == 0
+    assert rig.engine_pid(instance_id) == pid
+    assert rig.wake(instance_id).status_code == 200, "the gateway's token is still the first cell's"
+
+
+def test_a_credential_made_just_before_a_death_is_handed_out_by_the_next_cell(rig: Rig) -> None:
+    instance_id = rig.make(rotation_overlap_s=1)
+    former = rig.reveal(instance_id)["password"]
+    password = rig.rotate(instance_id)["password"]
+    pid = rig.engine_pid(instance_id)
+    rig.kill()
+    users = rig.home / "instances" / instance_id / "conf" / "users.json"
+    digest = hashlib.sha256(former.encode()).hexdigest()
+    users.write_bytes(orjson.dumps({"app": [digest]}))
+    until(lambda: time.time() > users.stat().st_mtime + 1, "the overlap is over")
+    rig.start()
+    assert rig.query(instance_id, password, "SELECT 1").status_code == 200
+    assert rig.query(instance_id, former, "SELECT 1").status_code == 401
+    assert rig.engine_pid(instance_id) == pid, "it was adopted and not started anew"
+
+
+def test_a_cell_stopped_while_an_engine_starts_leaves_none(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(stop_timeout_s=0.5)
+    instance_id = new_id()
+    asking = threading.Thread(target=put_in_vain, args=(rig, instance_id))
+    asking.start()
+    process = rig.home / "instances" / instance_id / "process.json"
+    until(process.exists, "the engine is being started")
+    # Held still, it takes no login: the start is still under way when the cell has to end.
+    os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
+    assert rig.terminate() == 0
+    asking.join()
+    assert not strays(f"{rig.home.resolve()}/")
+
+
+def put_in_vain(rig: Rig, instance_id: str) -> None:
+    with contextlib.suppress(httpx.HTTPError):
+        rig.act("PUT", f"/v1/instances/{instance_id}", spec(instance_id))
+
+
+def test_a_stopped_cell_leaves_no_sockets_outside_its_home(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / ("long" * 20) / "cell")
+    try:
+        rig.start()
+        sockets = Path(rig.socket).parent
+        assert not sockets.is_relative_to(rig.home)
+        rig.make()
+        assert rig.terminate() == 0
+        assert not sockets.exists()
+    finally:
+        rig.destroy()

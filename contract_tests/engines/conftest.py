@@ -66,7 +66,7 @@ class Subject:
     process: Process | None = field(default=None)
 
     def provision(self) -> None:
-        self.site.make()
+        self.site.make(self.host.owner(self.site))
         self.accept(self.login)
         self.run(self.driver.provision(self.site, self.spec))
 

@@ -9,7 +9,7 @@ import pytest
 
 from contract_tests.gateway.backends import http
 from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, raw_get, read_answer, until
+from contract_tests.gateway.door import ZONE, Door, raw_get, read_answer, until
 
 
 def test_over_the_limit_is_refused_and_room_is_given_back(door: Door) -> None:
@@ -41,6 +41,26 @@ def test_the_limit_holds_over_two_workers(make_door: MakeDoor) -> None:
     assert statuses.count(200) == 10
     assert statuses.count(503) == 30
     until(lambda: door.get(host).status_code == 200, "room is given back")
+
+
+def test_who_fills_the_cells_host_leaves_instances_alone(make_door: MakeDoor) -> None:
+    door = make_door(cell_connections_max=2)
+    door.serve(door.cell_socket, http("cell"))
+    host, cell = door.add_instance("beside"), f"cell.{ZONE}"
+    with contextlib.ExitStack() as held:
+        for _ in range(2):
+            assert raw_get(held.enter_context(door.connect(cell)))[0] == 200
+        assert door.get(cell).status_code == 503
+        assert door.get(host).status_code == 200
+    until(lambda: door.get(cell).status_code == 200, "room is given back")
+
+
+def test_a_link_in_an_engines_folder_leads_nowhere(make_door: MakeDoor) -> None:
+    door = make_door(backend_retry_s=0.1)
+    door.add_instance("victim")
+    host = door.add_instance("linked", backend=False)
+    (door.home / "run" / "linked.sock").symlink_to(door.home / "run" / "victim.sock")
+    assert door.get(host).status_code == 503
 
 
 def test_a_paused_instance_says_so(door: Door) -> None:
