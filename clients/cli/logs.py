@@ -20,6 +20,10 @@ def logs(
 ) -> None:
     """Stream the engine logs of an instance."""
     desk = open_desk(profile, org=org)
+    said = False
     with desk.client:
         for part in sql.endpoint_of(desk, instance).logs():
             typer.echo(plain(part) if sys.stdout.isatty() else part, nl=False)
+            said = said or bool(part)
+    if not said:
+        typer.echo(f"{instance} has logged nothing since it was made", err=True)

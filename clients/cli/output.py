@@ -10,15 +10,19 @@ from typing import Annotated, Any, Final
 
 import typer
 
-COLUMNS_MAX: Final = 8
+COLUMNS_MAX: Final = 9
+# A cell wider than this may be folded for the columns after it; between columns stand three spaces.
+CELL_MAX: Final = 40
+GAP: Final = 3
 PIPE_WIDTH: Final = 4096
 # Columns people look for first, in the order they read best; others follow as they come.
-FIRST: Final = (
+FIRST: Final[tuple[str, ...]] = (
     "id", "name", "slug", "email", "engine", "engine_version", "kind", "old", "new", "size",
     "status", "paused_by", "region", "plan", "role", "prefix", "scopes", "vcpu", "memory_bytes",
 )  # fmt: skip
 LAST: Final = ("created_at", "expires_at", "last_used_at")
-CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# The last two ranges turn the direction of writing, and so what a name seems to be.
+CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 DECIMAL: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -86,8 +90,7 @@ def show_json(body: Any) -> None:
 def _show_table(body: Any, title: str | None) -> None:
     rows = body.get("items") if isinstance(body, Mapping) else body
     if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows):
-        names = columns(rows)
-        print_table(names, [[cell(name, row.get(name)) for name in names] for row in rows], title)
+        _print_rows(rows, title)
         if not rows:
             typer.echo("nothing to show", err=True)
         if isinstance(body, Mapping) and body.get("next_cursor"):
@@ -98,11 +101,40 @@ def _show_table(body: Any, title: str | None) -> None:
         show_json(body)
 
 
+def _print_rows(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
+    """Print resources as a table; a terminal that is too narrow gets fewer columns."""
+    names = columns(rows)
+    cells = {name: [cell(name, row.get(name)) for row in rows] for name in names}
+    if sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415  see show_json
+
+        names = fitting(cells, Console().width)
+    print_table(names, list(zip(*(cells[name] for name in names), strict=True)), title)
+    if len(names) < len(cells):
+        left = ", ".join(name for name in cells if name not in names)
+        typer.echo(f"no room for {left}: widen the terminal, or use --output json", err=True)
+
+
+def fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[str]:
+    """Answer the columns that stand side by side in `width`, the first one in any case."""
+    from rich.cells import cell_len  # noqa: PLC0415  see show_json
+
+    taken: list[str] = []
+    left = width - 2 + GAP
+    for name, values in cells.items():
+        wide = max([cell_len(name), *(min(cell_len(one), CELL_MAX) for one in values)]) + GAP
+        if not taken or wide <= left:
+            taken.append(name)
+            left -= wide
+    return taken
+
+
 def columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Answer which members of the rows become columns, best first, at most COLUMNS_MAX."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     some = [name for name in names if any(_is_shown(row.get(name)) for row in rows)]
     first = [name for name in FIRST if name in some]
+    first += [name for name in some if "usd_cents" in name]
     last = [name for name in LAST if name in some][:1]
     left = [name for name in some if not name.endswith("_at") and name not in first]
     # Who and where come after what, and the org is the one that was asked for.
@@ -125,6 +157,8 @@ def cell(name: str, value: Any) -> str:
         return _size(value)
     if isinstance(value, int) and "usd_cents" in name:
         return f"${value / 100:,.2f}"
+    if isinstance(value, float):
+        return json.dumps(round(value, 3))
     if isinstance(value, str) and INSTANT.fullmatch(value):
         return f"{value[:10]} {value[11:19]}Z"
     if isinstance(value, list) and not any(isinstance(one, (dict, list)) for one in value):
@@ -176,8 +210,7 @@ def print_record(record: Mapping[str, Any]) -> None:
             grid.add_row(Text(plain(name)), Text(cell(name, value)))
     _print(grid)
     for name, rows in lists.items():
-        names = columns(rows)
-        print_table(names, [[cell(one, row.get(one)) for one in names] for row in rows], name)
+        _print_rows(rows, name)
 
 
 def flattened(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

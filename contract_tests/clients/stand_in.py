@@ -38,6 +38,7 @@ class Cell(Server):
         super().__init__(authority.context)
         self.passwords: dict[str, str] = {}
         self.burned: set[str] = set()
+        self.engine_log = "engine started\nready\n"
         self._databases: dict[str, duckdb.DuckDBPyConnection] = {}
 
     def url(self, action: str, instance: Mapping[str, Any]) -> str:
@@ -58,7 +59,7 @@ class Cell(Server):
         self.burned.add(token)
         instance_id = token.partition(".")[0]
         if action == "logs":
-            return 200, {"Content-Type": "text/plain"}, "engine started\nready\n"
+            return 200, {"Content-Type": "text/plain"}, self.engine_log
         host = host_of(instance_id)
         if action == "rotate" or host not in self.passwords:
             self.passwords[host] = f"secret-{new_id('pw')}"

@@ -46,6 +46,18 @@ def test_columns_are_the_ones_people_look_for() -> None:
     assert len(output.columns([{f"c{number}": 1 for number in range(30)}])) == output.COLUMNS_MAX
 
 
+def test_a_price_is_among_the_columns() -> None:
+    sizes = {f"storage_bytes_{number}": 1 for number in range(20)} | {"price_usd_cents_month": 5}
+    assert "price_usd_cents_month" in output.columns([{"id": "s0", **sizes}])
+
+
+def test_a_narrow_terminal_gets_the_columns_it_has_room_for() -> None:
+    cells = {"id": ["i" * 31], "name": ["sales"], "reason": ["r" * 90], "status": ["running"]}
+    assert output.fitting(cells, 120) == list(cells)
+    assert output.fitting(cells, 60) == ["id", "name", "status"]
+    assert output.fitting(cells, 10) == ["id"]
+
+
 def test_cells_read_well() -> None:
     cells = {
         ("memory_bytes", 536_870_912): "512 MiB",
@@ -55,6 +67,8 @@ def test_cells_read_well() -> None:
         ("used_bytes", 0): "0 B",
         ("created_at", "2026-11-21T10:09:56.880Z"): "2026-11-21 10:09:56Z",
         ("price_usd_cents_month", 187_000): "$1,870.00",
+        ("running_s", 506.0930000000001): "506.093",
+        ("vcpu", 0.063): "0.063",
         ("flag", True): "yes",
         ("none", None): "",
         ("text", "plain"): "plain",

@@ -117,6 +117,15 @@ def test_logs_are_streamed_from_the_cell(sales: str, cli: Cli) -> None:
     assert cli("logs", "sales").out == "engine started\nready\n"
 
 
+def test_a_log_without_a_line_is_said_to_be_empty(
+    sales: str, plane: ControlPlane, cli: Cli
+) -> None:
+    plane.cell.engine_log = ""
+    ran = cli("logs", "sales")
+    assert (ran.code, ran.out) == (0, "")
+    assert "sales has logged nothing" in ran.err
+
+
 def test_connect_is_a_small_client_for_duckdb(
     sales: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

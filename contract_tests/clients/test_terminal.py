@@ -24,14 +24,16 @@ Play = Callable[..., tuple[int, str]]
 def play(home: Path) -> Play:
     """Run a command on a terminal, answer each question as it is asked, return code and screen."""
 
-    def played(*argv: str, answers: dict[str, str] | None = None) -> tuple[int, str]:
+    def played(
+        *argv: str, answers: dict[str, str] | None = None, columns: int = 120
+    ) -> tuple[int, str]:
         ours, theirs = pty.openpty()
         child = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *argv],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120"},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": str(columns)},
             start_new_session=True,
         )
         os.close(theirs)
@@ -109,3 +111,13 @@ def test_connect_talks_and_leaves(play: Play, plane: ControlPlane, home: Path) -
     history = home / "cache" / "menagerie" / "history"
     assert "40 + 2" in history.read_text()
     assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_narrow_terminal_says_what_it_has_no_room_for(plane: ControlPlane, play: Play) -> None:
+    sales = plane.world.add("sales")
+    code, screen = play("instances", "list", columns=60)
+    assert code == 0
+    assert sales["id"] in screen
+    assert "sales" in screen
+    assert "no room for" in screen
+    assert "no room for" not in play("instances", "list", columns=200)[1]
