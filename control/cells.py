@@ -1,5 +1,6 @@
 """The client of cells: signed requests over a unix socket or HTTPS, and what their answers mean."""
 
+import os
 import ssl
 import threading
 from collections.abc import Callable, Mapping
@@ -85,10 +86,11 @@ class HttpCells:
         return self.for_cell(cells.fetch(db, instance.cell_id))
 
     def for_cell(self, cell: Cell) -> CellClient:
-        address = (cell.url, cell.ca_root_pem)
+        url = _followed(cell.url)
+        address = (url, cell.ca_root_pem)
         with self._lock:
             if address not in self._clients:
-                self._clients[address] = HttpCell(cell.url, self._signer, ca_pem=cell.ca_root_pem)
+                self._clients[address] = HttpCell(url, self._signer, ca_pem=cell.ca_root_pem)
             return self._clients[address]
 
     def close(self) -> None:
@@ -181,6 +183,13 @@ class HttpCell:
         except httpx.HTTPError as error:
             raise CellUnavailable("the cell cannot be reached") from error
         return _meaning(answer)
+
+
+def _followed(url: str) -> str:
+    """A cell with a deep home puts a link where its socket would be: the kernel limits the path."""
+    if not url.startswith(_UNIX):
+        return url
+    return _UNIX + quote(os.path.realpath(unquote(url.removeprefix(_UNIX))))
 
 
 def _path(instance_id: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
@@ -96,7 +97,7 @@ def register_local_cell(settings: Settings, services: Services) -> None:
             db,
             keys.cell_id(settings.root),
             region=settings.region,
-            url=f"http+unix://{settings.cell_home / 'run' / 'cell.sock'}",
+            url=f"http+unix://{quote(str(settings.cell_home / 'run' / 'cell.sock'))}",
             public_url=f"https://{host}:{settings.gateway_https_port}",
             instance_domain=settings.instance_domain,
         )

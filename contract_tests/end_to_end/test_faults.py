@@ -59,6 +59,7 @@ def healthy(installation: Installation) -> bool:
         return False
 
 
+@pytest.mark.exclusive  # it holds a promised time
 def test_a_killed_gateway_is_back_within_five_seconds(
     installation: Installation, used: dict[str, Any]
 ) -> None:
