@@ -12,10 +12,13 @@ from contract_tests.api.oracle import Oracle
 from contract_tests.databases import DIALECTS, Databases
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _quiet() -> None:
-    """The log would tell of thousands of refusals that tests provoke."""
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    """The log would tell of thousands of refusals that tests provoke; other rooms read theirs."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    yield
+    structlog.configure(**before)
 
 
 MakeHouse = Callable[[], House]
