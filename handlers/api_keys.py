@@ -25,6 +25,7 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 def create(call: OrgCall, body: Body) -> Reply:
     expires_at = _expiry(call, body.get("expires_at"))
+    _check_life(call, expires_at)
     _check_grant(call, body["role"], body.get("scopes"))
     _check_quota(call)
     token = identity.new_api_key()
@@ -37,6 +38,7 @@ def create(call: OrgCall, body: Body) -> Reply:
 
 def revoke(call: OrgCall, key_id: str) -> Reply:
     key = api_keys.fetch(call.db, call.org.id, key_id)
+    _check_reach(call, key)
     key.revoke(call.now)
     call.audit(target=key.id, name=key.name)
     return Reply.no_content()
@@ -82,6 +84,25 @@ def _check_grant(call: OrgCall, role: str, scopes: list[str] | None) -> None:
     beyond = sorted(wanted - call.caller.permissions)
     if beyond:
         raise Forbidden(f"the key would have permissions you lack: {', '.join(beyond)}")
+
+
+def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
+    """A key that ends makes none that outlives it: a leaked one could stay for good that way."""
+    made_by = call.caller.key
+    if made_by is None or made_by.expires_at is None:
+        return
+    if expires_at is None or expires_at > made_by.expires_at:
+        limit = views.timestamp(made_by.expires_at)
+        message = f"must be set, and not after {limit}, when the key that asks expires"
+        raise instants.refused(message, keyword="maximum", pointer="/expires_at")
+
+
+def _check_reach(call: OrgCall, key: ApiKey) -> None:
+    """One's own keys can be revoked, and those with no more rights than one has."""
+    mine = key.created_by == call.caller.user.id
+    beyond = permissions.effective(key.role, key.role, key.scopes) - call.caller.permissions
+    if beyond and not mine:
+        raise Forbidden(f"the key has permissions you lack: {', '.join(sorted(beyond))}")
 
 
 def _check_quota(call: OrgCall) -> None:

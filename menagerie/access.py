@@ -40,7 +40,8 @@ class AccessLog:
             _LOG.info(
                 "request",
                 method=scope["method"],
-                path=scope["path"],
+                # As it was sent, percent-encoded: what is decoded may hold control characters.
+                path=scope.get("raw_path", b"").decode("latin-1"),
                 duration_ms=round((time.perf_counter() - started) * 1000, 1),
                 **seen,
             )

@@ -27,6 +27,9 @@ def faults(path: Path) -> Iterator[Fault]:
 
 
 def main(paths: list[str]) -> int:
+    if not paths:
+        print("usage: python -m tools.lint_document openapi.yaml …", file=sys.stderr)
+        return 2
     found = [f"{path}: {fault}" for path in paths for fault in faults(Path(path))]
     print("\n".join(found) if found else f"{len(paths)} documents in order")
     return 1 if found else 0

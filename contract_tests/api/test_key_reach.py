@@ -1,0 +1,39 @@
+"""What a key, or the one who holds it, can do to other keys: no more than its own rights reach."""
+
+from datetime import timedelta
+
+from contract_tests.api.harness import House
+from contract_tests.api.rows import is_problem
+
+
+def test_a_key_with_more_rights_is_out_of_reach(house: House) -> None:
+    tenant = house.tenant()
+    developer = house.member(tenant.org_id, "developer")
+    refused = house.request("DELETE", f"{tenant.path}/api-keys/{tenant.key_id}", developer.session)
+    is_problem(refused, 403)
+    assert "org:close" in refused.json()["detail"]
+    assert house.get("/v1/me", tenant.key).status_code == 200
+
+
+def test_ones_own_key_can_be_revoked_whatever_it_may(house: House) -> None:
+    tenant = house.tenant()
+    developer = house.member(tenant.org_id, "developer")
+    key, key_id = house.key(tenant.org_id, developer, "owner")
+    path = f"{tenant.path}/api-keys/{key_id}"
+    assert house.request("DELETE", path, developer.session).status_code == 204
+    assert house.get("/v1/me", key).status_code == 401
+
+
+def test_a_key_that_ends_makes_none_that_outlives_it(house: House) -> None:
+    tenant = house.tenant()
+    ends = house.now() + timedelta(days=1)
+    key, key_id = house.key(tenant.org_id, tenant.owner, "owner")
+    house.change_key(tenant.org_id, key_id, expires_at=ends)
+    path = f"{tenant.path}/api-keys"
+    for expiry in ({}, {"expires_at": (ends + timedelta(seconds=1)).isoformat()}):
+        refused = house.post(path, key, json={"name": "longer", **expiry})
+        is_problem(refused, 422)
+        assert refused.json()["errors"][0]["pointer"] == "/expires_at"
+    shorter = {"name": "shorter", "expires_at": (ends - timedelta(hours=1)).isoformat()}
+    assert house.post(path, key, json=shorter).status_code == 201
+    assert house.post(path, tenant.owner.session, json={"name": "free"}).status_code == 201
