@@ -90,4 +90,4 @@ def test_it_is_what_strangers_speak_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uvicorn, "Config", config)
     with pytest.raises(Seen, match="PromptHttp"):
         service.main(["--socket", "s", "--data", "/nowhere/d", "--users", "/nowhere/u"])
-    assert cell.main.PromptHttp is PromptHttp
+    assert vars(cell.main)["PromptHttp"] is PromptHttp
