@@ -41,7 +41,8 @@ class Signed(AuthBase):
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         body = request.body or b""
-        content = body.encode() if isinstance(body, str) else bytes(body)
+        content = body.encode() if isinstance(body, str) else body
+        assert isinstance(content, bytes)
         assert request.method is not None
         request.headers.update(self.rig.sign(request.method, request.path_url, content))
         return request
