@@ -2,16 +2,14 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import structlog
 import uvicorn
 
+from cell import log_lines
 from cell.agent import Cell
 from cell.boundary import make_boundary
 from cell.settings import CellSettings
@@ -25,7 +23,7 @@ ENDS = (signal.SIGTERM, signal.SIGINT)
 
 def run(settings: CellSettings) -> None:
     """Serves until SIGTERM or SIGINT; blocks, and must own the process's main thread."""
-    _set_up_logs(settings)
+    log_lines.configure(settings.log_format, settings.log_level)
     # What the cell writes is its own, unless it says otherwise.
     former = os.umask(0o077)
     try:
@@ -76,24 +74,3 @@ def _returning_on_signals() -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-def _set_up_logs(settings: CellSettings) -> None:
-    if settings.log_format is None:
-        return
-    renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer()
-        if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -18,7 +18,6 @@ def run_cell(settings: Settings) -> None:
             instance_domain=settings.instance_domain,
             https_port=settings.gateway_https_port,
             control_public_key=keys.public_key(settings.root),
-            log_format=settings.log_format,
         )
     )
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 import structlog
 
+from cell import log_lines
 from cell.gateway import activity, worker
-from cell.gateway.logs import configure
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
 
@@ -30,7 +30,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
 def run(settings: GatewaySettings) -> None:
     """Serves until SIGTERM or SIGINT; blocks, and must own the process's main thread."""
-    configure(settings)
+    log_lines.configure(settings.log_format, settings.log_level)
     home = settings.cell_home
     for directory in (home / "run", home / "activity"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

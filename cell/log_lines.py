@@ -1,22 +1,21 @@
-"""Log lines of the gateway where it runs alone; no line holds a body, a header or a secret."""
+"""How a cell or a gateway writes its log lines where it runs alone."""
 
 import logging
 import sys
 
 import structlog
 
-from cell.gateway.settings import GatewaySettings
 
-
-def configure(settings: GatewaySettings) -> None:
-    if settings.log_format is None:
+def configure(log_format: str | None, log_level: str) -> None:
+    """Write to standard error; None leaves structlog as whoever started this process set it."""
+    if log_format is None:
         return
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
-        if settings.log_format == "json"
+        if log_format == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
-    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    level = logging.getLevelNamesMapping()[log_level.upper()]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
