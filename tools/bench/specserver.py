@@ -127,6 +127,12 @@ async def measure(contenders: dict[str, Contender], rounds: int, requests: int) 
     gc.unfreeze()
 
 
+def _ratio(of: Contender, against: Contender) -> float:
+    """Of the same rounds, the median: a machine that slows down in some slows both down."""
+    pairs = zip(of.rounds_us, against.rounds_us, strict=True)
+    return statistics.median(one / other for one, other in pairs)
+
+
 def run(rounds: int = ROUNDS, requests: int = REQUESTS) -> dict[str, Any]:
     """CPU in µs per request by app, and each bar with what was measured."""
     on_loop = {
@@ -145,7 +151,7 @@ def run(rounds: int = ROUNDS, requests: int = REQUESTS) -> dict[str, Any]:
     contenders = on_loop | on_threads
     asyncio.run(measure(contenders, rounds, requests))
     cpu_us = {name: contender.median_us for name, contender in contenders.items()}
-    ratios = [cpu_us[bar.of] / cpu_us[bar.against] for bar in BARS]
+    ratios = [_ratio(contenders[bar.of], contenders[bar.against]) for bar in BARS]
     return {
         "cpu_us": cpu_us,
         "bars": [bar._asdict() | {"ratio": r} for bar, r in zip(BARS, ratios, strict=True)],
