@@ -212,7 +212,7 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         "The engine alone is execute and fetchall of the duckdb package, and orjson where rows are "
-        "many. Both run on one CPU where not said otherwise. DECIMAL costs the service less because "
+        "many. Both run on one CPU where nothing else is said. DECIMAL costs the service less, as "
         "the engine writes it as text."
     )
 
