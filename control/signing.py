@@ -62,9 +62,5 @@ class Signer:
         }
 
 
-def new_jti() -> str:
-    return secrets.token_urlsafe(16)
-
-
 def _base64url(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -15,10 +15,7 @@ from control.signing import Signer
 from menagerie import keys
 from menagerie.settings import Settings
 from specserver import App
-from storage import (
-    cells,
-    records,  # noqa: F401 -- every table is known before the first statement, in any process
-)
+from storage import cells
 from storage.database import Database
 
 PUBLIC_EXTENSIONS = frozenset({"x-authorize", "x-events"})

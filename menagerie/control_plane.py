@@ -13,13 +13,14 @@ from control.work import Worker
 from menagerie import composition
 from menagerie.access import AccessLog
 from menagerie.processes import started_by_serve
-from menagerie.settings import Settings
+from menagerie.settings import Settings, environment
 
 
 def build_app(settings: Settings) -> AccessLog:
     """The API; on SQLite its worker too, as writers of one file belong in one process."""
     services = composition.build_services(settings)
-    services.database.migrate()
+    if settings.on_sqlite:
+        services.database.migrate()
     worker = build_worker(settings, services) if settings.on_sqlite else None
     app = composition.build_app(
         settings,
@@ -41,7 +42,7 @@ def run_api(settings: Settings) -> int:
             *(sys.executable, "-m", "gunicorn"),
             *("--config", "python:menagerie.gunicorn_settings", "menagerie.asgi:app"),
         ]
-        os.execve(sys.executable, command, os.environ | _environment(settings))  # noqa: S606
+        os.execve(sys.executable, command, os.environ | environment(settings))  # noqa: S606
     config = uvicorn.Config(
         build_app(settings),
         host=settings.host,
@@ -56,12 +57,6 @@ def run_api(settings: Settings) -> int:
     )
     uvicorn.Server(config).run()
     return 0
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    from menagerie.serve import environment  # noqa: PLC0415 -- only this path needs it
-
-    return environment(settings)
 
 
 def run_worker(settings: Settings) -> int:

@@ -1,7 +1,6 @@
 """`menagerie serve`: every part of the service on this machine, as children of one process."""
 
 import fcntl
-import json
 import os
 import signal
 import socket
@@ -20,7 +19,7 @@ import structlog
 
 from menagerie import keys
 from menagerie.processes import Child
-from menagerie.settings import Settings, SettingsError
+from menagerie.settings import Settings, SettingsError, environment
 
 _LOG = structlog.get_logger(__name__)
 _READY_S = 60.0
@@ -146,17 +145,6 @@ def _is_well(api: httpx.Client) -> bool:
         return bool(api.get("/healthz").json().get("status") == "ok")
     except (httpx.HTTPError, ValueError):
         return False
-
-
-def environment(settings: Settings) -> dict[str, str]:
-    """The settings in force as `MENAGERIE_*` variables, so that each part reads the same ones."""
-    values = settings.model_dump(mode="json", exclude_defaults=True)
-    values |= {"home": str(settings.root), "port": settings.port}
-    values["gateway_https_port"] = settings.gateway_https_port
-    return {
-        f"MENAGERIE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in values.items()
-    }
 
 
 def main(settings: Settings) -> int:

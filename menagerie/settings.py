@@ -5,6 +5,7 @@ file named by `MENAGERIE_CONFIG` (or `config.toml` in the home), the defaults be
 docs/configuration.md lists them, and a test holds that list against this module.
 """
 
+import json
 import os
 import re
 import tomllib
@@ -183,3 +184,14 @@ def redacted(settings: Settings) -> dict[str, Any]:
     for name in ("database_url", "rate_limit_storage"):
         shown[name] = re.sub(r"(?<=://)([^:/@]+):[^@]+@", r"\1:***@", shown[name])
     return shown
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The settings in force as `MENAGERIE_*` variables, so that each part reads the same ones."""
+    values = settings.model_dump(mode="json", exclude_defaults=True)
+    values |= {"home": str(settings.root), "port": settings.port}
+    values["gateway_https_port"] = settings.gateway_https_port
+    return {
+        f"MENAGERIE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in values.items()
+    }

@@ -1,5 +1,6 @@
 """The database: engine, transactions, clock and the translation of its errors."""
 
+import importlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ class Database:
     """One database of the control plane, SQLite or PostgreSQL, safe to share between threads."""
 
     def __init__(self, url: str, *, clock_offset_s: float = 0) -> None:
+        # Every table is known before the first statement, whichever records a process works with.
+        importlib.import_module("storage.records")
         self.url = make_url(url)
         if self.url.drivername == "postgresql":
             self.url = self.url.set(drivername="postgresql+psycopg")

@@ -13,7 +13,7 @@ from control.boundary.cursors import Cursors
 from control.boundary.rules import Rule
 from control.services import Services
 from specserver import Conflict, Exchange, Forbidden, Reply
-from storage import audit, events, organizations
+from storage import audit, events
 from storage.instances import Instance
 from storage.organizations import Organization
 
@@ -46,11 +46,6 @@ class Call:
     @property
     def request_id(self) -> str:
         return self.exchange.request_id
-
-    def lock_org(self) -> None:
-        """Hold the org until the commit. Every request that changes things in it does already."""
-        if self.org is not None:
-            organizations.hold(self.db, self.org.id)
 
     def require(self, permission: str) -> None:
         """For what x-authorize cannot say, as when a right depends on the body."""
