@@ -45,7 +45,7 @@ def main(chosen: list[str]) -> int:
         print(text)
         page.append(f"## {room}\n\n```\n{text.strip()}\n```\n")
         worst = max(worst, code)
-    if not chosen and worst == 0:
+    if not chosen:
         PAGE.write_text("\n".join(page))
     return worst
 

@@ -181,7 +181,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
         cases = _on_a_loop(CASES, rounds)
     finally:
         os.sched_setaffinity(0, everywhere)
-    spread = CASES[0]._replace(name="SELECT 1, on all CPUs", limit=None)
+    spread = CASES[0]._replace(name="SELECT 1, on all CPUs")
     cases += _on_a_loop((spread,), rounds)
     return {
         "cases": cases,
