@@ -55,7 +55,10 @@ class Cell:
         name = cell_name(self.layout)
         uid_first = UID_FIRST + int(name[:8], 16) % CELLS_PER_HOST * UIDS_PER_CELL
         self.host = Host(
-            *(str(self.layout.home), name, PACKAGES), confine=settings.confine, uid=uid_first
+            *(str(self.layout.home), name, PACKAGES),
+            confine=settings.confine,
+            uid=uid_first,
+            key=key,
         )
         self.drivers = find(self.host, settings.engines)
         self.records = Records(self.database, uid_first)

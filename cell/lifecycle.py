@@ -14,7 +14,7 @@ from cell.layout import Layout, write_atomically
 from cell.records import Records, Size, Spec
 from cell.residents import Resident, moment
 from cell.settings import CellSettings
-from cell.supervisor import Supervisor
+from cell.supervisor import Supervisor, login_of
 from specserver import Conflict, Invalid, NotFound, Unavailable
 
 log = structlog.get_logger("cell.lifecycle")
@@ -190,11 +190,11 @@ class Lifecycle:
 
     def credential(self, resident: Resident, credential: Credential) -> dict[str, Any]:
         """What a person needs to connect."""
-        login = self._supervisor.login(resident)
+        login = login_of(resident.driver, credential)
         host, port = resident.record.spec.host, self._settings.https_port
         return {
             "username": login.username,
-            "password": credential.password,
+            "password": login.password,
             "host": host,
             "port": port,
             "uri": resident.driver.uri(login, host, port),

@@ -33,6 +33,12 @@ class Spec:
     idle_pause_s: float | None
     allow_cidrs: tuple[str, ...] | None
     rotation_overlap_s: float
+    client_ca_pem: str | None = None
+    """Where set, only clients with a certificate of these authorities are let in."""
+    domains: tuple[str, ...] = ()
+    """Further hosts that lead to the instance."""
+    source_snapshot: str | None = None
+    """What the instance begins with: `<instance_id>/<snapshot_id>` of this cell, once."""
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -45,6 +51,10 @@ class Spec:
             idle_pause_s=document["idle_pause_s"],
             allow_cidrs=None if cidrs is None else tuple(cidrs),
             rotation_overlap_s=document["rotation_overlap_s"],
+            # Absent from what an earlier version wrote.
+            client_ca_pem=document.get("client_ca_pem"),
+            domains=tuple(name.lower() for name in document.get("domains", ())),
+            source_snapshot=document.get("source_snapshot"),
         )
 
     def resized(self, size: Size) -> "Spec":

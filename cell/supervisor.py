@@ -9,8 +9,8 @@ import structlog
 
 from cell import activity
 from cell.activity import Traffic
-from cell.credentials import Credentials
-from cell.engines.driver import EngineError, Login
+from cell.credentials import Credential, Credentials
+from cell.engines.driver import Driver, EngineError, Login
 from cell.layout import Layout
 from cell.records import Records
 from cell.residents import Resident, Routes
@@ -60,12 +60,12 @@ class Supervisor:
 
     def login(self, resident: Resident) -> Login:
         newest = self._credentials.valid(resident.instance_id)[0]
-        return Login(resident.driver.username, newest.password)
+        return login_of(resident.driver, newest)
 
     async def hand_out_credentials(self, resident: Resident) -> None:
         """Makes what is valid now what the engine accepts."""
         valid = self._credentials.valid(resident.instance_id)
-        logins = [Login(resident.driver.username, each.password) for each in valid]
+        logins = [login_of(resident.driver, each) for each in valid]
         await resident.driver.set_credentials(resident.site, logins)
 
     async def prepare(self, resident: Resident) -> None:
@@ -279,3 +279,7 @@ class Supervisor:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("cell.task_failed", reason=repr(error))
+
+
+def login_of(driver: Driver, credential: Credential) -> Login:
+    return Login(driver.username(credential.generation), credential.password)

@@ -49,11 +49,16 @@ class Driver(Protocol):
     source: str
     """Where the engine comes from, for people."""
     protocol: str
-    """What the gateway speaks to it."""
-    username: str
+    """What the gateway speaks to it: https, postgres, mysql, resp, mongodb or clickhouse."""
 
     def versions(self) -> tuple[str, ...]:
         """What can be run here, newest first; empty where nothing can."""
+
+    def username(self, generation: int) -> str:
+        """Who logs in with the credential of that generation, counted from 1.
+
+        The same for all where the engine knows several passwords of one user.
+        """
 
     async def provision(self, site: Site, spec: Spec) -> None:
         """Everything before the first start; the site's folders are there, empty or not."""
@@ -73,10 +78,19 @@ class Driver(Protocol):
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         """Applies the size to a running engine; False where it must be started anew for that."""
 
+    async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:
+        """Brings the data of an engine that does not run from one version to another.
+
+        Raises EngineError, with the data as it was, where that cannot be done.
+        """
+
     async def snapshot(
         self, site: Site, process: Process | None, login: Login, target: Path
     ) -> Snapshot:
-        """Copies everything committed into the new folder `target`, running or not."""
+        """Copies everything committed into the new folder `target`, running or not.
+
+        Another site may be restored from it: that is what a branch is.
+        """
 
     async def restore(self, site: Site, source: Path) -> None:
         """Puts a snapshot in place of the data of an engine that does not run."""

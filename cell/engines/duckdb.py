@@ -21,6 +21,7 @@ from cell.runtime.host import Host, copy_file, size_bytes
 from cell.runtime.process import Process
 
 DATABASE = "database.duckdb"
+USERNAME = "app"
 # The interpreter, its libraries and the engine's own needs beside the memory it accounts for.
 OVERHEAD_BYTES = 160 * 2**20
 MEMORY_SHARE = 0.8
@@ -30,8 +31,7 @@ READ_BYTES = 1 << 20
 
 class DuckDB:
     engine = "duckdb"
-    protocol = "http"
-    username = "app"
+    protocol = "https"
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -41,6 +41,9 @@ class DuckDB:
         """The series of the installed release: patches are not ordered but applied."""
         found = _installed()
         return (".".join(found.split(".")[:2]),) if found else ()
+
+    def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
+        return USERNAME
 
     async def provision(self, site: Site, spec: Spec) -> None: ...
 
@@ -82,7 +85,7 @@ class DuckDB:
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         # Passwords have 256 random bits, so their plain hash tells nothing.
         digests = [hashlib.sha256(login.password.encode()).hexdigest() for login in logins]
-        content = orjson.dumps({self.username: digests})
+        content = orjson.dumps({USERNAME: digests})
         path = site.configuration / "users.json"
         owner = self._host.owner(site)
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
@@ -90,6 +93,8 @@ class DuckDB:
     async def resize(self, site: Site, process: Process, size: Size) -> bool:  # noqa: ARG002 - the contract's
         """Memory, threads and storage are fixed when the process starts."""
         return False
+
+    async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None: ...
 
     async def snapshot(
         self, site: Site, process: Process | None, login: Login, target: Path

@@ -111,7 +111,7 @@ class Routes:
 def _route(host: str, entry: dict[str, Any]) -> Route:
     if "cell" in entry:
         socket = entry["cell"] if isinstance(entry["cell"], str) else None
-        return Route(host, None, socket, "http", "running", None, None, None)
+        return Route(host, None, socket, "https", "running", None, None, None)
     cidrs = entry.get("allow_cidrs")
     networks = (
         None if cidrs is None else tuple(ipaddress.ip_network(c, strict=False) for c in cidrs)
@@ -123,7 +123,7 @@ def _route(host: str, entry: dict[str, Any]) -> Route:
         host=host,
         instance_id=str(entry["instance_id"]),
         socket=socket,
-        protocol=str(entry.get("protocol", "http")),
+        protocol=str(entry.get("protocol", "https")),
         state=str(entry["state"]),
         networks=networks,
         connections_max=None if limit is None else int(limit),

@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import errno
+import hmac
 import os
 import resource
 import shutil
 import signal
 import stat
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import Site
 from cell.records import Size
@@ -24,6 +29,8 @@ log = structlog.get_logger("cell.host")
 INSIDE = Path("/instance")
 PIDS_MAX = 512
 OPEN_FILES_MAX = 20_000
+SECRET_BYTES = 32
+COMPLAINT_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,11 @@ class Host:
         *,
         confine: bool = True,
         uid: int = NOBODY,
+        key: bytes = b"",
     ) -> None:
+        """From `key`, which no database holds, the secrets are derived that `secret` gives."""
         self._mark = mark
+        self._key = key
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uid)
         self._groups = cgroups.find(cell_name, confine=confine)
         self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
@@ -68,12 +78,44 @@ class Host:
     def import_paths(self) -> list[str]:
         return self._sandbox.import_paths
 
+    def secret(self, site: Site, purpose: str) -> str:
+        """The same 256 bits each time, as text; what a driver logs in with as an administrator."""
+        derivation = HKDF(hashes.SHA256(), SECRET_BYTES, salt=None, info=b"driver secrets v1")
+        context = f"{site.instance_id}:{purpose}".encode()
+        return hmac.digest(derivation.derive(self._key), context, "sha256").hex()
+
+    async def run(
+        self,
+        site: Site,
+        argv: list[str],
+        environment: dict[str, str] | None = None,
+        *,
+        mounts: Sequence[Mount] = (),
+        content: bytes = b"",
+        timeout_s: float = 60.0,
+    ) -> bytes:
+        """Runs a tool to its end, confined to the site; `content` is its input.
+
+        Answers what it wrote. Raises LaunchError with the end of what it complained of.
+        """
+        given = (site, argv, environment or {}, mounts, content, timeout_s)
+        return await asyncio.to_thread(self._run, *given)
+
     async def start(
-        self, site: Site, argv: list[str], environment: dict[str, str], size: Size
+        self,
+        site: Site,
+        argv: list[str],
+        environment: dict[str, str],
+        size: Size,
+        *,
+        mounts: Sequence[Mount] = (),
     ) -> Process:
-        """Runs `argv` confined to the site; the CPU is not limited until `limit_cpu`."""
+        """Runs `argv` confined to the site; the CPU is not limited until `limit_cpu`.
+
+        `mounts` are what it sees beside its folders, where files are hidden at all.
+        """
         starting = asyncio.ensure_future(
-            asyncio.to_thread(self._start, site, argv, environment, size)
+            asyncio.to_thread(self._start, site, argv, environment, size, mounts)
         )
         try:
             process = await asyncio.shield(starting)
@@ -132,29 +174,64 @@ class Host:
         """Leaves nothing behind on the machine, once no engine runs."""
         self._groups.close()
 
+    def _run(
+        self,
+        site: Site,
+        argv: list[str],
+        environment: dict[str, str],
+        mounts: Sequence[Mount],
+        content: bytes,
+        timeout_s: float,
+    ) -> bytes:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            done = subprocess.run(  # noqa: S603 - a driver's own words
+                self._sandbox.command(site.uid, _folders(site, mounts), argv, nowhere),
+                input=content,
+                capture_output=True,
+                env=self._environment(site, environment),
+                cwd=site.directory,
+                pass_fds=(nowhere,),
+                start_new_session=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LaunchError(f"{Path(argv[0]).name} took longer than {timeout_s:.0f} s") from error
+        finally:
+            os.close(nowhere)
+        if done.returncode:
+            complaint = done.stderr.decode(errors="replace").strip()[-COMPLAINT_CHARACTERS:]
+            raise LaunchError(f"{Path(argv[0]).name} failed: {complaint}")
+        return done.stdout
+
+    def _environment(self, site: Site, environment: dict[str, str]) -> dict[str, str]:
+        passed_on = {n: v for n, v in os.environ.items() if n == "MENAGERIE_HOME"}
+        return {
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "HOME": "/nonexistent",
+            **passed_on,
+            **environment,
+            MARK: f"{self._mark}/{site.instance_id}",
+        }
+
     def _start(
-        self, site: Site, argv: list[str], environment: dict[str, str], size: Size
+        self,
+        site: Site,
+        argv: list[str],
+        environment: dict[str, str],
+        size: Size,
+        mounts: Sequence[Mount],
     ) -> Process:
         groups = self._groups.make(site.instance_id, size.memory_bytes, PIDS_MAX)
         self._groups.set_cpu(site.instance_id, None)
-        mounts = [
-            Mount(site.configuration, INSIDE / "conf", writable=False),
-            Mount(site.data, INSIDE / "data", writable=True),
-            Mount(site.run.resolve(), INSIDE / "run", writable=True),
-        ]
         info = os.pipe() if self._sandbox.hides_files else None
-        command = self._sandbox.command(site.uid, mounts, argv, info[1] if info else -1)
-        passed_on = {n: v for n, v in os.environ.items() if n == "MENAGERIE_HOME"}
+        folders = _folders(site, mounts)
+        command = self._sandbox.command(site.uid, folders, argv, info[1] if info else -1)
         return launch(
             command,
-            environment={
-                "PATH": "/usr/bin:/bin",
-                "LANG": "C.UTF-8",
-                "HOME": "/nonexistent",
-                **passed_on,
-                **environment,
-                MARK: f"{self._mark}/{site.instance_id}",
-            },
+            environment=self._environment(site, environment),
             groups=groups,
             log=site.log,
             info=info,
@@ -162,6 +239,15 @@ class Host:
             directory=site.directory,
             group=site.instance_id,
         )
+
+
+def _folders(site: Site, further: Sequence[Mount]) -> list[Mount]:
+    return [
+        Mount(site.configuration, INSIDE / "conf", writable=False),
+        Mount(site.data, INSIDE / "data", writable=True),
+        Mount(site.run.resolve(), INSIDE / "run", writable=True),
+        *further,
+    ]
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -61,6 +61,9 @@ def spec(instance_id: str, **changes: Any) -> dict[str, Any]:
         "idle_pause_s": None,
         "allow_cidrs": None,
         "rotation_overlap_s": 86400,
+        "client_ca_pem": None,
+        "domains": [],
+        "source_snapshot": None,
         **changes,
     }
 

@@ -35,7 +35,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 @pytest.fixture(scope="session")
 def host(layout: Layout) -> Iterator[Host]:
     """The host, with all the confinement it has; whatever ran on it is ended."""
-    made = Host(str(layout.home), f"test-{os.getpid()}", PACKAGES)
+    made = Host(str(layout.home), f"test-{os.getpid()}", PACKAGES, key=os.urandom(32))
     yield made
     for pid in made.strays():
         with contextlib.suppress(ProcessLookupError):
@@ -64,6 +64,7 @@ class Subject:
     run: Callable[[Coroutine[Any, Any, Any]], Any]
     login: Login
     process: Process | None = field(default=None)
+    generation: int = 1
 
     def provision(self) -> None:
         self.site.make(self.host.owner(self.site))
@@ -93,7 +94,9 @@ class Subject:
         return bool(self.run(self.driver.ready(self.site, login)))
 
     def new_login(self) -> Login:
-        return Login(self.driver.username, secrets.token_urlsafe(32))
+        """The credential of the next generation, as a rotation makes it."""
+        self.generation += 1
+        return Login(self.driver.username(self.generation), secrets.token_urlsafe(32))
 
     async def _until_ready(self) -> None:
         assert self.process is not None
@@ -117,7 +120,7 @@ def subject(
     instance_id = f"inst_{ULID()}"
     site = layout.site(instance_id, UID)
     spec = Spec(driver.engine, driver.versions()[0], SIZE, "x.local.localhost", None, None, 86400.0)
-    login = Login(driver.username, secrets.token_urlsafe(32))
+    login = Login(driver.username(1), secrets.token_urlsafe(32))
     made = Subject(driver, SPEAKERS[request.param], host, site, spec, loop, login)
     made.provision()
     yield made

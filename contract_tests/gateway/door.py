@@ -138,7 +138,7 @@ class Door:
         self.routes[host] = {
             "instance_id": f"inst_{name}",
             "socket": str(path),
-            "protocol": "http",
+            "protocol": "https",
             "state": "running",
             "allow_cidrs": None,
             "connections_max": 1000,

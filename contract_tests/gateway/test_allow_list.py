@@ -121,7 +121,7 @@ def test_behind_a_balancer_its_word_is_the_address(make_door: MakeDoor) -> None:
     door.routes[host] = {
         "instance_id": "inst_proxied",
         "socket": str(door.home / "run" / "proxied.sock"),
-        "protocol": "http",
+        "protocol": "https",
         "state": "running",
         "allow_cidrs": ["203.0.113.7", "2001:db8::7"],
         "connections_max": 10,

@@ -108,6 +108,9 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "idle_pause_s": services.settings.idle_pause_s if plan.pauses_when_idle else None,
         "allow_cidrs": None,
         "rotation_overlap_s": services.settings.rotation_overlap_s,
+        "client_ca_pem": None,
+        "domains": [],
+        "source_snapshot": None,
     }
 
 
