@@ -4,13 +4,12 @@ import asyncio
 import shutil
 from typing import Any
 
-import orjson
 import structlog
-from ulid import ULID
 
+from cell import snapshots
 from cell.credentials import Credential, Credentials
 from cell.engines.driver import Driver, EngineError
-from cell.layout import Layout, write_atomically
+from cell.layout import Layout
 from cell.records import Records, Size, Spec
 from cell.residents import Resident, moment
 from cell.settings import CellSettings
@@ -20,8 +19,6 @@ from specserver import Conflict, Invalid, NotFound, Unavailable
 log = structlog.get_logger("cell.lifecycle")
 
 GONE = ("stopped", "erased")
-SNAPSHOTS_KEPT = 3
-SNAPSHOT_NOTE = "snapshot.json"
 RETRY_AFTER = {"Retry-After": "1"}
 
 
@@ -64,7 +61,10 @@ class Lifecycle:
             record = resident.record
             if record.desired == "erased":
                 raise Conflict("cannot provision an instance that is erased")
-            former, record.spec = record.spec, spec
+            former = record.spec
+            if former.engine_version != spec.engine_version:
+                await self._upgrade(resident, spec)
+            record.spec = spec
             if record.desired == "stopped":
                 record.desired = "running"
             self._supervisor.save(resident)
@@ -118,28 +118,10 @@ class Lifecycle:
         async with resident.lock:
             if resident.record.desired == "erased":
                 raise Conflict("cannot snapshot an instance that is erased")
-            name = f"snap_{ULID()}"
-            target = resident.site.snapshots / name
-            process = resident.process if resident.usable else None
-            login = self._supervisor.login(resident)
             try:
-                made = await resident.driver.snapshot(resident.site, process, login, target)
-            except (EngineError, OSError) as error:
-                shutil.rmtree(target, ignore_errors=True)
-                raise Unavailable(f"the snapshot failed: {error}", headers=RETRY_AFTER) from error
-            spec = resident.record.spec
-            note = {
-                "snapshot_id": name,
-                "label": label,
-                "engine": spec.engine,
-                "engine_version": spec.engine_version,
-                "size_bytes": made.size_bytes,
-                "sha256": made.sha256,
-            }
-            write_atomically(target / SNAPSHOT_NOTE, orjson.dumps(note))
-            await asyncio.to_thread(self._drop_old_snapshots, resident)
-        log.info("cell.snapshot", instance_id=instance_id, snapshot_id=name)
-        return {"snapshot_id": name, "size_bytes": made.size_bytes}
+                return await snapshots.make(resident, label, self._supervisor.login(resident))
+            except EngineError as error:
+                raise Unavailable(str(error), headers=RETRY_AFTER) from error
 
     async def delete(self, instance_id: str) -> Resident:
         """Stops it and keeps its data."""
@@ -230,11 +212,32 @@ class Lifecycle:
         for other in self._supervisor.residents.values():
             if other.record.spec.host == spec.host and other.record.desired != "erased":
                 raise Conflict("another instance has this host")
+        source = spec.source_snapshot
+        if source is not None and snapshots.find(self._layout, source) is None:
+            raise Conflict(f"the cell has no snapshot {source}")
         record = self._records.add(instance_id, spec)
         site = self._layout.site(instance_id, record.uid)
         resident = Resident(record, site, driver)
         self._supervisor.residents[instance_id] = resident
         return resident
+
+    async def _upgrade(self, resident: Resident, spec: Spec) -> None:
+        """The specification is saved afterwards: until then it says which version the data is of.
+
+        Raises Conflict where the driver cannot; the instance is as it was then.
+        """
+        former = resident.record.spec
+        await self._supervisor.stop(resident)
+        try:
+            await resident.driver.upgrade(resident.site, former, spec)
+        except (EngineError, OSError) as error:
+            log.warning("cell.upgrade_failed", instance_id=resident.instance_id, reason=str(error))
+            if resident.record.desired == "running":
+                await self._start(resident)
+            to = f"{former.engine_version} to {spec.engine_version}"
+            raise Conflict(f"the upgrade from {to} failed: {error}") from error
+        versions = {"former": former.engine_version, "version": spec.engine_version}
+        log.info("cell.upgraded", instance_id=resident.instance_id, **versions)
 
     async def _start(self, resident: Resident) -> None:
         """Raises Unavailable, and remembers why for whoever asks later."""
@@ -270,9 +273,3 @@ class Lifecycle:
     def _refuse_gone(resident: Resident, verb: str) -> None:
         if resident.record.desired in GONE:
             raise Conflict(f"cannot {verb} an instance that is {resident.record.desired}")
-
-    @staticmethod
-    def _drop_old_snapshots(resident: Resident) -> None:
-        kept = sorted(resident.site.snapshots.iterdir())[:-SNAPSHOTS_KEPT]
-        for path in kept:
-            shutil.rmtree(path, ignore_errors=True)

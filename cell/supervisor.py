@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from cell import activity
+from cell import activity, snapshots
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.engines.driver import Driver, EngineError, Login
@@ -15,7 +15,7 @@ from cell.layout import Layout
 from cell.records import Records
 from cell.residents import Resident, Routes
 from cell.runtime.host import Host
-from cell.runtime.process import LaunchError, Process
+from cell.runtime.process import Process
 from cell.settings import CellSettings
 
 log = structlog.get_logger("cell.supervisor")
@@ -71,6 +71,7 @@ class Supervisor:
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
         resident.site.make(self._host.owner(resident.site))
+        await snapshots.begin(resident, self._layout)
         if not self._credentials.valid(resident.instance_id):
             self._credentials.make(resident.instance_id, 0)
         await self.hand_out_credentials(resident)
@@ -82,7 +83,7 @@ class Supervisor:
         spec = resident.record.spec
         try:
             process = await resident.driver.start(resident.site, spec)
-        except (LaunchError, OSError) as error:
+        except OSError as error:
             raise EngineError(f"the engine cannot be started: {error}") from error
         resident.process = process
         try:

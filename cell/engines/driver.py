@@ -79,7 +79,7 @@ class Driver(Protocol):
         """Applies the size to a running engine; False where it must be started anew for that."""
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:
-        """Brings the data of an engine that does not run from one version to another.
+        """Brings the data of an engine that does not run, if there is any, to another version.
 
         Raises EngineError, with the data as it was, where that cannot be done.
         """

@@ -21,8 +21,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
 
 
-class LaunchError(Exception):
-    """The process did not come to be."""
+class LaunchError(OSError):
+    """The process did not come to be, or did not do what it was started for."""
 
 
 @dataclass

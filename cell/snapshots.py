@@ -1,0 +1,100 @@
+"""Snapshots of an instance's data in its own folder, and instances that begin with one."""
+
+import asyncio
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import structlog
+from ulid import ULID
+
+from cell.engines.driver import EngineError, Login
+from cell.layout import Layout, write_atomically
+from cell.residents import Resident
+
+log = structlog.get_logger("cell.snapshots")
+
+KEPT = 3
+"""Of each label; older ones are dropped when one is made."""
+FOR_BRANCH = "branch"
+"""The label of snapshots that are dropped as soon as an instance has begun with them."""
+NOTE = "snapshot.json"
+BEGUN = "begun-with"
+BRANCH_WITHIN_S = 3600.0
+"""How long a branch's snapshot waits for its branch, which may never come."""
+
+
+async def make(resident: Resident, label: str, login: Login) -> dict[str, Any]:
+    """Copies everything committed by now. Raises EngineError, and leaves nothing behind then."""
+    name = f"snap_{ULID()}"
+    target = resident.site.snapshots / name
+    process = resident.process if resident.usable else None
+    try:
+        made = await resident.driver.snapshot(resident.site, process, login, target)
+    except (EngineError, OSError) as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise EngineError(f"the snapshot failed: {error}") from error
+    spec = resident.record.spec
+    note = {
+        "snapshot_id": name,
+        "label": label,
+        "engine": spec.engine,
+        "engine_version": spec.engine_version,
+        "size_bytes": made.size_bytes,
+        "sha256": made.sha256,
+    }
+    write_atomically(target / NOTE, orjson.dumps(note))
+    await asyncio.to_thread(_drop_old, resident.site.snapshots, label)
+    log.info("cell.snapshot", instance_id=resident.instance_id, snapshot_id=name)
+    return {"snapshot_id": name, "size_bytes": made.size_bytes}
+
+
+def find(layout: Layout, name: str) -> tuple[Path, dict[str, Any]] | None:
+    """The folder and the note of `<instance_id>/<snapshot_id>`; None where there is no such."""
+    instance_id, _, snapshot_id = name.partition("/")
+    folder = layout.site(instance_id, 0).snapshots / snapshot_id
+    try:
+        return folder, orjson.loads((folder / NOTE).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+async def begin(resident: Resident, layout: Layout) -> None:
+    """Puts the snapshot in place that the instance is to begin with, unless that was done before.
+
+    Raises EngineError where the snapshot is not there or does not fit.
+    """
+    name = resident.record.spec.source_snapshot
+    done = resident.site.directory / BEGUN
+    if name is None or done.exists():
+        return
+    found = find(layout, name)
+    if found is None:
+        raise EngineError(f"the cell has no snapshot {name}")
+    folder, note = found
+    spec = resident.record.spec
+    if (note["engine"], note["engine_version"]) != (spec.engine, spec.engine_version):
+        taken = f"{note['engine']} {note['engine_version']}"
+        raise EngineError(f"snapshot {name} is of {taken}, not {spec.engine} {spec.engine_version}")
+    await resident.driver.restore(resident.site, folder)
+    write_atomically(done, name.encode())
+    if note["label"] == FOR_BRANCH:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _drop_old(folder: Path, label: str) -> None:
+    """Names are ULIDs, so their order is that of time; one that is being made has no note yet."""
+    notes = [
+        note
+        for note in sorted(folder.glob(f"*/{NOTE}"))
+        if orjson.loads(note.read_bytes())["label"] == label
+    ]
+    if label == FOR_BRANCH:
+        # Any number of branches may be on their way at once.
+        old = [note for note in notes if time.time() - note.stat().st_mtime > BRANCH_WITHIN_S]
+    else:
+        old = notes[:-KEPT]
+    for note in old:
+        shutil.rmtree(note.parent, ignore_errors=True)
