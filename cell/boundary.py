@@ -14,7 +14,8 @@ def make_boundary(cell: Cell) -> Boundary:
         if key is None:
             return await exchange.invoke_async(cell)
         lease: int = arguments["operation_lease"]
-        return await cell.operations.once(key, lease, lambda: exchange.invoke_async(cell))
+        asked = f"{exchange.request.method} {exchange.request.path}"
+        return await cell.operations.once(asked, key, lease, lambda: exchange.invoke_async(cell))
 
     return boundary
 

@@ -15,15 +15,20 @@ KEPT_S = 7 * 86_400.0
 class Operations:
     """A step that is asked for again gets the answer of the first time, while it runs too.
 
-    What was refused or failed is not kept: the next attempt may find it otherwise.
+    What was refused or failed is not kept: the next attempt may find it otherwise. An answer is
+    given to the same request only (`asked` is its method and path): a control plane that was
+    restored counts its operations anew, and must not hear of another instance what it asks of one.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._running: dict[str, asyncio.Task[Reply]] = {}
 
-    async def once(self, key: str, lease: int, act: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def once(
+        self, asked: str, key: str, lease: int, act: Callable[[], Awaitable[Reply]]
+    ) -> Reply:
         self._check_lease(key, lease)
+        key = f"{asked} {key}"
         answered = self._database.row("SELECT status, body FROM answers WHERE key = ?", key)
         if answered is not None:
             return Reply(answered[0], orjson.loads(answered[1]))

@@ -96,6 +96,17 @@ def test_a_step_is_done_once_and_answered_alike(shared_rig: Rig) -> None:
     assert other["snapshot_id"] != first["snapshot_id"]
 
 
+def test_a_step_of_one_request_does_not_answer_another(shared_rig: Rig) -> None:
+    one, other = shared_rig.make(), shared_rig.make()
+    key = f"{one}:step"
+    body = {"label": "once"}
+    first = shared_rig.act("POST", f"/v1/instances/{one}/actions/snapshot", body, key=key).json()
+    copy = shared_rig.act("POST", f"/v1/instances/{other}/actions/snapshot", body, key=key).json()
+    assert copy["snapshot_id"] != first["snapshot_id"]
+    paused = shared_rig.act("POST", f"/v1/instances/{other}/actions/pause", key=key).json()
+    assert (paused["instance_id"], paused["status"]) == (other, "paused")
+
+
 def test_an_older_lease_is_refused(shared_rig: Rig) -> None:
     path = f"/v1/instances/{new_id()}/actions/pause"
     operation = new_id()
