@@ -18,6 +18,7 @@ from contract_tests.duckdb.process import PASSWORD, digest, until
 from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import DOCUMENT, make_app
+from instance_services.duckdb.turns import Turns
 from instance_services.duckdb.users import Users
 
 _DOCUMENT = yaml.safe_load(DOCUMENT.read_text())
@@ -31,10 +32,11 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("document")
     (home / "users.json").write_text('{"app": ["' + digest(PASSWORD) + '"]}')
     limits = Limits(memory_bytes=400_000_000, threads=1)
-    engine = Engine(home / "database.duckdb", home / "temp", limits)
+    turns = Turns()
+    engine = Engine(turns, home / "database.duckdb", home / "temp", limits)
     app = make_app(engine, Users(home / "users.json"))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=lambda: turns.run(server.serve()))
     thread.start()
     until(lambda: server.started, "the server to start")
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"

@@ -18,22 +18,25 @@ from contract_tests.duckdb.process import Service, running, until
 from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Broken, Engine, Overloaded
 from instance_services.duckdb.session import Failed
+from instance_services.duckdb.turns import Turns
 from instance_services.duckdb.waiting import is_answering
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"
 
 
 def _with_engine(home: Path, use: Callable[[Engine], Awaitable[None]], **options: Any) -> None:
+    turns = Turns()
+
     async def run() -> None:
         limits = Limits(memory_bytes=400_000_000, threads=1)
-        engine = Engine(home / "database.duckdb", home / "temp", limits, **options)
+        engine = Engine(turns, home / "database.duckdb", home / "temp", limits, **options)
         await engine.start()
         try:
             await use(engine)
         finally:
             await engine.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    turns.run(asyncio.wait_for(run(), 60))
 
 
 @contextlib.contextmanager
@@ -175,12 +178,15 @@ def test_stopping_drops_what_waits_and_health_says_so(tmp_path: Path) -> None:
     _with_engine(tmp_path, use)
 
 
-def test_sigterm_ends_a_running_query_and_writes_a_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_running_query_and_writes_a_checkpoint(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with running(tmp_path, "--stop-timeout-s", "1") as service:
         service.query("CREATE TABLE ended AS SELECT 42 AS i")
         assert service.database.with_name("database.duckdb.wal").exists()
         with _running_query(service, ENDLESS):
-            assert service.end(signal.SIGTERM) == 0
+            assert service.end(number) == 0
         assert not service.database.with_name("database.duckdb.wal").exists()
         service.start()
         assert service.rows("FROM ended") == [[42]]

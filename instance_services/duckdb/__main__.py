@@ -13,9 +13,10 @@ import uvicorn
 
 from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Engine
-from instance_services.duckdb.service import make_app
+from instance_services.duckdb.service import make_app, render_error
+from instance_services.duckdb.turns import Turns
 from instance_services.duckdb.users import Users
-from instance_services.prompt_http import PromptHttp
+from specserver.http_protocol import http_protocol
 
 # EX_SOFTWARE: the supervisor starts the process anew.
 _LOST = 70
@@ -46,14 +47,17 @@ def main(words: list[str] | None = None) -> int:
     _set_up_logs(given.log_level)
     limits = Limits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
     temp_directory = given.temp_directory or given.data.with_name("temp")
+    turns = Turns()
     engine = Engine(
-        given.data, temp_directory, limits, waiting_max=given.waiting_max, on_broken=_give_up
+        *(turns, given.data, temp_directory, limits),
+        waiting_max=given.waiting_max,
+        on_broken=_give_up,
     )
     config = uvicorn.Config(
         make_app(engine, Users(given.users)),
         uds=str(given.socket),
-        loop="uvloop",
-        http=PromptHttp,
+        loop="none",  # turns brings its own
+        http=http_protocol(render_error),
         ws="none",
         lifespan="on",
         access_log=False,
@@ -63,9 +67,9 @@ def main(words: list[str] | None = None) -> int:
     )
     server = uvicorn.Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn raises the signal again once it has stopped; a clean end is no death by signal.
-        signal.signal(number, lambda *_: None)
-    server.run()
+        # The server installs no handlers where it does not run on the main thread.
+        signal.signal(number, server.handle_exit)
+    turns.run(server.serve())
     return 0 if server.started else 1
 
 

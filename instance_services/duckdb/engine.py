@@ -1,8 +1,7 @@
-"""Owns the engine's thread: the queue of requests in front of it, interruption, and its end."""
+"""Owns the engine in use: the requests in front of it, interruption, and its end."""
 
 import asyncio
 import contextlib
-import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ import structlog
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.database import Limits, is_alive, open_database
 from instance_services.duckdb.session import Failed, Session
+from instance_services.duckdb.turns import Turns
 
 log = structlog.get_logger()
 
@@ -40,26 +40,35 @@ class Broken(Exception):  # noqa: N818 - a state of the engine
 class Job:
     """One request on its way to the engine and back."""
 
-    __slots__ = ("abandoned", "error", "finished", "future", "params", "result", "sql")
+    __slots__ = ("_engine", "abandoned", "error", "finished", "future", "params", "result", "sql")
 
-    def __init__(self, sql: str, params: list[Any], future: "asyncio.Future[bytes]") -> None:
+    def __init__(self, engine: "Engine", sql: str, params: list[Any]) -> None:
+        self._engine = engine
         self.sql = sql
         self.params = params
-        self.future = future
+        self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.abandoned = False
         self.finished = False
         self.result: bytes | None = None
         self.error: Exception | None = None
 
+    def perform(self) -> None:
+        self._engine.perform(self)
+
+    def settle(self) -> None:
+        self._engine.settle(self)
+
 
 class Engine:
-    """Runs requests one at a time, in the order they came, on a thread of its own.
+    """Runs requests one at a time, in the order they came, in turns with the event loop.
 
-    Its methods are called on the event loop; `on_broken` is too, once, when the engine is lost.
+    Its methods are called on the event loop of `turns`; `on_broken` is too, once, when the engine
+    is lost.
     """
 
     def __init__(
         self,
+        turns: Turns,
         path: Path,
         temp_directory: Path,
         limits: Limits,
@@ -68,28 +77,21 @@ class Engine:
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         self.allowance = Allowance(path, temp_directory, limits.storage_bytes)
+        self._turns = turns
         self._place = (path, temp_directory, limits)
         self._waiting_max = waiting_max
         self._on_broken = on_broken
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._running: Job | None = None
         self._waiting = 0
         self._broken = False
         self._connection: Any = None
         self._session: Session | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
         """Opens the database; raises what the engine says where it cannot."""
-        self._loop = asyncio.get_running_loop()
-        opened = self._loop.create_future()
-        self._thread = threading.Thread(
-            target=self._work, args=(opened,), name="engine", daemon=True
-        )
-        self._thread.start()
-        await opened
+        self._connection = await self._turns.call(lambda: open_database(*self._place))
+        self._session = Session(self._connection, self.allowance)
 
     @property
     def is_busy(self) -> bool:
@@ -97,8 +99,7 @@ class Engine:
 
     @property
     def is_alive(self) -> bool:
-        thread = self._thread
-        return thread is not None and thread.is_alive() and not self._broken
+        return self._session is not None and not self._broken
 
     @property
     def running(self) -> Job | None:
@@ -110,27 +111,26 @@ class Engine:
             raise Broken("the engine has stopped and is about to be restarted")
         if self._waiting >= self._waiting_max:
             raise Overloaded(f"{self._waiting} requests are waiting already; try again later")
-        assert self._loop is not None
-        job = Job(sql, params, self._loop.create_future())
+        job = Job(self, sql, params)
         self._waiting += 1
-        self._jobs.put(job)
+        self._turns.put(job)
         return job
 
     def abandon(self, job: Job) -> None:
         """Nobody waits for the answer any more: the request is not begun, or is interrupted."""
         job.abandoned = True
         self._interrupt(job)
-        if not job.finished and self._loop is not None:
+        if not job.finished:
             # An interrupt that comes between two statements is lost.
-            self._loop.call_later(_INSIST_S, self.abandon, job)
+            asyncio.get_running_loop().call_later(_INSIST_S, self.abandon, job)
 
     def guard(self, job: Job) -> None:
         """Keeps a request that takes long from growing the database beyond its storage."""
-        if job.finished or self.allowance.storage_bytes is None or self._loop is None:
+        if job.finished or self.allowance.storage_bytes is None:
             return
         if self._session is not None and self._session.growing and self.allowance.exceeded():
             self._interrupt(job)
-        self._loop.call_later(_GUARD_S, self.guard, job)
+        asyncio.get_running_loop().call_later(_GUARD_S, self.guard, job)
 
     def _interrupt(self, job: Job) -> None:
         with self._lock:
@@ -139,35 +139,22 @@ class Engine:
 
     async def stop(self) -> None:
         """Drops what waits, interrupts what runs, writes a checkpoint and closes."""
-        thread = self._thread
-        if thread is None:
+        if self._session is None:
             return
         self._broken = True
-        self._jobs.put(None)
-        while thread.is_alive():
-            running = self._running
-            if running is not None:
-                self._interrupt(running)
-            await asyncio.to_thread(thread.join, _INSIST_S)
+        self._session = None
+        closed = asyncio.ensure_future(self._turns.call(self._close))
+        while not closed.done():
+            if self._running is not None:
+                self._interrupt(self._running)
+            await asyncio.wait([closed], timeout=_INSIST_S)
+        await closed
 
-    def _work(self, opened: "asyncio.Future[None]") -> None:
-        assert self._loop is not None
-        try:
-            self._connection = open_database(*self._place)
-        except Exception as error:  # noqa: BLE001 - it is raised again in start()
-            self._loop.call_soon_threadsafe(opened.set_exception, error)
-            return
-        self._session = Session(self._connection, self.allowance)
-        self._loop.call_soon_threadsafe(opened.set_result, None)
-        while (job := self._jobs.get()) is not None:
-            self._perform(self._session, job)
-            self._loop.call_soon_threadsafe(self._settle, job)
-            del job  # or the last request's text would be kept until the next one
-        self._close()
-
-    def _perform(self, session: Session, job: Job) -> None:
+    def perform(self, job: Job) -> None:
+        """Runs a request, on whatever thread has the turn."""
+        session = self._session
         with self._lock:
-            if job.abandoned or self._broken:
+            if job.abandoned or self._broken or session is None:
                 return
             self._running = job
         try:
@@ -177,17 +164,15 @@ class Engine:
         with self._lock:
             self._running = None
         if job.error is not None and self._is_lost(job.error.__cause__):
-            self._lose(job)
+            self._broken = True
+            job.error = Broken(f"the engine is lost and about to be restarted: {job.error}")
 
-    def _lose(self, job: Job) -> None:
-        self._broken = True
-        job.error = Broken(f"the engine is lost and about to be restarted: {job.error}")
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._on_broken)
-
-    def _settle(self, job: Job) -> None:
+    def settle(self, job: Job) -> None:
+        """Answers a request that was run, or that no longer is to be."""
         self._waiting -= 1
         job.finished = True
+        if isinstance(job.error, Broken):
+            self._on_broken()
         future = job.future
         if future.done():
             return

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 import duckdb
 import orjson
 import structlog
-import uvloop
 from rich.console import Console
 from rich.table import Table
 
 from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import make_app
+from instance_services.duckdb.turns import Turns
 from instance_services.duckdb.users import Users
 
 ROUNDS = 9
@@ -65,11 +65,11 @@ CASES = (
 class Service:
     """The app, called as a server would call it."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, turns: Turns, home: Path) -> None:
         users = home / "users.json"
         digest = hashlib.sha256(_PASSWORD.encode()).hexdigest()
         users.write_bytes(orjson.dumps({"app": [digest]}))
-        self.engine = Engine(home / "service.duckdb", home / "temp", _LIMITS)
+        self.engine = Engine(turns, home / "service.duckdb", home / "temp", _LIMITS)
         self._app = make_app(self.engine, Users(users))
         credential = base64.b64encode(f"app:{_PASSWORD}".encode())
         self._headers = [
@@ -153,8 +153,10 @@ async def _measure(case: Case, service: Service, connection: Any, rounds: int) -
     }
 
 
-async def _measure_all(home: Path, cases: Sequence[Case], rounds: int) -> list[dict[str, Any]]:
-    service = Service(home)
+async def _measure_all(
+    turns: Turns, home: Path, cases: Sequence[Case], rounds: int
+) -> list[dict[str, Any]]:
+    service = Service(turns, home)
     await service.engine.start()
     connection = duckdb.connect(
         str(home / "alone.duckdb"), config={"threads": "1", "memory_limit": "500MB"}
@@ -191,11 +193,9 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
 
 def _on_a_loop(cases: Sequence[Case], rounds: int) -> list[dict[str, Any]]:
     """Measured on the loop the service runs on."""
-    with (
-        tempfile.TemporaryDirectory() as home,
-        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
-    ):
-        return runner.run(_measure_all(Path(home), cases, rounds))
+    turns = Turns()
+    with tempfile.TemporaryDirectory() as home:
+        return turns.run(_measure_all(turns, Path(home), cases, rounds))
 
 
 def show(result: dict[str, Any]) -> None:
