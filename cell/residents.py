@@ -137,7 +137,7 @@ def _route(resident: Resident) -> dict[str, Any]:
     }
     return {
         "instance_id": resident.instance_id,
-        "socket": str(resident.site.socket),
+        "socket": str(resident.driver.socket(resident.site)),
         "protocol": resident.driver.protocol,
         "state": state,
         "allow_cidrs": None if spec.allow_cidrs is None else list(spec.allow_cidrs),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cell.layout import Site
 from cell.records import Size, Spec
@@ -60,6 +60,10 @@ class Driver(Protocol):
         The same for all where the engine knows several passwords of one user.
         """
 
+    def socket(self, site: Site) -> Path:
+        """Where the engine listens, below `site.run`; the gateway follows no link there."""
+        return site.socket
+
     async def provision(self, site: Site, spec: Spec) -> None:
         """Everything before the first start; the site's folders are there, empty or not."""
 
@@ -102,3 +106,12 @@ class Driver(Protocol):
 
     def uri(self, login: Login, host: str, port: int) -> str:
         """What a client needs to connect, in one line."""
+
+
+@runtime_checkable
+class Flushing(Protocol):
+    """A driver whose engine leaves what it wrote in the system's cache, where its own end cannot
+    lose it but a power cut would; the cell brings it to disk."""
+
+    async def flush(self, site: Site) -> None:
+        """Everything written until now is on disk; called about once a second while it runs."""

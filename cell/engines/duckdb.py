@@ -45,6 +45,9 @@ class DuckDB:
     def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
         return USERNAME
 
+    def socket(self, site: Site) -> Path:
+        return site.socket
+
     async def provision(self, site: Site, spec: Spec) -> None: ...
 
     async def start(self, site: Site, spec: Spec) -> Process:

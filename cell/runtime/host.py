@@ -28,6 +28,8 @@ log = structlog.get_logger("cell.host")
 
 INSIDE = Path("/instance")
 PIDS_MAX = 512
+# Engines that have a process or a thread for each connection need some besides.
+PIDS_SPARE = 128
 OPEN_FILES_MAX = 20_000
 SECRET_BYTES = 32
 COMPLAINT_CHARACTERS = 2_000
@@ -73,6 +75,16 @@ class Host:
         if self._sandbox.hides_files:
             return View(INSIDE / "data", INSIDE / "conf", INSIDE / "run")
         return View(site.data, site.configuration, site.run)
+
+    @property
+    def home(self) -> Path:
+        """The cell's folder, for what a driver keeps for all instances together."""
+        return Path(self._mark)
+
+    @property
+    def hides_files(self) -> bool:
+        """Whether what is not mounted cannot be seen; see `Mount`."""
+        return self._sandbox.hides_files
 
     @property
     def import_paths(self) -> list[str]:
@@ -135,6 +147,11 @@ class Host:
 
     def limit_cpu(self, process: Process, vcpu: float | None) -> None:
         self._groups.set_cpu(process.group, vcpu)
+
+    def resize(self, process: Process, size: Size) -> None:
+        """Gives an engine that runs the CPU, memory and processes of another size."""
+        self._groups.make(process.group, size.memory_bytes, _pids_max(size))
+        self._groups.set_cpu(process.group, size.vcpu)
 
     def usage(self, process: Process) -> Usage:
         memory_bytes = self._groups.memory_bytes(process.group)
@@ -224,7 +241,7 @@ class Host:
         size: Size,
         mounts: Sequence[Mount],
     ) -> Process:
-        groups = self._groups.make(site.instance_id, size.memory_bytes, PIDS_MAX)
+        groups = self._groups.make(site.instance_id, size.memory_bytes, _pids_max(size))
         self._groups.set_cpu(site.instance_id, None)
         info = os.pipe() if self._sandbox.hides_files else None
         folders = _folders(site, mounts)
@@ -239,6 +256,10 @@ class Host:
             directory=site.directory,
             group=site.instance_id,
         )
+
+
+def _pids_max(size: Size) -> int:
+    return max(PIDS_MAX, size.connections_max + PIDS_SPARE)
 
 
 def _folders(site: Site, further: Sequence[Mount]) -> list[Mount]:
