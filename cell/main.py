@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -13,11 +14,12 @@ from cell import log_lines
 from cell.agent import Cell
 from cell.boundary import make_boundary
 from cell.settings import CellSettings
-from instance_services.prompt_http import PromptHttp
-from specserver import App
+from specserver import App, render_problem
+from specserver.http_protocol import http_protocol
 
 DOCUMENT = Path(__file__).with_name("openapi.yaml")
 GRACE_S = 5
+PROBLEM_TYPES = "urn:menagerie:problem:"
 ENDS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -39,7 +41,7 @@ def make_app(cell: Cell) -> App:
         handlers="cell.handlers",
         boundary=make_boundary(cell),
         state=cell,
-        problem_type_prefix="urn:menagerie:problem:",
+        problem_type_prefix=PROBLEM_TYPES,
         serve_docs=False,
     )
 
@@ -52,7 +54,7 @@ async def _serve(settings: CellSettings) -> None:
         config = uvicorn.Config(
             app,
             uds=str(cell.layout.socket),
-            http=PromptHttp,
+            http=http_protocol(partial(render_problem, type_prefix=PROBLEM_TYPES)),
             ws="none",
             lifespan="off",
             access_log=False,

@@ -18,6 +18,7 @@ from specserver import App
 from storage import cells
 from storage.database import Database
 
+PROBLEM_TYPES = "urn:menagerie:problem:"
 PUBLIC_EXTENSIONS = frozenset({"x-authorize", "x-events"})
 
 
@@ -79,7 +80,7 @@ def build_app(
         threads=settings.threads,
         on_startup=on_startup,
         on_shutdown=on_shutdown,
-        problem_type_prefix="urn:menagerie:problem:",
+        problem_type_prefix=PROBLEM_TYPES,
         public_extensions=PUBLIC_EXTENSIONS,
     )
     check_document(app.document)

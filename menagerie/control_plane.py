@@ -3,10 +3,12 @@
 import os
 import signal
 import sys
+from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
+from uvicorn_worker import UvicornWorker
 
 from control.services import Services
 from control.work import Worker
@@ -14,6 +16,25 @@ from menagerie import composition
 from menagerie.access import AccessLog
 from menagerie.processes import started_by_serve
 from menagerie.settings import Settings, environment
+from specserver import render_problem
+from specserver.http_protocol import http_protocol
+
+# The API speaks HTTP alike under gunicorn and alone. Whose X-Forwarded-For is believed is
+# decided by the setting trusted_proxies, so uvicorn must not believe any.
+HTTP: Final[dict[str, Any]] = {
+    "loop": "uvloop",
+    "http": http_protocol(partial(render_problem, type_prefix=composition.PROBLEM_TYPES)),
+    "ws": "none",
+    "access_log": False,
+    "server_header": False,
+    "proxy_headers": False,
+}
+
+
+class ApiWorker(UvicornWorker):  # type: ignore[misc]  # uvicorn_worker is untyped
+    """A worker process of gunicorn."""
+
+    CONFIG_KWARGS = HTTP
 
 
 def build_app(settings: Settings) -> AccessLog:
@@ -47,13 +68,9 @@ def run_api(settings: Settings) -> int:
         build_app(settings),
         host=settings.host,
         port=settings.port,
-        loop="uvloop",
-        http="httptools",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
         log_config=None,
         timeout_graceful_shutdown=5,
+        **HTTP,
     )
     uvicorn.Server(config).run()
     return 0

@@ -28,6 +28,7 @@ _NAMES = {
     422: ("Invalid request", "invalid_request"),
     428: ("Precondition required", "precondition_required"),
     429: ("Too many requests", "too_many_requests"),
+    431: ("Header fields too large", "header_fields_too_large"),
     500: ("Internal error", "internal_error"),
     501: ("Not implemented", "not_implemented"),
     502: ("Bad gateway", "bad_gateway"),

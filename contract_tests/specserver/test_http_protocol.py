@@ -1,0 +1,266 @@
+"""Holds HTTP below ASGI: who is refused and how, in which order, after how long and how much."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+import uvicorn
+
+from contract_tests.specserver.wire import Answer, connect, exchanged, said
+from specserver import Problem, Reply
+from specserver.http_protocol import (
+    FIELDS_BYTES_MAX,
+    TARGET_BYTES_MAX,
+    HttpProtocol,
+    http_protocol,
+)
+
+GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+SLOW = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nhost: x\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+OFFER = b"connection: upgrade\r\nupgrade: h2c\r\n"
+
+
+class Hasty(HttpProtocol):
+    arrive_within_s = 0.3
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers the body, or the trailers it should not see, late where the path says so."""
+    if scope["path"] == "/early":
+        await _answer(send, 413, b"early")
+        return
+    body = b""
+    while (event := await receive()).get("more_body"):
+        body += event["body"]
+    if event["type"] == "http.disconnect":
+        return
+    body += event["body"]
+    if scope["path"] == "/slow":
+        await asyncio.sleep(0.5)
+    if scope["path"] == "/fields":
+        body = b",".join(name for name, _ in scope["headers"])
+    await _answer(send, 200, body)
+
+
+async def _answer(send: Any, status: int, body: bytes) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture(scope="module", params=["uvloop", "asyncio"])
+def address(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    config = uvicorn.Config(
+        *(echo, "127.0.0.1", 0),
+        http=Hasty,
+        loop=request.param,
+        ws="none",
+        log_config=None,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[:2]
+    server.should_exit = True
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def statuses(found: list[Answer]) -> list[int]:
+    return [one.status for one in found]
+
+
+def is_refusal(answer: Answer, status: int, code: str) -> None:
+    assert (answer.status, answer.document["code"]) == (status, code)
+    assert answer.fields["content-type"] == "application/problem+json"
+    assert answer.fields["connection"] == "close"
+    assert answer.fields["cache-control"] == "no-store"
+    assert answer.document["request_id"] == answer.fields["x-request-id"]
+    assert answer.document["type"] == f"urn:problem:{code}"
+    assert answer.document.keys() == {"type", "title", "status", "detail", "code", "request_id"}
+
+
+REFUSED = {
+    "a method nobody knows": (b"FOO / HTTP/1.1\r\n\r\n", 501, "not_implemented"),
+    "a method in lower case": (b"get / HTTP/1.1\r\n\r\n", 501, "not_implemented"),
+    "a method of another protocol": (b"DESCRIBE / HTTP/1.1\r\n\r\n", 501, "not_implemented"),
+    "a tunnel": (b"CONNECT example.org:443 HTTP/1.1\r\n\r\n", 501, "not_implemented"),
+    "blank lines and a method": (b"\r\n\r\nFOO / HTTP/1.1\r\n\r\n", 501, "not_implemented"),
+    "a TLS greeting": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "bad_request"),
+    "another protocol": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "bad_request"),
+    "a version nobody knows": (b"GET / HTTP/7.1\r\n\r\n", 400, "bad_request"),
+    "a target that is none": (b"GET http://x HTTP/1.1\r\n\r\n", 400, "bad_request"),
+    "a target with a raw byte": (b"GET /\xff HTTP/1.1\r\n\r\n", 400, "bad_request"),
+    "a field without a colon": (b"GET / HTTP/1.1\r\nhost x\r\n\r\n", 400, "bad_request"),
+    "a NUL in a field": (b"GET / HTTP/1.1\r\nhost: \0\r\n\r\n", 400, "bad_request"),
+    "bare line feeds": (b"GET / HTTP/1.1\nhost: x\n\n", 400, "bad_request"),
+    "two lengths": (
+        POST + b"content-length: 3\r\ncontent-length: 4\r\n\r\n",
+        *(400, "bad_request"),
+    ),
+    "length and chunks": (
+        POST + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n",
+        *(400, "bad_request"),
+    ),
+    "a chunk of no size": (CHUNKED + b"zz\r\n", 400, "bad_request"),
+    "a long target": (
+        b"GET /?" + b"q" * TARGET_BYTES_MAX + b" HTTP/1.1\r\n\r\n",
+        *(414, "uri_too_long"),
+    ),
+    "a target without end": (b"GET /?" + b"q" * 4_000_000, 414, "uri_too_long"),
+    "a long field": (
+        b"GET / HTTP/1.1\r\na: " + b"b" * FIELDS_BYTES_MAX + b"\r\n\r\n",
+        *(431, "header_fields_too_large"),
+    ),
+    "a field without end": (
+        b"GET / HTTP/1.1\r\na: " + b"b" * 4_000_000,
+        *(431, "header_fields_too_large"),
+    ),
+    "fields without end": (
+        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 400_000,
+        *(431, "header_fields_too_large"),
+    ),
+    "a trailer without end": (
+        CHUNKED + b"0\r\na: " + b"b" * 4_000_000,
+        *(431, "header_fields_too_large"),
+    ),
+    "blank lines without end": (b"\r\n" * 400_000, 431, "header_fields_too_large"),
+    "what has not all arrived": (POST + b"content-length: 9\r\n\r\nx", 408, "request_timeout"),
+    "chunks that end early": (CHUNKED + b"4\r\nfour\r\n", 408, "request_timeout"),
+    "half a head": (b"GET / HTTP/1.1\r\nhost:", 408, "request_timeout"),
+    "a blank line": (b"\r\n", 408, "request_timeout"),
+    "nothing": (b"", 408, "request_timeout"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_request_is_refused_in_form(address: tuple[str, int], name: str) -> None:
+    sent, status, code = REFUSED[name]
+    (answer,) = exchanged(address, sent)
+    is_refusal(answer, status, code)
+
+
+@pytest.mark.parametrize("name", [name for name, row in REFUSED.items() if len(row[0]) < 100])
+def test_it_may_come_byte_by_byte(address: tuple[str, int], name: str) -> None:
+    sent, status, code = REFUSED[name]
+    (answer,) = exchanged(address, *(sent[n : n + 1] for n in range(len(sent))))
+    # A first letter that no method has is enough to refuse, and to be taken for a method.
+    expected = {(status, code)} | ({(501, "not_implemented")} if code == "bad_request" else set())
+    assert (answer.status, answer.document["code"]) in expected
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_request_before_gets_its_answer_first(address: tuple[str, int], name: str) -> None:
+    sent, status, _ = REFUSED[name]
+    if not sent.strip():
+        return
+    found = statuses(exchanged(address, SLOW + GET + sent))
+    assert found[:2] == [200, 200]
+    # Where a method begins is not known behind another request in the same bytes.
+    assert found[2:] in ([status], [400] if status == 501 else [status])
+
+
+def test_requests_at_the_limits_are_let_in(address: tuple[str, int]) -> None:
+    target = b"/?" + b"q" * (TARGET_BYTES_MAX - 2)
+    fields = b"a: " + b"b" * (FIELDS_BYTES_MAX - 6) + b"\r\n"
+    sent = b"GET " + target + b" HTTP/1.1\r\n" + fields + b"host:\r\n\r\n"
+    found = exchanged(address, sent + b"GET / HTTP/1.0\r\n\r\n")
+    assert statuses(found) == [200, 200]
+
+
+def test_a_request_id_that_came_through_is_kept(address: tuple[str, int]) -> None:
+    (answer,) = exchanged(address, CHUNKED.replace(b"host: x", b"x-request-id: req_12345") + b"zz")
+    assert answer.fields["x-request-id"] == answer.document["request_id"] == "req_12345"
+
+
+def test_an_answer_to_head_has_no_body(address: tuple[str, int]) -> None:
+    head = b"HEAD /" + b"x" * TARGET_BYTES_MAX + b" HTTP/1.1\r\n\r\n"
+    assert said(address, head).endswith(b"\r\n\r\n")
+
+
+def test_a_half_request_that_was_given_up_is_refused(address: tuple[str, int]) -> None:
+    (answer,) = exchanged(address, POST, end=True)
+    is_refusal(answer, 400, "bad_request")
+    assert said(address, end=True) == b""
+
+
+def test_an_answer_given_early_is_the_only_one(address: tuple[str, int]) -> None:
+    early = b"POST /early HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    with connect(address) as client:
+        client.sendall(early)
+        answer = client.recv(65_536)
+        client.sendall(b"zz\r\n")
+        assert client.recv(65_536) == b""
+    assert answer.startswith(b"HTTP/1.1 413")
+    found = exchanged(address, early)
+    assert statuses(found) == [413], "no 408 comes after it"
+
+
+def test_half_a_second_request_is_refused_after_the_answer_to_the_first(
+    address: tuple[str, int],
+) -> None:
+    assert statuses(exchanged(address, SLOW + POST)) == [200, 408]
+
+
+def test_an_answer_may_take_its_time(address: tuple[str, int]) -> None:
+    sent = b"POST /slow HTTP/1.1\r\nconnection: close\r\ncontent-length: 4\r\n\r\n"
+    (answer,) = exchanged(address, sent + b"four")
+    assert (answer.status, answer.body) == (200, b"four")
+
+
+def test_a_blank_line_does_not_keep_a_connection(address: tuple[str, int]) -> None:
+    with connect(address) as client:
+        client.sendall(GET)
+        assert client.recv(65_536).startswith(b"HTTP/1.1 200")
+        client.sendall(b"\r\n")
+        assert client.recv(65_536).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"content-length: 5\r\n\r\nhello",
+        b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ],
+)
+def test_an_offer_of_another_protocol_is_passed_over(address: tuple[str, int], body: bytes) -> None:
+    first = POST + OFFER + body
+    found = exchanged(address, first + GET + first + GET.replace(b"host", OFFER + b"host") + b"\0")
+    assert statuses(found) == [200, 200, 200, 200, 400]
+    assert [one.body for one in found[:4]] == [b"hello", b"", b"hello", b""]
+    found = exchanged(address, *(first[n : n + 1] for n in range(len(first))), b"\0")
+    assert [one.body for one in found[:1]] == [b"hello"]
+    assert statuses(found) == [200, 400]
+
+
+def test_a_trailer_is_not_taken_for_a_header(address: tuple[str, int]) -> None:
+    sent = CHUNKED.replace(b" / ", b" /fields ") + b"0\r\nx-forwarded-for: 1.1.1.1\r\n\r\n\0"
+    assert exchanged(address, sent)[0].body == b"host,transfer-encoding"
+
+
+def test_a_head_without_end_takes_no_memory(address: tuple[str, int]) -> None:
+    """Many at once: each may hold its limit and what came with it, and no more."""
+    process = psutil.Process(os.getpid())
+    before = process.memory_info().rss
+    for _ in range(40):
+        said(address, b"GET / HTTP/1.1\r\na: " + b"b" * 8_000_000)
+    assert process.memory_info().rss - before < 60_000_000
+
+
+def test_a_service_gives_errors_its_own_form() -> None:
+    def render(problem: Problem, _request_id: str) -> Reply:
+        return Reply(problem.status, {"error": problem.detail})
+
+    assert http_protocol(render).render(Problem(400, "no"), "req_1").body == {"error": "no"}
+    assert HttpProtocol.render(Problem(400, "no"), "req_1").body["code"] == "bad_request"
