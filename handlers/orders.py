@@ -54,6 +54,14 @@ def check_alteration(call: OrgCall, instance: Instance, body: Body) -> None:
     _refuse(orders.check_alteration(now, asked, terms(call)))
 
 
+def settle_branch(call: OrgCall, source: Instance, body: Body) -> Order:
+    """The order that the branch comes to; raises Invalid with all that is wrong."""
+    now = Order(**{name: getattr(source, name) for name in _ORDERED})
+    asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
+    _refuse(orders.check_branch(now, asked, terms(call)))
+    return orders.branch(now, asked)
+
+
 def preview(call: OrgCall, project: Project, body: Body) -> Body:
     """What placing the order would come to. Nothing is made."""
     order, held_against = settle(call, body)
@@ -75,15 +83,26 @@ def preview(call: OrgCall, project: Project, body: Body) -> Body:
 def place(call: OrgCall, project: Project, body: Body) -> Instance:
     """The ordered instance, in status `requested`, on a cell that can run it."""
     order, _ = settle(call, body)
+    details = {"project_id": project.id, "maintenance_window": body.get("maintenance_window")}
+    return _add(call, order, _choose_cell(call, order), body.get("name"), details)
+
+
+def place_branch(call: OrgCall, source: Instance, body: Body) -> Instance:
+    """The branch, in status `requested`, on the cell of its source, where the data is."""
+    order = settle_branch(call, source, body)
+    details = {"project_id": source.project_id, "branch_of": source.id}
+    return _add(call, order, cells.fetch(call.db, source.cell_id), body.get("name"), details)
+
+
+def _add(call: OrgCall, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:
     instance_id = identifiers.new("inst_")
     instance = Instance(
         **asdict(order),
-        **_address(order, instance_id, _choose_cell(call, order)),
+        **_address(order, instance_id, cell),
+        **details,
         id=instance_id,
         org_id=call.org.id,
-        project_id=project.id,
-        name=body.get("name") or _name(order.engine, instance_id),
-        maintenance_window=body.get("maintenance_window"),
+        name=name or _name(order.engine, instance_id),
         requested_by=call.caller.id,
     )
     call.db.add(instance)

@@ -118,6 +118,11 @@ class Instance(Record):
         else:
             self._refuse_gone("change")
 
+    def check_branchable(self) -> None:
+        """Conflict unless there is data that a branch could begin with."""
+        if self.status not in {"running", "paused"}:
+            raise Conflict(f"cannot branch an instance that is {self.status}")
+
     def delete(self, purge_after: datetime | None) -> None:
         """Stop it and keep its data until `purge_after` (None: until it is erased)."""
         gone = {"deleting", "deleted", "erasing", "erased"}
@@ -180,6 +185,7 @@ def page(
     engine: str | None = None,
     project_id: str | None = None,
     name: str | None = None,
+    branch_of: str | None = None,
 ) -> Page[Instance]:
     """Newest first; deleted and erased ones only where that status is asked for."""
     rows = select(Instance).where(Instance.org_id == org_id)
@@ -188,6 +194,7 @@ def page(
         (Instance.engine, engine),
         (Instance.project_id, project_id),
         (Instance.name, name),
+        (Instance.branch_of, branch_of),
     ):
         if value is not None:
             rows = rows.where(column == value)

@@ -50,6 +50,19 @@ def test_a_cell_says_what_it_is(cell: CellClient) -> None:
     assert duckdb["source"]
 
 
+def test_an_instance_begins_with_a_snapshot_of_another(cell: CellClient, instance: str) -> None:
+    copy = cell.snapshot(instance, "branch", key=f"copy-{instance}:copy", lease=1)["snapshot_id"]
+    branch = new_id()
+    begun = spec(branch, source_snapshot=f"{instance}/{copy}")
+    made = cell.put(branch, begun, key=f"put-{branch}:put", lease=1)
+    assert (made["instance_id"], made["status"]) == (branch, "running")
+    other = new_id()
+    missing = spec(other, source_snapshot=f"{instance}/snap_{other.removeprefix('inst_')}")
+    with pytest.raises(CellRefused, match="no snapshot"):
+        cell.put(other, missing, key=f"put-{other}:put", lease=1)
+    assert cell.observe(other) is None
+
+
 def test_an_instance_put_is_observed(cell: CellClient, instance: str) -> None:
     observed = cell.observe(instance)
     assert observed is not None

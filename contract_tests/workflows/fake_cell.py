@@ -1,5 +1,6 @@
 """A cell without engines: the semantics of the cell API on a small file, shared by processes."""
 
+import hashlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy.orm import Session
+from ulid import ULID
 
 from control.cells import Answer, CellClient, CellRefused, InstanceUnknown
 from control.work import LeaseLost
@@ -68,10 +70,15 @@ class FakeCell:
         return {name: observed[name] for name in ("storage_bytes", "memory_bytes", "cpu_s")}
 
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
+        source = spec["source_snapshot"]
+        held = source is None or any(one.get("snapshot") == source for one in self.observations())
+
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
             if observed is not None and observed["status"] == "erased":
                 raise CellRefused("cannot put an instance that is erased")
+            if observed is None and not held:
+                raise CellRefused(f"the cell has no snapshot {source}")
             if observed is not None:
                 return {**observed, **told, "size": dict(spec["size"])}
             return _new(instance_id) | told | {"size": dict(spec["size"])}
@@ -90,8 +97,11 @@ class FakeCell:
         return self._change("resize", instance_id, {"size": dict(size)}, key, lease)
 
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
-        self._change("snapshot", instance_id, {"label": label}, key, lease)
-        return {"snapshot_id": f"snap_{key}", "size_bytes": 1}
+        # The same for every try of a step, as the stored answer of a cell is.
+        snapshot_id = f"snap_{ULID(hashlib.blake2b(key.encode(), digest_size=16).digest())}"
+        copies = {"label": label, "snapshot": f"{instance_id}/{snapshot_id}"}
+        self._change("snapshot", instance_id, copies, key, lease)
+        return {"snapshot_id": snapshot_id, "size_bytes": 1}
 
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("delete", instance_id, {"status": "stopped"}, key, lease)

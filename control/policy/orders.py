@@ -139,6 +139,37 @@ def check_alteration(now: Order, asked: Alteration, terms: Terms) -> list[Violat
     return found
 
 
+def branch(source: Order, asked: Alteration) -> Order:
+    """The order that a branch of an instance, which is `source` (settled), comes to."""
+    storage_bytes = source.storage_bytes if asked.storage_bytes is None else asked.storage_bytes
+    return replace(source, size=asked.size or source.size, storage_bytes=storage_bytes)
+
+
+def check_branch(source: Order, asked: Alteration, terms: Terms) -> list[Violation]:
+    """Everything wrong with branching an instance, which is `source`, so."""
+    order = branch(source, asked)
+    return [
+        *_check_engine(order, terms.catalogue),
+        *_check_size(order.size, terms.plan),
+        *_check_placement(order.placement, terms),
+        *_check_room(source, asked, order),
+        *_check_quotas(order, order.storage_bytes or 0, terms),
+    ]
+
+
+def _check_room(source: Order, asked: Alteration, order: Order) -> Iterator[Violation]:
+    """A branch must hold what its source may hold."""
+    held, storage_bytes = source.storage_bytes or 0, order.storage_bytes or 0
+    size = SIZES.get(order.size)
+    if storage_bytes < held:
+        message = f"the instance has {held} bytes of storage, and its branch cannot have less"
+        yield _wrong("storage_bytes", "minimum", message)
+    elif asked.storage_bytes is not None:
+        yield from _check_storage(order.size, storage_bytes)
+    elif size is not None and held > size.storage_bytes_max:
+        yield _too_small(size.name, held)
+
+
 def _choose_region(engine: str, terms: Terms) -> str | None:
     regions = terms.catalogue.regions_of(engine)
     if terms.default_region in regions:
@@ -269,11 +300,7 @@ def _check_growth(
     if target is None or storage_bytes is None:
         return
     if asked.storage_bytes is None and storage_bytes > target.storage_bytes_max:
-        message = (
-            f"size {size} holds at most {_gigabytes(target.storage_bytes_max)} and the instance "
-            f"has {_gigabytes(storage_bytes)}; take {_size_for(storage_bytes)}"
-        )
-        yield _wrong("size", "maximum", message)
+        yield _too_small(size, storage_bytes)
     elif asked.storage_bytes is not None:
         yield from _check_storage(size, storage_bytes)
         yield from _check_storage_quota(storage_bytes - before, terms)
@@ -293,6 +320,14 @@ def _check_upgrade(now: Order, version: str, catalogue: Catalogue) -> Iterator[V
             "backup into a new instance instead"
         )
         yield _wrong("engine_version", "minimum", message)
+
+
+def _too_small(size: str, storage_bytes: int) -> Violation:
+    message = (
+        f"size {size} holds at most {_gigabytes(SIZES[size].storage_bytes_max)} and the instance "
+        f"has {_gigabytes(storage_bytes)}; take {_size_for(storage_bytes)}"
+    )
+    return _wrong("size", "maximum", message)
 
 
 def _size_for(storage_bytes: int) -> str:

@@ -18,7 +18,7 @@ from control.workflows.subjects import (
 )
 from storage import instances
 from storage.database import now
-from storage.instances import Instance
+from storage.instances import GONE, Instance
 
 
 def provisioning_failed(op: Operation, db: Session, reason: str) -> None:
@@ -30,10 +30,11 @@ def provisioning_failed(op: Operation, db: Session, reason: str) -> None:
 
 @workflow(starting.PROVISION, deadline_s=600, on_failure=provisioning_failed)
 def provision(op: Operation) -> None:
-    def begin(db: Session) -> None:
+    def begin(db: Session) -> str | None:
         instance = load(op, db)
         if instance.status == "requested":
             instance.provisioning()
+        return instance.branch_of
 
     def ready(db: Session, instance: Instance) -> None:
         assert observed is not None
@@ -42,8 +43,9 @@ def provision(op: Operation) -> None:
         instance.credentials_generation = observed["credentials"]["generation"]
         publish_ready(db, instance)
 
-    op.step_in_transaction("begin", begin)
-    call(op, "put", "provisioning", put(op))
+    source_id = op.step_in_transaction("begin", begin)
+    snapshot = None if source_id is None else op.step("copy", lambda: _copy(op, source_id))
+    call(op, "put", "provisioning", put(op, snapshot))
     observed = call(op, "usable", "provisioning", usable)
     record(op, "provisioning", ready)
 
@@ -85,13 +87,25 @@ def resume(op: Operation) -> None:
     record(op, "resuming", resumed)
 
 
-def put(op: Operation) -> Callable[..., Answer]:
+def _copy(op: Operation, source_id: str) -> str:
+    """The snapshot of its source that a branch begins with."""
+    with op.database.read() as db:
+        source = instances.fetch(db, op.args["org_id"], source_id)
+        if source.desired_status in GONE:
+            raise GiveUp(f"the instance it branches from is {source.status}")
+        cell = op.services.cells.for_instance(db, source)
+    made = cell.snapshot(source_id, "branch", key=op.key("copy"), lease=op.lease)
+    return f"{source_id}/{made['snapshot_id']}"
+
+
+def put(op: Operation, source_snapshot: str | None = None) -> Callable[..., Answer]:
     """Declares the instance to its cell as the record wants it now."""
 
     def declare(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
         with op.database.read() as db:
             instance = instances.fetch(db, op.args["org_id"], instance_id)
             wanted = specification(db, op.services, instance)
+        wanted["source_snapshot"] = source_snapshot
         return cell.put(instance_id, wanted, key=key, lease=lease)
 
     return declare

@@ -1,0 +1,28 @@
+"""Handlers of the tag Branches: instances that begin with the data of another."""
+
+from typing import Any
+
+from handlers import orders, views
+from handlers.calls import OrgCall
+from specserver import Reply
+from storage import instances
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
+    source = instances.fetch(call.db, call.org.id, instance_id)
+    after = views.after(call, cursor)
+    found = instances.page(call.db, call.org.id, limit=limit, after=after, branch_of=source.id)
+    return views.page(call, found, views.instance)
+
+
+def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
+    source = instances.fetch(call.db, call.org.id, instance_id)
+    source.check_branchable()
+    branch = orders.place_branch(call, source, body)
+    call.audit(target=branch.id, branch_of=source.id, **body)
+    call.emit("instance.requested.v1", views.instance_event(branch), branch)
+    call.start("instances.provision", branch)
+    location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"
+    return Reply.created(views.instance(branch), location)
