@@ -38,6 +38,7 @@ class Resident:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     wake: asyncio.Task[None] | None = None
     watch: asyncio.Task[None] | None = None
+    flush: asyncio.Task[None] | None = None
 
     @property
     def instance_id(self) -> str:

@@ -10,7 +10,7 @@ import structlog
 from cell import activity, snapshots
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
-from cell.engines.driver import Driver, EngineError, Login
+from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
 from cell.records import Records
 from cell.residents import Resident, Routes
@@ -153,10 +153,17 @@ class Supervisor:
         for resident in list(self.residents.values()):
             if self._is_idle(resident) and not resident.lock.locked():
                 self.spawn(self._sleep(resident))
+            self._flush(resident)
         for instance_id in self._credentials.expired():
             resident_ = self.residents.get(instance_id)
             if resident_ is not None and resident_.record.desired != "erased":
-                await self.hand_out_credentials(resident_)
+                try:
+                    await self.hand_out_credentials(resident_)
+                except (EngineError, OSError) as error:
+                    # Next time; meanwhile the others must not wait for this one.
+                    reason = str(error)
+                    log.warning("cell.not_told", instance_id=instance_id, reason=reason)
+                    continue
                 log.info("cell.credential_ended", instance_id=instance_id)
             # Forgotten once the engine knows, and not before: else it would never be told.
             self._credentials.forget_expired(instance_id)
@@ -164,6 +171,12 @@ class Supervisor:
 
     def traffic_of(self, resident: Resident) -> Traffic:
         return self.traffic.get(resident.instance_id, Traffic())
+
+    def _flush(self, resident: Resident) -> None:
+        """One at a time: a slow disk must not pile them up."""
+        driver, flush = resident.driver, resident.flush
+        if isinstance(driver, Flushing) and resident.process and (flush is None or flush.done()):
+            resident.flush = self.spawn(driver.flush(resident.site))
 
     def _measure(self, residents: Iterable[Resident]) -> None:
         for resident in residents:

@@ -110,8 +110,10 @@ class Driver(Protocol):
 
 @runtime_checkable
 class Flushing(Protocol):
-    """A driver whose engine leaves what it wrote in the system's cache, where its own end cannot
-    lose it but a power cut would; the cell brings it to disk."""
+    """A driver whose engine leaves what it wrote in the system's cache.
+
+    There the engine's own end cannot lose it, but a power cut would.
+    """
 
     async def flush(self, site: Site) -> None:
         """Everything written until now is on disk; called about once a second while it runs."""

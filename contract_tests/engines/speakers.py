@@ -1,7 +1,9 @@
 """How the contract suite speaks to each engine: a client that writes rows and reads them."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
+
+import redis
 
 from cell.engines.driver import Login
 from cell.layout import Site
@@ -35,5 +37,28 @@ class DuckDB:
         return list(answer.json()["rows"])
 
 
+class Resp:
+    """Redis and Valkey; the table is a list, as large as it is long."""
+
+    def make(self, site: Site, login: Login) -> None:
+        with self._client(site, login) as client:
+            client.delete("numbers")
+
+    def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
+        with self._client(site, login) as client:
+            client.rpush("numbers", *numbers)
+
+    def read(self, site: Site, login: Login) -> list[int]:
+        with self._client(site, login) as client:
+            found = cast("list[bytes]", client.lrange("numbers", 0, -1))
+        return sorted(map(int, found))
+
+    @staticmethod
+    def _client(site: Site, login: Login) -> redis.Redis:
+        return redis.Redis(
+            unix_socket_path=str(site.socket), username=login.username, password=login.password
+        )
+
+
 # A further engine joins by its line here.
-SPEAKERS: dict[str, Speaker] = {"duckdb": DuckDB()}
+SPEAKERS: dict[str, Speaker] = {"duckdb": DuckDB(), "redis": Resp(), "valkey": Resp()}

@@ -1,0 +1,125 @@
+"""What a server is told: its configuration file, its users and what each of them may do."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cell.engines.driver import Login
+from cell.records import Size
+from cell.runtime.host import View
+
+SOCKET = "engine.sock"
+CONFIGURATION = "engine.conf"
+USERS = "users.acl"
+USERNAME = "app"
+ADMINISTRATOR = "menagerie"
+LOG_DIRECTORY = "appendonlydir"
+LOG = "appendonly.aof"
+DUMP = "dump.rdb"
+
+# The rest is for the copy-on-write of a rewrite, scripts, fragmentation and one command's answer.
+MEMORY_SHARE = 0.6
+CLIENTS_SHARE = "30%"
+VALUE_SHARE = 0.25
+VALUE_BYTES_MAX = 512 * 2**20
+CLIENTS_RESERVED = 16
+
+# What the driver does as administrator, and no more: it cannot read a key.
+ADMINISTRATOR_RULES = (
+    "resetchannels",
+    "-@all",
+    *("+ping", "+info", "+bgsave", "+config|set", "+acl|setuser"),
+)
+# Keys and channels are all the tenant's own. What is taken away reaches files, other servers,
+# the configuration or the users; what is given back looks or acts within the instance only.
+TENANT_RULES = (
+    "~*",
+    "&*",
+    "+@all",
+    *("-@dangerous", "-@admin"),
+    *("+info", "+keys", "+sort", "+sort_ro", "+flushdb", "+flushall", "+swapdb", "+restore"),
+    *("+client|list", "+client|kill", "+client|unblock", "+role", "+lastsave"),
+    *("+slowlog", "+latency", "-script|debug"),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a size means to a server."""
+
+    memory_bytes: int
+    value_bytes: int
+    clients: int
+
+    @classmethod
+    def of(cls, size: Size) -> "Limits":
+        memory_bytes = int(size.memory_bytes * MEMORY_SHARE)
+        value_bytes = min(VALUE_BYTES_MAX, max(2**20, int(memory_bytes * VALUE_SHARE)))
+        return cls(memory_bytes, value_bytes, size.connections_max + CLIENTS_RESERVED)
+
+    def settings(self) -> list[tuple[str, str]]:
+        """Those that a running server takes, too."""
+        return [
+            ("maxmemory", str(self.memory_bytes)),
+            ("proto-max-bulk-len", str(self.value_bytes)),
+            ("client-query-buffer-limit", str(2 * self.value_bytes)),
+            ("maxclients", str(self.clients)),
+        ]
+
+
+def configuration(view: View, limits: Limits) -> str:
+    """The file's content."""
+    settings = [
+        ("port", "0"),
+        ("unixsocket", _quoted(view.run / SOCKET)),
+        ("unixsocketperm", "700"),
+        ("dir", _quoted(view.data)),
+        ("aclfile", _quoted(view.configuration / USERS)),
+        ("daemonize", "no"),
+        # The standard output is the log.
+        ("logfile", '""'),
+        ("set-proc-title", "no"),
+        ("always-show-logo", "no"),
+        # Each write is in the system's cache before it is answered, which `everysec` puts off
+        # while a sync runs; the cell brings it to disk every second. See Flushing.
+        ("appendonly", "yes"),
+        ("appendfsync", "no"),
+        ("appenddirname", LOG_DIRECTORY),
+        ("appendfilename", LOG),
+        ("aof-use-rdb-preamble", "yes"),
+        ("aof-load-truncated", "yes"),
+        ("save", '""'),
+        ("dbfilename", DUMP),
+        # A database does not forget what it was given.
+        ("maxmemory-policy", "noeviction"),
+        ("maxmemory-clients", CLIENTS_SHARE),
+        ("sanitize-dump-payload", "clients"),
+        # Not even the administrator's password opens these.
+        ("enable-protected-configs", "no"),
+        ("enable-debug-command", "no"),
+        ("enable-module-command", "no"),
+        *limits.settings(),
+    ]
+    return "".join(f"{name} {value}\n" for name, value in settings)
+
+
+def users(tenant: Iterable[str], administrator: Iterable[str]) -> str:
+    """The content of the users' file, from what `rules_of` gives for each."""
+    lines = [
+        ["default", "reset"],
+        [USERNAME, *tenant],
+        [ADMINISTRATOR, *administrator],
+    ]
+    return "".join(f"user {' '.join(words)}\n" for words in lines)
+
+
+def rules_of(logins: Iterable[Login], rules: Iterable[str]) -> list[str]:
+    """A user anew: on with these passwords only, of which no more than hashes are told."""
+    # Passwords have 256 random bits, so their plain hash tells nothing.
+    hashes = [f"#{hashlib.sha256(login.password.encode()).hexdigest()}" for login in logins]
+    return ["reset", "on", *hashes, *rules]
+
+
+def _quoted(value: object) -> str:
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

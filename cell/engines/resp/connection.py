@@ -1,0 +1,63 @@
+"""RESP on a unix socket, as drivers need it: commands one after the other, with plain answers."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from cell.engines.driver import Login
+
+END = b"\r\n"
+
+
+class RefusalError(Exception):
+    """The engine understood the command and refused it; the text is the engine's."""
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask(self, *words: str) -> str:
+        """The answer as text; raises RefusalError for an error, ConnectionError for none."""
+        encoded = [word.encode() for word in words]
+        parts = [b"*%d\r\n" % len(encoded)]
+        parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
+        self._writer.write(b"".join(parts))
+        try:
+            await self._writer.drain()
+            return await self._answer()
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionResetError("the engine hung up") from error
+
+    async def _answer(self) -> str:
+        line = (await self._reader.readuntil(END)).removesuffix(END)
+        kind, rest = line[:1], line[1:].decode(errors="replace")
+        if kind == b"-":
+            raise RefusalError(rest)
+        if kind in b"+:":
+            return rest
+        if kind != b"$":
+            raise RefusalError(f"an answer of the kind {kind!r} was not expected")
+        content = await self._reader.readexactly(max(0, int(rest)) + len(END))
+        return content.removesuffix(END).decode(errors="replace")
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    socket: str, login: Login, timeout_s: float = 10.0
+) -> AsyncIterator[Connection]:
+    """A connection that is logged in; the whole of its use ends within the time.
+
+    Raises OSError where nobody answers (in time), and RefusalError where the login is not taken.
+    """
+    async with asyncio.timeout(timeout_s):
+        reader, writer = await asyncio.open_unix_connection(socket)
+        try:
+            connection = Connection(reader, writer)
+            await connection.ask("AUTH", login.username, login.password)
+            yield connection
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()

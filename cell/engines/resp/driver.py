@@ -1,0 +1,229 @@
+"""What the cell can do with Redis and Valkey: the same, but for where the server comes from."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from urllib.parse import quote
+
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.resp import files
+from cell.engines.resp.configuration import (
+    ADMINISTRATOR,
+    ADMINISTRATOR_RULES,
+    CONFIGURATION,
+    DUMP,
+    TENANT_RULES,
+    USERNAME,
+    USERS,
+    Limits,
+    configuration,
+    rules_of,
+    users,
+)
+from cell.engines.resp.connection import Connection, RefusalError, connected
+from cell.engines.resp.servers import Server, redis_servers, valkey_servers
+from cell.layout import Site, write_atomically
+from cell.records import Size, Spec
+from cell.runtime.confinement import Mount
+from cell.runtime.host import Host, size_bytes
+from cell.runtime.process import Process
+
+DUMP_TIMEOUT_S = 600.0
+LOOK_AGAIN_S = 0.05
+# A dump that was put off begins within a tenth of a second of what it waited for.
+DUMP_BEGINS_S = 5.0
+
+
+class Resp:
+    """The part that the two share; `servers` are newest first."""
+
+    engine: str
+    protocol = "resp"
+
+    def __init__(self, host: Host, servers: list[Server]) -> None:
+        self._host = host
+        self._servers = servers
+        self.source = ", ".join(f"{each.origin} {each.release}" for each in servers) or "none found"
+
+    def versions(self) -> tuple[str, ...]:
+        return tuple(server.version for server in self._servers)
+
+    def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
+        return USERNAME
+
+    def socket(self, site: Site) -> Path:
+        return site.socket
+
+    async def provision(self, site: Site, spec: Spec) -> None: ...
+
+    async def start(self, site: Site, spec: Spec) -> Process:
+        server = self._server(spec.engine_version)
+        view = self._host.view(site)
+        content = configuration(view, Limits.of(spec.size))
+        self._write(site, CONFIGURATION, content)
+        await asyncio.to_thread(files.clear_leftovers, site.data)
+        site.socket.unlink(missing_ok=True)
+        binary = server.binary
+        mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
+        argv = [str(binary), str(view.configuration / CONFIGURATION)]
+        return await self._host.start(site, argv, {}, spec.size, mounts=mounts)
+
+    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
+        # Asked to end, the server writes and syncs its log.
+        await process.stop(timeout_s)
+
+    async def ready(self, site: Site, login: Login) -> bool:
+        try:
+            async with connected(str(site.socket), login) as connection:
+                return await connection.ask("PING") == "PONG"
+        except (OSError, RefusalError):
+            return False
+
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+        tenant = rules_of(logins, TENANT_RULES)
+        administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
+        self._write(site, USERS, users(tenant, administrator))
+        try:
+            # Loading the file would do as well, but ends everybody's connections in 7.0.
+            await self._ask(site, "ACL", "SETUSER", USERNAME, *tenant)
+        except (FileNotFoundError, ConnectionRefusedError):
+            # Not running: it reads the file when it starts.
+            return
+        except OSError as error:
+            raise EngineError("the engine does not answer its administrator") from error
+
+    async def resize(self, site: Site, process: Process, size: Size) -> bool:
+        limits = Limits.of(size)
+        words = [word for setting in limits.settings() for word in setting]
+        try:
+            async with self._connected(site) as connection:
+                used = await _info(connection, "memory")
+                if int(used["used_memory"]) > limits.memory_bytes:
+                    raise EngineError(
+                        f"its data takes {int(used['used_memory'])} bytes of memory, and the size "
+                        f"has room for {limits.memory_bytes}"
+                    )
+                if int(used["used_memory_rss"]) > size.memory_bytes:
+                    # Freed, but not given back: a new start does that.
+                    return False
+                self._host.resize(process, size)
+                await connection.ask("CONFIG", "SET", *words)
+        except (OSError, RefusalError) as error:
+            raise EngineError(f"the engine does not take its size: {error}") from error
+        return True
+
+    async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the contract's
+        """Newer servers read what older ones wrote, and not the other way round."""
+        new, old = self._server(spec.engine_version), _series(former.engine_version)
+        if new.series < old:
+            raise EngineError(
+                f"{self.engine} {spec.engine_version} cannot read the data "
+                f"of {former.engine_version}"
+            )
+
+    async def snapshot(
+        self,
+        site: Site,
+        process: Process | None,
+        login: Login,  # noqa: ARG002 - the contract's
+        target: Path,
+    ) -> Snapshot:
+        if process is None:
+            return await asyncio.to_thread(files.copy_log, site.data, target)
+        dump = site.data / DUMP
+        try:
+            await self._dump(site, process)
+            return await asyncio.to_thread(files.copy_dump, dump, target)
+        except (OSError, RefusalError) as error:
+            raise EngineError(f"the engine did not write its data: {error}") from error
+        finally:
+            dump.unlink(missing_ok=True)
+
+    async def restore(self, site: Site, source: Path) -> None:
+        await asyncio.to_thread(files.restore, self._host, site, source)
+
+    async def erase(self, site: Site) -> None: ...
+
+    async def flush(self, site: Site) -> None:
+        await asyncio.to_thread(files.flush, site.data)
+
+    def metrics(self, site: Site, process: Process | None) -> Metrics:
+        storage_bytes = size_bytes(site.data)
+        if process is None:
+            return Metrics(storage_bytes, 0, 0.0)
+        usage = self._host.usage(process)
+        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+
+    def uri(self, login: Login, host: str, port: int) -> str:
+        return f"rediss://{login.username}:{quote(login.password, safe='')}@{host}:{port}/0"
+
+    def _server(self, version: str) -> Server:
+        for server in self._servers:
+            if server.version == version:
+                return server
+        raise EngineError(f"{self.engine} {version} is not on this machine any more")
+
+    def _administrator(self, site: Site) -> Login:
+        return Login(ADMINISTRATOR, self._host.secret(site, ADMINISTRATOR))
+
+    def _connected(
+        self, site: Site, timeout_s: float = 10.0
+    ) -> AbstractAsyncContextManager[Connection]:
+        return connected(str(site.socket), self._administrator(site), timeout_s)
+
+    async def _ask(self, site: Site, *words: str) -> str:
+        try:
+            async with self._connected(site) as connection:
+                return await connection.ask(*words)
+        except RefusalError as error:
+            raise EngineError(f"the engine refused its administrator: {error}") from error
+
+    def _write(self, site: Site, name: str, content: str) -> None:
+        """What the engine reads and cannot write."""
+        owner = self._host.owner(site)
+        gid = -1 if owner is None else owner
+        write_atomically(site.configuration / name, content.encode(), mode=0o640, gid=gid)
+
+    async def _dump(self, site: Site, process: Process) -> None:
+        """Has everything there is now written to the dump, by a copy of the process."""
+        dump = site.data / DUMP
+        dump.unlink(missing_ok=True)
+        async with self._connected(site, DUMP_TIMEOUT_S) as connection:
+            # A rewrite of the log goes first where one runs.
+            await connection.ask("BGSAVE", "SCHEDULE")
+            busy_at = time.monotonic()
+            while not dump.exists():
+                if not process.alive:
+                    raise ConnectionResetError("it ended meanwhile")
+                now = await _info(connection, "persistence")
+                if "1" in (now["rdb_bgsave_in_progress"], now["aof_rewrite_in_progress"]):
+                    busy_at = time.monotonic()
+                elif time.monotonic() - busy_at > DUMP_BEGINS_S:
+                    status = now["rdb_last_bgsave_status"]
+                    raise EngineError(f"the engine did not write its data (status {status})")
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+
+class Redis(Resp):
+    engine = "redis"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host, redis_servers())
+
+
+class Valkey(Resp):
+    engine = "valkey"
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host, valkey_servers())
+
+
+async def _info(connection: Connection, section: str) -> dict[str, str]:
+    lines = (await connection.ask("INFO", section)).splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _series(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
