@@ -90,11 +90,12 @@ class Sandbox:
                 words += ["--symlink", str(path.readlink()), str(path)]
             elif path.is_dir():
                 words += ["--ro-bind", str(path), str(path)]
+        # Folders made on the way to a mount would be for root only, as would shared memory be.
+        words += ["--perms", "1777", "--tmpfs", "/dev/shm", "--perms", "0755", "--dir", "/etc"]  # noqa: S108 - the sandbox's own
         words += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
         binds = [Mount(path, path, writable=False) for path in self._readable] + mounts
         made: set[Path] = set(map(Path, SYSTEM))
         for mount in binds:
-            # Folders on the way to a mount would be for root only.
             for parent in reversed(mount.inside.parents[:-1]):
                 if parent not in made and not any(above in made for above in parent.parents):
                     words += ["--perms", "0755", "--dir", str(parent)]
