@@ -204,14 +204,15 @@ class Lifecycle:
             raise Invalid(f"engine {spec.engine} does not run in this cell")
         if spec.engine_version not in driver.versions():
             raise Invalid(f"{spec.engine} {spec.engine_version} does not run in this cell")
+        for other in self._supervisor.residents.values():
+            taken = other.record.spec.host == spec.host and other.record.desired != "erased"
+            if taken and other.instance_id != instance_id:
+                raise Conflict("another instance has this host")
         found = self._supervisor.residents.get(instance_id)
         if found is not None:
             if found.record.spec.engine != spec.engine:
                 raise Conflict(f"the instance runs {found.record.spec.engine}")
             return found
-        for other in self._supervisor.residents.values():
-            if other.record.spec.host == spec.host and other.record.desired != "erased":
-                raise Conflict("another instance has this host")
         source = spec.source_snapshot
         if source is not None and snapshots.find(self._layout, source) is None:
             raise Conflict(f"the cell has no snapshot {source}")

@@ -151,6 +151,17 @@ def test_a_caller_that_goes_away_leaves_no_half_made_instance(shared_rig: Rig) -
     until(lambda: shared_rig.get(path).json().get("status") == "running", "it is made")
 
 
+def test_a_host_leads_to_one_instance_only(shared_rig: Rig) -> None:
+    one, other = shared_rig.make(), shared_rig.make()
+    host = spec(one)["host"]
+    for instance_id in (other, new_id()):
+        path = f"/v1/instances/{instance_id}"
+        answer = shared_rig.act("PUT", path, spec(instance_id, host=host))
+        assert answer.status_code == 409, answer.text
+    assert shared_rig.routes()["instances"][host]["instance_id"] == one
+    assert shared_rig.put(one)["host"] == host
+
+
 def test_what_cannot_run_here_is_refused(shared_rig: Rig) -> None:
     instance_id = new_id()
     path = f"/v1/instances/{instance_id}"
