@@ -102,7 +102,8 @@ class Checked:
         self.at_once.release()
 
     def settle(self) -> None:
-        assert asyncio.get_running_loop() is self.future.get_loop()
+        loop = self.future.get_loop()
+        assert asyncio._get_running_loop() is (loop if loop.is_running() else None)
         if not self.future.done():
             self.future.set_result(self.number)
 

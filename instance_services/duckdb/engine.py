@@ -171,9 +171,9 @@ class Engine:
         """Answers a request that was run, or that no longer is to be."""
         self._waiting -= 1
         job.finished = True
-        if isinstance(job.error, Broken):
-            self._on_broken()
         future = job.future
+        if isinstance(job.error, Broken):
+            future.get_loop().call_soon(self._on_broken)
         if future.done():
             return
         if job.error is not None:

@@ -35,7 +35,7 @@ class Work(Protocol):
         """
 
     def settle(self) -> None:
-        """Called on the loop, after `perform`."""
+        """Called after `perform`, on the loop or while it stands still: to settle futures."""
 
 
 class Call(Generic[T]):
@@ -126,8 +126,11 @@ class Turns:
         # go to a thread that is free to handle them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
-            for leads in (True, False):
-                threading.Thread(target=self._take_part, args=(leads,), daemon=True).start()
+            for name, leads in (("turns-1", True), ("turns-2", False)):
+                thread = threading.Thread(
+                    target=self._take_part, args=(leads,), name=name, daemon=True
+                )
+                thread.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -140,8 +143,10 @@ class Turns:
                     self._stand_by()
                 leads = not leads
         except BaseException as error:  # noqa: BLE001 - it is raised again in run()
-            self._failure = error
-            self._end()
+            # Work that was left behind finds the loop closed.
+            if not self._ended.is_set():
+                self._failure = error
+                self._end()
 
     def _end(self) -> None:
         self._ended.set()
@@ -175,7 +180,7 @@ class Turns:
         if not self._holding.acquire(blocking=False):
             self._go_on_beside(work)
             return False
-        self._loop.call_soon(work.settle)
+        work.settle()
         # One round of the loop between works: answers leave, and others arrive.
         with self._lock:
             self._is_busy = bool(self._waiting)

@@ -1,8 +1,9 @@
 """Owns the benchmark of the DuckDB service: CPU per request, beside the engine called directly.
 
-Requests go straight into the ASGI app, with no sockets: credential, validation, the hop to the
-engine's thread and back, the value mapping and the encoding are all in. Rounds are interleaved and
-medians taken, so that other load on the machine cancels out of the ratios.
+Requests go straight into the ASGI app, with no sockets: credential, validation, the turns of loop
+and engine, the value mapping and the encoding are all in, and so is what the second thread of the
+turns costs: CPU is that of the whole process. Rounds are interleaved and medians taken, so that
+other load on the machine cancels out of the ratios.
 """
 
 import asyncio
@@ -173,8 +174,8 @@ async def _measure_all(
 def run(rounds: int = ROUNDS) -> dict[str, Any]:
     """CPU in µs per request of each case, and its ratio to the engine alone.
 
-    All of it on one CPU, which is what most sizes may use: waking a thread on another CPU costs
-    as much as the machine underneath makes it cost. One row says what that is here.
+    All of it on one CPU, which is what most sizes may use; one row is on all of them, where waking
+    a thread costs as much as the machine underneath makes it cost.
     """
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     everywhere = os.sched_getaffinity(0)
@@ -192,7 +193,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def _on_a_loop(cases: Sequence[Case], rounds: int) -> list[dict[str, Any]]:
-    """Measured on the loop the service runs on."""
+    """Measured as the service runs: on its loop, in turns."""
     turns = Turns()
     with tempfile.TemporaryDirectory() as home:
         return turns.run(_measure_all(turns, Path(home), cases, rounds))
