@@ -1,8 +1,9 @@
 """How the contract suite speaks to each engine: a client that writes rows and reads them."""
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
+import pymysql
 import redis
 
 from cell.engines.driver import Login
@@ -60,5 +61,38 @@ class Resp:
         )
 
 
+class MySQLFamily:
+    def make(self, site: Site, login: Login) -> None:
+        self._ask(site, login, "CREATE TABLE numbers (n INTEGER PRIMARY KEY)")
+
+    def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
+        values = ", ".join(f"({number})" for number in numbers)
+        self._ask(site, login, f"INSERT INTO numbers VALUES {values}")
+
+    def read(self, site: Site, login: Login) -> list[int]:
+        return [row[0] for row in self._ask(site, login, "SELECT n FROM numbers ORDER BY n")]
+
+    @staticmethod
+    def _ask(site: Site, login: Login, sql: str) -> Sequence[Sequence[Any]]:
+        with (
+            pymysql.connect(
+                unix_socket=str(site.socket),
+                user=login.username,
+                password=login.password,
+                database="app",
+                autocommit=True,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+
+
 # A further engine joins by its line here.
-SPEAKERS: dict[str, Speaker] = {"duckdb": DuckDB(), "redis": Resp(), "valkey": Resp()}
+SPEAKERS: dict[str, Speaker] = {
+    "duckdb": DuckDB(),
+    "mariadb": MySQLFamily(),
+    "mysql": MySQLFamily(),
+    "redis": Resp(),
+    "valkey": Resp(),
+}

@@ -1,0 +1,87 @@
+"""What a cell says to a server of its own: on its socket, with a password, in a thread."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR
+
+CONNECT_TIMEOUT_S = 5
+ANSWER_TIMEOUT_S = 60
+NOT_THERE = (CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR)
+
+
+class NotThereError(Exception):
+    """No server answers on the socket."""
+
+
+class RefusedError(Exception):
+    """The server did not do as it was told; the text holds no statement."""
+
+
+async def can_log_in(socket: Path, username: str, password: str) -> bool:
+    return await asyncio.to_thread(_can_log_in, socket, username, password)
+
+
+async def tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:
+    """Runs them one after another; NotThereError or RefusedError where that was not possible."""
+    await asyncio.to_thread(_tell, socket, username, password, statements)
+
+
+async def ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:
+    """The first row of the answer."""
+    return await asyncio.to_thread(_ask, socket, username, password, query)
+
+
+@contextmanager
+def session(socket: Path, username: str, password: str) -> Iterator[Any]:
+    """A cursor; what its session holds is let go at the end."""
+    try:
+        connection = pymysql.connect(
+            unix_socket=str(socket),
+            user=username,
+            password=password,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=ANSWER_TIMEOUT_S,
+            write_timeout=ANSWER_TIMEOUT_S,
+            charset="utf8mb4",
+            autocommit=True,
+        )
+    except pymysql.err.OperationalError as error:
+        if error.args[0] in NOT_THERE:
+            raise NotThereError(f"no server answers: {error}") from error
+        raise RefusedError(f"the login was refused (error {error.args[0]})") from error
+    except (pymysql.err.Error, OSError) as error:
+        raise NotThereError(f"no server answers: {error}") from error
+    try:
+        with connection.cursor() as cursor:
+            yield cursor
+    except pymysql.err.Error as error:
+        # Its text may quote the statement, and that a hash.
+        number = error.args[0] if error.args else "?"
+        raise RefusedError(f"the server refused a statement (error {number})") from error
+    finally:
+        connection.close()
+
+
+def _can_log_in(socket: Path, username: str, password: str) -> bool:
+    try:
+        with session(socket, username, password) as cursor:
+            return bool(cursor.execute("SELECT 1"))
+    except (NotThereError, RefusedError):
+        return False
+
+
+def _tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:
+    with session(socket, username, password) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def _ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:
+    with session(socket, username, password) as cursor:
+        cursor.execute(query)
+        return tuple(cursor.fetchone())

@@ -1,0 +1,129 @@
+"""What differs between MariaDB and MySQL, and nothing else."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cell.engines.driver import EngineError
+from cell.engines.mysql import accounts, options
+from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes
+from cell.engines.mysql.servers import Server
+from cell.records import Size
+
+POOLED_ABOVE = 200
+"""Beyond as many connections threads are shared: thousands would take more memory than work."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """`everything` and `tenant` are the statements that set all accounts, and one, anew."""
+
+    engine: str
+    programs: tuple[str, ...]
+    runs: Callable[[Server], bool]
+    install: Callable[[Server, str, str, str], list[str]]
+    """The words that make an empty data folder, its scratch folder and a file of statements."""
+    options: Callable[[Server, Size], list[str]]
+    changeable: Callable[[Size], Values]
+    fixed: Callable[[Size], Values]
+    """As in `options`, with what only this dialect has."""
+    everything: Callable[[str, Sequence[str]], list[str]]
+    tenant: Callable[[Sequence[str]], list[str]]
+    hold: tuple[str, ...]
+    """Until the connection ends, files are of one moment, as far as no log would mend them."""
+    template: tuple[str, ...]
+    """What a new server begins with."""
+    backup_tool: str | None
+    upgrade_tool: str | None
+    """None where the server brings old data up to date when it starts."""
+
+
+def _install_mariadb(server: Server, data: str, scratch: str, statements: str) -> list[str]:
+    tool = server.tool("mariadb-install-db", "mysql_install_db")
+    if tool is None:
+        raise EngineError(f"mariadb-install-db of {server.version} is not installed")
+    return [
+        *(str(tool), "--no-defaults", f"--basedir={server.base}", f"--datadir={data}"),
+        *(f"--tmpdir={scratch}", f"--extra-file={statements}"),
+        # Nothing is looked up by name, and no account is the operating system's.
+        *("--cross-bootstrap", "--skip-name-resolve", "--auth-root-authentication-method=normal"),
+        *("--skip-test-db", *FILES, TEMPLATE_LOG, "--innodb-use-native-aio=0"),
+        # Copied and synced when it is whole; until then it may as well be lost.
+        *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M"),
+    ]
+
+
+def _install_mysql(server: Server, data: str, scratch: str, statements: str) -> list[str]:
+    return [
+        *(str(server.program), "--no-defaults", "--initialize-insecure"),
+        *(f"--datadir={data}", f"--tmpdir={scratch}", f"--init-file={statements}"),
+        *(*FILES, "--innodb-use-native-aio=0"),
+    ]
+
+
+def _mariadb_options(server: Server, size: Size) -> list[str]:  # noqa: ARG001 - the dialect's form
+    return [
+        *("--collation-server=utf8mb4_unicode_ci", "--feedback=OFF", "--unix-socket=OFF"),
+        *("--aria-pagecache-buffer-size=8M", "--log-warnings=1"),
+        *("--innodb-temp-data-file-path=ibtmp1:2M:autoextend", "--innodb-buffer-pool-dump-pct=25"),
+        f"--innodb-log-file-size={log_bytes(size)}",
+    ]
+
+
+def _mariadb_changeable(size: Size) -> Values:
+    return {**options.changeable(size), "thread_pool_size": max(2, math.ceil(size.vcpu))}
+
+
+def _mariadb_fixed(size: Size) -> Values:
+    pooled = size.connections_max > POOLED_ABOVE
+    threads = "pool-of-threads" if pooled else "one-thread-per-connection"
+    return {**options.fixed(size), "thread_handling": threads}
+
+
+def _mysql_options(server: Server, size: Size) -> list[str]:
+    # What the gateway can pass on without knowing a password. It ends with 8.4.
+    native = ["--default-authentication-plugin=mysql_native_password"]
+    if server.number >= (8, 4, 0):
+        native = ["--mysql-native-password=ON", "--authentication-policy=mysql_native_password,,"]
+    log = [f"--innodb-redo-log-capacity={log_bytes(size)}"]
+    if server.number < (8, 0, 30):
+        log = [f"--innodb-log-file-size={log_bytes(size) // 2}"]
+    return [*native, *log, "--mysqlx=OFF", "--partial-revokes=ON"]
+
+
+MARIADB = Dialect(
+    engine="mariadb",
+    programs=("mariadbd", "mysqld"),
+    # Several passwords of one account came with 10.4, a redo log of one file with 10.5.
+    runs=lambda server: server.number >= (10, 6, 0),
+    install=_install_mariadb,
+    options=_mariadb_options,
+    changeable=_mariadb_changeable,
+    fixed=_mariadb_fixed,
+    everything=accounts.mariadb_all,
+    tenant=accounts.mariadb_tenant,
+    hold=("BACKUP STAGE START", "BACKUP STAGE FLUSH", "BACKUP STAGE BLOCK_COMMIT"),
+    template=(
+        # Views on what is switched off in most sizes, in a hundred files.
+        "DROP DATABASE IF EXISTS sys",
+        "CREATE DATABASE app CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci",
+    ),
+    backup_tool="mariadb-backup",
+    upgrade_tool="mariadb-upgrade",
+)
+
+MYSQL = Dialect(
+    engine="mysql",
+    programs=("mysqld",),
+    runs=lambda server: (8, 0, 16) <= server.number < (9, 0, 0),
+    install=_install_mysql,
+    options=_mysql_options,
+    changeable=options.changeable,
+    fixed=options.fixed,
+    everything=accounts.mysql_all,
+    tenant=accounts.mysql_tenant,
+    hold=("LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"),
+    template=("CREATE DATABASE app CHARACTER SET utf8mb4",),
+    backup_tool=None,
+    upgrade_tool=None,
+)

@@ -1,0 +1,215 @@
+"""MariaDB and MySQL: a server on the site's socket, begun from a template, with one user `app`."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.mysql import accounts, client, files, options, upgrades
+from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
+from cell.engines.mysql.servers import Server, find, newest_first
+from cell.engines.mysql.snapshots import Copier
+from cell.engines.mysql.templates import Templates, put
+from cell.layout import Site, write_atomically
+from cell.records import Size, Spec
+from cell.runtime.host import Host, size_bytes
+from cell.runtime.process import Process
+
+ACCOUNTS = "accounts.sql"
+NOTHING = "nothing"
+APPLY_FOR_S = 30.0
+LOOK_AGAIN_S = 0.05
+
+
+class MySQLFamily:
+    protocol = "mysql"
+
+    def __init__(self, host: Host, dialect: Dialect) -> None:
+        self._host = host
+        self._dialect = dialect
+        self.engine = dialect.engine
+        found = find(dialect.programs)
+        self._servers = newest_first(
+            server for server in found if server.engine == dialect.engine and dialect.runs(server)
+        )
+        self._templates = Templates(host, dialect)
+        named = ", ".join(f"{each.program} {each.version}" for each in self._servers.values())
+        self.source = named or f"no {dialect.engine} server on PATH"
+
+    def versions(self) -> tuple[str, ...]:
+        """Series: patches are not ordered but applied."""
+        return tuple(self._servers)
+
+    def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
+        return accounts.TENANT
+
+    def socket(self, site: Site) -> Path:
+        return site.socket
+
+    async def provision(self, site: Site, spec: Spec) -> None:
+        await self._prepare_folders(site)
+        if not (site.data / options.DATABASES).exists():
+            await self._templates.copy(self._server(spec), site)
+
+    async def start(self, site: Site, spec: Spec) -> Process:
+        server = self._server(spec)
+        site.socket.unlink(missing_ok=True)
+        words = self.command(site, server, spec.size, options.DATABASES, site.socket.name)
+        return await self._host.start(site, words, {}, spec.size, mounts=server.mounts)
+
+    def command(
+        self, site: Site, server: Server, size: Size, databases: str, socket: str
+    ) -> list[str]:
+        """What a server is started with, on the folder and the socket of these names."""
+        view = self._host.view(site)
+        base = [] if server.is_systems else [f"--basedir={server.base}"]
+        return [
+            *(str(server.program), "--no-defaults", *base),
+            *options.for_all(view, str(view.configuration / NOTHING), databases, socket),
+            *self._dialect.options(server, size),
+            *options.words(self._dialect.fixed(size)),
+            *options.words(self._dialect.changeable(size)),
+        ]
+
+    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
+        await process.stop(timeout_s)
+
+    async def ready(self, site: Site, login: Login) -> bool:
+        if not site.socket.is_socket():
+            return False
+        return await client.can_log_in(site.socket, login.username, login.password)
+
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+        hashes = [accounts.native_hash(login.password) for login in logins]
+        administrator = accounts.native_hash(self._secret(site))
+        statements = self._dialect.everything(administrator, hashes)
+        content = "".join(f"{statement};\n" for statement in statements).encode()
+        owner = self._host.owner(site)
+        path = site.configuration / ACCOUNTS
+        write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
+        await self._apply(site, self._dialect.tenant(hashes))
+
+    async def resize(self, site: Site, process: Process, size: Size) -> bool:
+        """At once where it grows, and nothing changes that is decided when a server starts."""
+        wanted, fixed = self._dialect.changeable(size), self._dialect.fixed(size)
+        pool = "innodb_buffer_pool_size"
+        try:
+            now = await self._ask(site, *(f"@@GLOBAL.{name}" for name in (pool, *fixed)))
+            if now[0] > wanted[pool] or list(map(str, now[1:])) != list(map(str, fixed.values())):
+                return False
+            self._host.resize(process, size)
+            changes = [f"SET GLOBAL {name} = {value}" for name, value in wanted.items()]
+            await client.tell(*self._administrator(site), changes)
+        except (client.NotThereError, client.RefusedError):
+            return False
+        return True
+
+    async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:
+        """To a later series; the server's own tool works on a copy, which then takes the place."""
+        if former.engine_version == spec.engine_version:
+            return
+        if not (site.data / options.DATABASES).exists():
+            return
+        if _number(spec.engine_version) < _number(former.engine_version):
+            versions = f"{former.engine_version} cannot be opened by {spec.engine_version}"
+            raise EngineError(f"data of {self.engine} {versions}")
+        await self._prepare_folders(site)
+        server = self._server(spec)
+        words = self.command(site, server, spec.size, upgrades.DATABASES, upgrades.SOCKET)
+        upgrade = upgrades.Upgrade(self._host, self._dialect, server, site, spec)
+        await upgrade.run(words, self._secret(site))
+
+    async def snapshot(
+        self,
+        site: Site,
+        process: Process | None,
+        login: Login,  # noqa: ARG002 - the contract's
+        target: Path,
+    ) -> Snapshot:
+        copier = Copier(self._host, self._dialect, site)
+        if process is None:
+            return await copier.of_stopped(target)
+        try:
+            (version,) = await self._ask(site, "VERSION()")
+        except (client.NotThereError, client.RefusedError) as error:
+            raise EngineError(f"the engine does not answer: {error}") from error
+        return await copier.of_running(self._running(version), process, target)
+
+    async def restore(self, site: Site, source: Path) -> None:
+        await asyncio.to_thread(put, self._host, site, source / options.DATABASES)
+
+    async def erase(self, site: Site) -> None: ...
+
+    def metrics(self, site: Site, process: Process | None) -> Metrics:
+        storage_bytes = size_bytes(site.data)
+        if process is None:
+            return Metrics(storage_bytes, 0, 0.0)
+        usage = self._host.usage(process)
+        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+
+    def uri(self, login: Login, host: str, port: int) -> str:
+        password = quote(login.password, safe="")
+        place = f"{host}:{port}/{accounts.DATABASE}"
+        return f"mysql://{login.username}:{password}@{place}?ssl-mode=VERIFY_IDENTITY"
+
+    async def _apply(self, site: Site, statements: Sequence[str]) -> None:
+        """Tells a server that runs; one that does not will read the accounts when it starts."""
+        deadline = time.monotonic() + APPLY_FOR_S
+        while True:
+            try:
+                return await client.tell(*self._administrator(site), statements)
+            except client.RefusedError as error:
+                raise EngineError(f"the credentials were not taken: {error}") from error
+            except client.NotThereError as error:
+                # It may just be starting, and have read the former accounts.
+                if self._host.find(site) is None:
+                    return None
+                if time.monotonic() > deadline:
+                    raise EngineError(f"the credentials were not taken: {error}") from error
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _ask(self, site: Site, *expressions: str) -> tuple[Any, ...]:
+        return await client.ask(*self._administrator(site), f"SELECT {', '.join(expressions)}")
+
+    def _administrator(self, site: Site) -> tuple[Path, str, str]:
+        return site.socket, accounts.ADMINISTRATOR, self._secret(site)
+
+    def _secret(self, site: Site) -> str:
+        return self._host.secret(site, accounts.ADMINISTRATOR)
+
+    def _server(self, spec: Spec) -> Server:
+        server = self._servers.get(spec.engine_version)
+        if server is None:
+            raise EngineError(f"{self.engine} {spec.engine_version} is not installed here")
+        return server
+
+    def _running(self, version: str) -> Server:
+        """The one of what a server says that it is: 10.11.19-MariaDB, 8.0.36."""
+        series = ".".join(version.split(".")[:2])
+        # Removed while it runs: what was installed instead will do, or refuse.
+        return self._servers.get(series) or next(iter(self._servers.values()))
+
+    async def _prepare_folders(self, site: Site) -> None:
+        await asyncio.to_thread(self._make_folders, site)
+
+    def _make_folders(self, site: Site) -> None:
+        (site.configuration / NOTHING).mkdir(mode=0o755, exist_ok=True)
+        temporary = site.data / options.TEMPORARY
+        files.remove(temporary)
+        temporary.mkdir(mode=0o700)
+        self._host.own(site, temporary)
+
+
+def mariadb(host: Host) -> MySQLFamily:
+    return MySQLFamily(host, MARIADB)
+
+
+def mysql(host: Host) -> MySQLFamily:
+    return MySQLFamily(host, MYSQL)
+
+
+def _number(series: str) -> tuple[int, ...]:
+    return tuple(map(int, series.split(".")))

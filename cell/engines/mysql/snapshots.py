@@ -1,0 +1,115 @@
+"""Copies of a server's data: by MariaDB's own backup tool, or by holding the server still."""
+
+import asyncio
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from cell.engines.driver import EngineError, Snapshot
+from cell.engines.mysql import accounts, files
+from cell.engines.mysql.client import NotThereError, RefusedError, session
+from cell.engines.mysql.dialects import Dialect
+from cell.engines.mysql.options import DATABASES, FILES
+from cell.engines.mysql.servers import Server, same_release
+from cell.layout import Site
+from cell.runtime.confinement import Mount
+from cell.runtime.host import INSIDE, Host
+from cell.runtime.process import LaunchError, Process
+
+BACKUP_TIMEOUT_S = 6 * 3600.0
+# Temporary tables, and what names one server among others.
+LEFT_OUT = ("ibtmp", "#innodb_temp", "auto.cnf", "mariadb_backup_", "xtrabackup_", "backup-my.cnf")
+
+
+@dataclass(frozen=True)
+class Copier:
+    """Copies the data of one site; what it makes, a server starts with as after a crash at most."""
+
+    host: Host
+    dialect: Dialect
+    site: Site
+
+    async def of_stopped(self, target: Path) -> Snapshot:
+        return await asyncio.to_thread(self._copy, target)
+
+    async def of_running(self, server: Server, process: Process, target: Path) -> Snapshot:
+        """With the server working on, where its own tool for that is installed and may write."""
+        tool = server.tool(self.dialect.backup_tool) if self.dialect.backup_tool else None
+        may_write = self.host.hides_files or self.host.owner(self.site) is None
+        if tool is not None and may_write and same_release(tool, server):
+            return await self._back_up(server, tool, target)
+        return await self._hold_still(process, target)
+
+    async def _back_up(self, server: Server, tool: Path, target: Path) -> Snapshot:
+        """The tool runs as the site's user, so for its time the folder is that user's."""
+        made = target.with_name(f"{target.name}.part")
+        await asyncio.to_thread(self._make_folder, made)
+        inside = INSIDE / "snapshot" if self.host.hides_files else made
+        view = self.host.view(self.site)
+        common = [str(tool), "--no-defaults", f"--target-dir={inside / DATABASES}"]
+        mounts = [*server.mounts, Mount(made, INSIDE / "snapshot", writable=True)]
+        copying = [
+            *(*common, "--backup", f"--datadir={view.data / DATABASES}", *FILES[:1]),
+            *(f"--socket={view.run / self.site.socket.name}", "--innodb-use-native-aio=0"),
+            *("--user", accounts.ADMINISTRATOR, f"--tmpdir={inside}"),
+        ]
+        preparing = [*common, "--prepare", "--innodb-use-native-aio=0", f"--tmpdir={inside}"]
+        secret = {"MYSQL_PWD": self.host.secret(self.site, accounts.ADMINISTRATOR)}
+        try:
+            for words, environment in ((copying, secret), (preparing, {})):
+                await self.host.run(
+                    self.site, words, environment, mounts=mounts, timeout_s=BACKUP_TIMEOUT_S
+                )
+            return await asyncio.to_thread(self._keep, made / DATABASES, target)
+        except LaunchError as error:
+            raise EngineError(f"the backup failed: {_last_line(error)}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+
+    async def _hold_still(self, process: Process, target: Path) -> Snapshot:
+        try:
+            await asyncio.to_thread(self._copy_held, process, target)
+        except (NotThereError, RefusedError) as error:
+            raise EngineError(f"the engine could not be held still: {error}") from error
+        return await asyncio.to_thread(self._finish, target)
+
+    def _copy_held(self, process: Process, target: Path) -> None:
+        """Tables without a log are complete first; those with one are then as after a crash."""
+        secret = self.host.secret(self.site, accounts.ADMINISTRATOR)
+        with session(self.site.socket, accounts.ADMINISTRATOR, secret) as cursor:
+            for statement in self.dialect.hold:
+                cursor.execute(statement)
+            process.signal(signal.SIGSTOP)
+            try:
+                self._take(target)
+            finally:
+                process.signal(signal.SIGCONT)
+
+    def _copy(self, target: Path) -> Snapshot:
+        self._take(target)
+        return self._finish(target)
+
+    def _take(self, target: Path) -> None:
+        target.mkdir(mode=0o700)
+        files.copy(self.site.data / DATABASES, target / DATABASES, LEFT_OUT)
+
+    def _keep(self, made: Path, target: Path) -> Snapshot:
+        """Copied once more: what the tool's user could still hold open is not the snapshot."""
+        target.mkdir(mode=0o700)
+        files.copy(made, target / DATABASES, LEFT_OUT)
+        return self._finish(target)
+
+    @staticmethod
+    def _finish(target: Path) -> Snapshot:
+        files.settle(target)
+        return files.measure(target)
+
+    def _make_folder(self, made: Path) -> None:
+        made.mkdir(mode=0o700)
+        self.host.own(self.site, made)
+
+
+def _last_line(error: LaunchError) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[-1] if lines else "no reason was given"

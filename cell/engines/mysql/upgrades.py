@@ -1,0 +1,89 @@
+"""Brings data to a later series of its server: on a copy, with the server's own tool."""
+
+import asyncio
+from dataclasses import dataclass
+
+from cell.engines.driver import EngineError
+from cell.engines.mysql import accounts, client, files, options
+from cell.engines.mysql.dialects import Dialect
+from cell.engines.mysql.servers import Server
+from cell.layout import Site
+from cell.records import Spec
+from cell.runtime.host import Host
+from cell.runtime.process import Process
+
+DATABASES = f"{options.DATABASES}.upgraded"
+# No client is led here.
+SOCKET = "upgrade.sock"
+UPGRADE_TIMEOUT_S = 6 * 3600.0
+START_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 600.0
+LOOK_AGAIN_S = 0.1
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    host: Host
+    dialect: Dialect
+    server: Server
+    site: Site
+    spec: Spec
+
+    async def run(self, words: list[str], secret: str) -> None:
+        """`words` start the later server on the copy. Raises EngineError, the data untouched."""
+        copy = self.site.data / DATABASES
+        try:
+            await asyncio.to_thread(self._copy)
+            await self._work(words, secret)
+            await asyncio.to_thread(files.replace, copy, self.site.data / options.DATABASES)
+        except OSError as error:
+            raise EngineError(f"the upgrade failed: {error}") from error
+        finally:
+            await asyncio.to_thread(files.remove, copy)
+
+    async def _work(self, words: list[str], secret: str) -> None:
+        process = await self.host.start(
+            self.site, words, {}, self.spec.size, mounts=self.server.mounts
+        )
+        try:
+            await self._until_ready(process, secret)
+            tool = self.dialect.upgrade_tool
+            if tool is not None:
+                await self._run_tool(tool, secret)
+        finally:
+            await process.stop(STOP_TIMEOUT_S)
+            self.host.forget(self.site)
+
+    async def _run_tool(self, name: str, secret: str) -> None:
+        tool = self.server.tool(name)
+        if tool is None:
+            raise EngineError(f"{name} of {self.server.version} is not installed")
+        view = self.host.view(self.site)
+        words = [
+            *(str(tool), "--no-defaults", f"--socket={view.run / SOCKET}"),
+            *("--user", accounts.ADMINISTRATOR, f"--tmpdir={view.data / options.TEMPORARY}"),
+        ]
+        await self.host.run(
+            self.site,
+            words,
+            {"MYSQL_PWD": secret},
+            mounts=self.server.mounts,
+            timeout_s=UPGRADE_TIMEOUT_S,
+        )
+
+    async def _until_ready(self, process: Process, secret: str) -> None:
+        socket = self.site.run / SOCKET
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                while not await client.can_log_in(socket, accounts.ADMINISTRATOR, secret):
+                    if not process.alive:
+                        raise EngineError("the later server does not start with this data")
+                    await asyncio.sleep(LOOK_AGAIN_S)
+        except TimeoutError as error:
+            raise EngineError("the later server takes no login") from error
+
+    def _copy(self) -> None:
+        copy = self.site.data / DATABASES
+        files.remove(copy)
+        files.copy(self.site.data / options.DATABASES, copy)
+        files.settle(copy, self.host.owner(self.site))
