@@ -8,6 +8,7 @@ from storage.columns import Record
 from storage.events import Event
 from storage.instances import Instance
 from storage.memberships import Membership
+from storage.networks import Network
 from storage.organizations import Organization
 from storage.projects import Project
 from storage.rate_windows import RateWindow
@@ -25,6 +26,7 @@ __all__ = [
     "Event",
     "Instance",
     "Membership",
+    "Network",
     "Organization",
     "Project",
     "RateWindow",

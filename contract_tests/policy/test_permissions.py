@@ -13,7 +13,7 @@ EXPECTED = {
     "developer": {
         "org:read", "members:read", "api-keys:read", "api-keys:write", "projects:read",
         "projects:write", "instances:read", "instances:write", "instances:delete",
-        "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
+        "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
     },
     "member": {
         "org:read", "members:read", "projects:read", "instances:read", "instances:write",

@@ -75,6 +75,7 @@ class FakeCell:
 
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
+            told["spec"] = dict(spec)
             if observed is not None and observed["status"] == "erased":
                 raise CellRefused("cannot put an instance that is erased")
             if observed is None and not held:
@@ -119,6 +120,13 @@ class FakeCell:
     def forget(self, instance_id: str) -> None:
         with self._open() as file:
             file.execute("DELETE FROM instances WHERE id = ?", (instance_id,))
+
+    def told(self, instance_id: str) -> dict[str, Any]:
+        """What was last declared of the instance."""
+        with self._open() as file:
+            observed = _read(file, instance_id)
+        assert observed is not None
+        return dict(observed["spec"])
 
     def effects(self, instance_id: str | None = None) -> list[str]:
         """Every act that had an effect, in order, as its action."""

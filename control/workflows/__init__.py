@@ -7,6 +7,7 @@ from control.workflows import (
     housekeeping,
     instances,
     metering,
+    networks,
     purge,
     reconcile,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "housekeeping",
     "instances",
     "metering",
+    "networks",
     "purge",
     "reconcile",
     "start",

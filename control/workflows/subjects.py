@@ -11,7 +11,7 @@ from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
-from storage import events, instances, organizations
+from storage import events, instances, networks, organizations
 from storage.instances import Instance
 
 
@@ -100,15 +100,16 @@ def size_of(instance: Instance) -> dict[str, Any]:
 def specification(db: Session, services: Services, instance: Instance) -> dict[str, Any]:
     """All that a cell must know to run the instance."""
     plan = PLANS[organizations.fetch(db, instance.org_id).plan]
+    network = networks.of_instance(db, instance)
     return {
         "engine": instance.engine,
         "engine_version": instance.engine_version,
         "size": size_of(instance),
         "host": instance.host,
         "idle_pause_s": services.settings.idle_pause_s if plan.pauses_when_idle else None,
-        "allow_cidrs": None,
+        "allow_cidrs": network.allow_cidrs,
         "rotation_overlap_s": services.settings.rotation_overlap_s,
-        "client_ca_pem": None,
+        "client_ca_pem": network.client_ca_pem,
         "domains": [],
         "source_snapshot": None,
     }

@@ -1,0 +1,105 @@
+"""Who may connect to an instance: the rules for allow-lists and for bundles of client CAs."""
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from control.policy.orders import Violation
+
+CIDRS_MAX: Final = 200
+AUTHORITIES_MAX: Final = 20
+_KEY_MARK: Final = "PRIVATE KEY-----"
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate that client certificates may come from."""
+
+    subject: str
+    sha256: str
+    not_after: datetime
+
+
+def normal_cidrs(cidrs: Sequence[str]) -> tuple[list[str], list[Violation]]:
+    """The networks as they are kept, doubles left out; and everything that is wrong with them."""
+    kept: dict[str, None] = {}
+    wrong: list[Violation] = []
+    for index, text in enumerate(cidrs):
+        try:
+            kept[str(_network(text))] = None
+        except ValueError as error:
+            wrong.append(
+                Violation(
+                    pointer=f"/allow_cidrs/{index}",
+                    keyword="format",
+                    message=f"{text!r} is no network in CIDR form: {error}",
+                )
+            )
+    return list(kept), wrong
+
+
+def is_open(cidrs: Sequence[str] | None) -> bool:
+    """Whether every address of IPv4 or of IPv6 may connect."""
+    return cidrs is None or any(ipaddress.ip_network(each).prefixlen == 0 for each in cidrs)
+
+
+def check_authorities(pem: str, now: datetime) -> list[Violation]:
+    """Everything that is wrong with a bundle of client CAs."""
+    if _KEY_MARK in pem:
+        return [_wrong_bundle("holds a private key; send certificates only, and replace that key")]
+    try:
+        found = x509.load_pem_x509_certificates(pem.encode())
+    except ValueError:
+        return [_wrong_bundle("is no PEM certificate, nor several of them one after the other")]
+    if len(found) > AUTHORITIES_MAX:
+        return [_wrong_bundle(f"holds {len(found)} certificates; {AUTHORITIES_MAX} are allowed")]
+    return [_wrong_bundle(fault) for each in found for fault in _faults(each, now)]
+
+
+def authorities(pem: str | None) -> list[Authority]:
+    """What a bundle that was checked holds."""
+    if pem is None:
+        return []
+    return [
+        Authority(
+            subject=each.subject.rfc4514_string(),
+            sha256=each.fingerprint(hashes.SHA256()).hex(),
+            not_after=each.not_valid_after_utc,
+        )
+        for each in x509.load_pem_x509_certificates(pem.encode())
+    ]
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError:
+        loose = ipaddress.ip_network(text, strict=False)
+        raise ValueError(f"it has host bits set; the network is {loose}") from None
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped:
+        raise ValueError("it is IPv4 in IPv6 form; write the IPv4 network")
+    if isinstance(network, ipaddress.IPv6Network) and network.network_address.scope_id:
+        raise ValueError("it names a zone, which means something on one machine only")
+    return network
+
+
+def _faults(certificate: x509.Certificate, now: datetime) -> Iterator[str]:
+    name = certificate.subject.rfc4514_string() or "without a name"
+    try:
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, ValueError):
+        basic = None
+    if basic is None or not basic.ca:
+        yield f"certificate {name} is not of an authority (basicConstraints CA is not set)"
+    if certificate.not_valid_after_utc <= now:
+        yield f"certificate {name} expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+
+
+def _wrong_bundle(fault: str) -> Violation:
+    message = f"the bundle {fault}" if not fault.startswith("certificate") else fault
+    return Violation(pointer="/client_ca_pem", keyword="format", message=message)

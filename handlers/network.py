@@ -1,0 +1,64 @@
+"""Handlers of the tag Network: who may connect to an instance."""
+
+from typing import Any
+
+from control.policy import networks as rules
+from control.policy.orders import Violation
+from control.workflows.networks import NETWORK
+from handlers import network_views
+from handlers.calls import OrgCall
+from specserver import Invalid, Reply
+from specserver.problems import Problem
+from storage import instances, networks
+from storage.instances import Instance
+from storage.networks import Network
+
+Body = dict[str, Any]
+
+
+def get(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    return _answer(networks.of_instance(call.db, instance), instance)
+
+
+def replace(call: OrgCall, instance_id: str, body: Body, if_match: str | None = None) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    instance.change(waits=False)
+    network = networks.of_instance(call.db, instance)
+    _check_unchanged(network, if_match)
+    wanted = _checked(call, body)
+    network.replace(wanted, call.caller.id)
+    call.db.add(network)
+    call.db.flush()
+    opened = rules.is_open(network.allow_cidrs)
+    call.audit(target=instance.id, **network_views.audited(wanted), open_to_the_world=opened)
+    call.start(NETWORK, instance)
+    return _answer(network, instance)
+
+
+def _checked(call: OrgCall, body: Body) -> Body:
+    """The body in the form that is kept; raises Invalid with all that is wrong."""
+    wanted = dict(body)
+    wrong: list[Violation] = []
+    if body.get("allow_cidrs") is not None:
+        wanted["allow_cidrs"], wrong = rules.normal_cidrs(body["allow_cidrs"])
+    if body.get("client_ca_pem") is not None:
+        wrong += rules.check_authorities(body["client_ca_pem"], call.now)
+    if wrong:
+        detail = wrong[0]["message"] if len(wrong) == 1 else f"{len(wrong)} things are wrong"
+        raise Invalid(detail, errors=wrong)
+    return wanted
+
+
+def _check_unchanged(network: Network, if_match: str | None) -> None:
+    """So that of two who read the same list, the second does not undo what the first did."""
+    if if_match is None:
+        raise Problem(428, "send If-Match with the ETag of the network you read, or `*`")
+    given = {each.strip() for each in if_match.split(",")}
+    if not given & {"*", network_views.etag(network)}:
+        raise Problem(412, "the network has changed since you read it; read it again")
+
+
+def _answer(network: Network, instance: Instance) -> Reply:
+    headers = {"ETag": network_views.etag(network)}
+    return Reply(200, network_views.network(network, instance), headers)

@@ -1,0 +1,43 @@
+"""Networks as the JSON that openapi.yaml describes."""
+
+from typing import Any
+
+from control.policy import networks as rules
+from handlers.views import timestamp
+from storage.instances import Instance
+from storage.networks import Network
+
+Json = dict[str, Any]
+
+
+def etag(record: Network) -> str:
+    return f'"{record.version}"'
+
+
+def network(record: Network, instance: Instance) -> Json:
+    return {
+        "instance_id": instance.id,
+        "allow_cidrs": record.allow_cidrs,
+        "open_to_the_world": rules.is_open(record.allow_cidrs),
+        "client_ca_pem": record.client_ca_pem,
+        "client_authorities": [
+            {
+                "subject": each.subject,
+                "sha256": each.sha256,
+                "not_after": timestamp(each.not_after),
+            }
+            for each in rules.authorities(record.client_ca_pem)
+        ],
+        "applied": record.applied_version == record.version,
+        "updated_by": record.updated_by,
+        "updated_at": timestamp(record.updated_at),
+    }
+
+
+def audited(wanted: Json) -> Json:
+    """What goes to the audit log: the list in full, of a bundle its certificates."""
+    told = {name: value for name, value in wanted.items() if name != "client_ca_pem"}
+    if "client_ca_pem" in wanted:
+        found = rules.authorities(wanted["client_ca_pem"])
+        told["client_authorities"] = [each.sha256 for each in found]
+    return told

@@ -1,0 +1,43 @@
+"""Networks: who may connect to an instance, as its organization wants it and as its cell has it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage.columns import DatabaseClock, Json, Record
+from storage.instances import Instance
+
+
+class Network(Record):
+    """`version` grows with each replacement; `applied_version` is the one the cell was told."""
+
+    __tablename__ = "networks"
+
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    # Null admits every address, an empty list none.
+    allow_cidrs: Mapped[list[str] | None] = mapped_column(Json)
+    client_ca_pem: Mapped[str | None]
+    version: Mapped[int] = mapped_column(default=0)
+    applied_version: Mapped[int] = mapped_column(default=0)
+    updated_by: Mapped[str | None]
+    updated_at: Mapped[datetime] = mapped_column(default=DatabaseClock(), onupdate=DatabaseClock())
+
+    def replace(self, values: Mapping[str, Any], by: str | None) -> None:
+        """Sets what is given of `allow_cidrs` and `client_ca_pem`, and leaves the rest."""
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.version += 1
+        self.updated_by = by
+
+
+def of_instance(db: Session, instance: Instance) -> Network:
+    """The instance's network, also where nobody ever replaced it; that one is in no table yet."""
+    found = db.get(Network, instance.id)
+    if found is not None:
+        return found
+    ids = {"instance_id": instance.id, "org_id": instance.org_id}
+    return Network(**ids, version=0, applied_version=0, updated_at=instance.created_at)
