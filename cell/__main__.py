@@ -5,9 +5,17 @@ import base64
 import sys
 from pathlib import Path
 
+from cell import ports
 from cell.layout import HomeTakenError
 from cell.main import run
 from cell.settings import CellSettings
+
+
+def _port(word: str) -> tuple[str, int]:
+    protocol, _, port = word.partition("=")
+    if protocol not in ports.DEFAULT or not port.isdigit():
+        raise argparse.ArgumentTypeError(f"one of {', '.join(ports.DEFAULT)}, as https=443")
+    return protocol, int(port)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -21,7 +29,14 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("--region", default="local")
     parser.add_argument("--instance-domain", default="localhost")
-    parser.add_argument("--https-port", type=int, default=8443, help="where the gateway listens")
+    parser.add_argument(
+        "--port",
+        action="append",
+        default=[],
+        type=_port,
+        metavar="PROTOCOL=PORT",
+        help="where the gateway listens, as https=443; may be repeated",
+    )
     parser.add_argument("--engine", action="append", help="offer only this one; may be repeated")
     parser.add_argument("--keep-engines", action="store_true", help="engines outlive the cell")
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
@@ -33,7 +48,7 @@ def main(words: list[str] | None = None) -> int:
         control_public_key=base64.b64decode(given.control_public_key),
         region=given.region,
         instance_domain=given.instance_domain,
-        https_port=given.https_port,
+        ports=ports.DEFAULT | dict(given.port),
         engines=tuple(given.engine) if given.engine else None,
         stop_engines=not given.keep_engines,
         log_format=given.log_format,

@@ -129,7 +129,7 @@ class Cell:
             "region": settings.region,
             "instance_domain": settings.instance_domain,
             "public_host": self.public_host,
-            "ports": {"https": settings.https_port},
+            "ports": dict(settings.ports),
             "engines": [
                 {"engine": name, "versions": list(driver.versions()), "source": driver.source}
                 for name, driver in sorted(self.drivers.items())

@@ -49,7 +49,7 @@ class Lifecycle:
 
     def observation(self, resident: Resident) -> dict[str, Any]:
         return resident.observation(
-            self._settings.https_port,
+            self._settings.ports[resident.driver.protocol],
             self._supervisor.traffic_of(resident),
             self._credentials.generation(resident.instance_id),
         )
@@ -173,7 +173,8 @@ class Lifecycle:
     def credential(self, resident: Resident, credential: Credential) -> dict[str, Any]:
         """What a person needs to connect."""
         login = login_of(resident.driver, credential)
-        host, port = resident.record.spec.host, self._settings.https_port
+        host = resident.record.spec.host
+        port = self._settings.ports[resident.driver.protocol]
         return {
             "username": login.username,
             "password": login.password,

@@ -144,4 +144,6 @@ def _route(resident: Resident) -> dict[str, Any]:
         "allow_cidrs": None if spec.allow_cidrs is None else list(spec.allow_cidrs),
         "connections_max": spec.size.connections_max,
         "refusal": refusals.get(state),
+        "domains": list(spec.domains),
+        "client_ca_pem": spec.client_ca_pem,
     }

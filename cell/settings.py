@@ -1,8 +1,11 @@
 """What can be set about a cell."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from cell import ports
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,8 @@ class CellSettings:
     control_public_key: bytes
     region: str = "local"
     instance_domain: str = "localhost"
-    https_port: int = 8443
+    # Where clients reach the gateway, by protocol.
+    ports: Mapping[str, int] = field(default_factory=ports.DEFAULT.copy)
     engines: tuple[str, ...] | None = None
 
     # Whether engines end with the cell; without it they outlive it, and the next cell adopts them.

@@ -31,28 +31,45 @@ def _settings(role: str, **options: Any) -> Settings:
     return settings
 
 
-def _gateway_ports(given: list[str] | None) -> dict[str, int]:
-    """`8443` and `https=8443` are the same; other protocols follow with their engines."""
-    ports: dict[str, int] = {}
-    for one in given or []:
-        protocol, _, port = one.rpartition("=")
-        if protocol not in ("", "https") or not port.isdigit():
-            raise typer.BadParameter(
-                f"{one!r}: give a port, or protocol=port; the protocols offered are: https",
-                param_hint="--gateway-port",
-            )
-        ports[f"gateway_{protocol or 'https'}_port"] = int(port)
-    return ports
+def _gateway_port(protocol: str, usual: int) -> Any:
+    text = f"Gateway port for {protocol}; 0: any free. [{usual}]"
+    return typer.Option(help=text, rich_help_panel="Gateway ports")
+
+
+AnyPort = Annotated[
+    int | None,
+    typer.Option(help="As --gateway-https-port; 0: any free port for every protocol."),
+]
+HttpsPort = Annotated[int | None, _gateway_port("HTTP engines", 8443)]
+PostgresPort = Annotated[int | None, _gateway_port("PostgreSQL", 15432)]
+MysqlPort = Annotated[int | None, _gateway_port("MySQL and MariaDB", 13306)]
+RespPort = Annotated[int | None, _gateway_port("Redis and Valkey", 16379)]
+MongodbPort = Annotated[int | None, _gateway_port("MongoDB", 17017)]
+ClickhouseHttpsPort = Annotated[int | None, _gateway_port("ClickHouse by HTTPS", 18443)]
+ClickhousePort = Annotated[int | None, _gateway_port("ClickHouse's own protocol", 19440)]
+
+
+def _with_any_port(port: int | None, named: dict[str, int | None]) -> dict[str, int | None]:
+    """0 for one is meant for all: what tries the service out should collide with nothing."""
+    if port == 0:
+        return {name: 0 if given is None else given for name, given in named.items()}
+    if port is not None and named["gateway_https_port"] is None:
+        return named | {"gateway_https_port": port}
+    return named
 
 
 def serve(
     home: Home = None,
     host: Annotated[str | None, typer.Option(help="Address of the API. [127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the API; 0: any free. [8080]")] = None,
-    gateway_port: Annotated[
-        list[str] | None,
-        typer.Option(help="Gateway port, as N or https=N; 0: any free. [8443]"),
-    ] = None,
+    gateway_port: AnyPort = None,
+    gateway_https_port: HttpsPort = None,
+    gateway_postgres_port: PostgresPort = None,
+    gateway_mysql_port: MysqlPort = None,
+    gateway_resp_port: RespPort = None,
+    gateway_mongodb_port: MongodbPort = None,
+    gateway_clickhouse_https_port: ClickhouseHttpsPort = None,
+    gateway_clickhouse_port: ClickhousePort = None,
     log_format: LogFormat = None,
     dev: Annotated[
         bool | None, typer.Option("--dev", help="Check every answer against the document.")
@@ -72,7 +89,18 @@ def serve(
     """
     from menagerie.serve import main  # noqa: PLC0415 -- keeps the other commands quick
 
-    ports = _gateway_ports(gateway_port)
+    ports = _with_any_port(
+        gateway_port,
+        {
+            "gateway_https_port": gateway_https_port,
+            "gateway_postgres_port": gateway_postgres_port,
+            "gateway_mysql_port": gateway_mysql_port,
+            "gateway_resp_port": gateway_resp_port,
+            "gateway_mongodb_port": gateway_mongodb_port,
+            "gateway_clickhouse_https_port": gateway_clickhouse_https_port,
+            "gateway_clickhouse_port": gateway_clickhouse_port,
+        },
+    )
     settings = _settings(
         "serve", home=home, host=host, port=port, log_format=log_format, dev=dev, **ports
     )
@@ -117,10 +145,34 @@ def cell(home: Home = None, log_format: LogFormat = None) -> None:
     data_plane.run_cell(settings)
 
 
-def gateway(home: Home = None, log_format: LogFormat = None) -> None:
-    """Run the TLS front door of this machine's cell."""
+def gateway(
+    home: Home = None,
+    gateway_https_port: HttpsPort = None,
+    gateway_postgres_port: PostgresPort = None,
+    gateway_mysql_port: MysqlPort = None,
+    gateway_resp_port: RespPort = None,
+    gateway_mongodb_port: MongodbPort = None,
+    gateway_clickhouse_https_port: ClickhouseHttpsPort = None,
+    gateway_clickhouse_port: ClickhousePort = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Run the TLS front door of this machine's cell.
+
+    The cell tells clients the ports of its own settings: give both the same.
+    """
     _end_with_parent()
-    settings = _settings("gateway", home=home, log_format=log_format)
+    settings = _settings(
+        "gateway",
+        home=home,
+        gateway_https_port=gateway_https_port,
+        gateway_postgres_port=gateway_postgres_port,
+        gateway_mysql_port=gateway_mysql_port,
+        gateway_resp_port=gateway_resp_port,
+        gateway_mongodb_port=gateway_mongodb_port,
+        gateway_clickhouse_https_port=gateway_clickhouse_https_port,
+        gateway_clickhouse_port=gateway_clickhouse_port,
+        log_format=log_format,
+    )
     from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
 
     data_plane.run_gateway(settings)

@@ -16,7 +16,7 @@ def run_cell(settings: Settings) -> None:
             cell_id=keys.cell_id(settings.root),
             region=settings.region,
             instance_domain=settings.instance_domain,
-            https_port=settings.gateway_https_port,
+            ports=settings.gateway_ports,
             control_public_key=keys.public_key(settings.root),
         )
     )
@@ -28,7 +28,7 @@ def run_gateway(settings: Settings) -> None:
         GatewaySettings(
             cell_home=settings.cell_home,
             listen=settings.gateway_listen,
-            https_port=settings.gateway_https_port,
+            ports=settings.gateway_ports,
             workers=settings.gateway_workers,
         )
     )

@@ -83,7 +83,7 @@ def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | 
     addresses = {
         "base_url": settings.api_url,
         "ca_file": str(settings.root / "ca.pem"),
-        "gateway_ports": {"https": settings.gateway_https_port},
+        "gateway_ports": settings.gateway_ports,
     }
     owner = None
     if before is None:

@@ -8,7 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -49,17 +49,23 @@ def only_one(root: Path) -> Iterator[None]:
 
 def with_free_ports(settings: Settings) -> Settings:
     """Pick a port where 0 is asked for; refuse with the option's name where one is taken."""
-    return settings.model_copy(
-        update={
-            "port": _port(settings.host, settings.port, "--port"),
-            "gateway_https_port": _port(
-                settings.gateway_listen, settings.gateway_https_port, "--gateway-port"
-            ),
-        }
-    )
+    gateway = settings.gateway_listen.partition(",")[0].strip()
+    with ExitStack() as held:
+        chosen = {"port": held.enter_context(_port(settings.host, settings.port, "--port"))}
+        sharing: dict[int, int] = {0: 0}
+        for protocol, port in settings.gateway_ports.items():
+            name = f"gateway_{protocol}_port"
+            if not sharing.get(port):
+                option = f"--{name.replace('_', '-')}"
+                sharing[port] = held.enter_context(_port(gateway, port, option))
+            chosen[name] = sharing[port]
+            sharing[0] = 0  # each that asks for any free port gets one of its own
+    return settings.model_copy(update=chosen)
 
 
-def _port(address: str, port: int, option: str) -> int:
+@contextmanager
+def _port(address: str, port: int, option: str) -> Iterator[int]:
+    """Held until the others are found too: the system would give a free one out twice."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -70,7 +76,7 @@ def _port(address: str, port: int, option: str) -> int:
                 f"cannot listen on {address} port {port}: {error.strerror}; choose another with "
                 f"{option}"
             ) from error
-        return int(probe.getsockname()[1])
+        yield int(probe.getsockname()[1])
 
 
 @dataclass

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,12 +20,16 @@ from pydantic_settings import (
 )
 
 DEFAULT_HOME = Path("~/.menagerie")
+GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
 
 class Settings(BaseSettings):
     """What is in force for this process. Times in seconds, ports as integers (0: any free one)."""
 
-    model_config = SettingsConfigDict(env_prefix="MENAGERIE_", extra="forbid", frozen=True)
+    # A value that is refused may hold a password; the error names the setting.
+    model_config = SettingsConfigDict(
+        env_prefix="MENAGERIE_", extra="forbid", frozen=True, hide_input_in_errors=True
+    )
 
     home: Path = Field(DEFAULT_HOME, description="where everything of this installation lives")
     database_url: str = Field(
@@ -55,6 +59,27 @@ class Settings(BaseSettings):
     gateway_listen: str = Field("127.0.0.1", description="address the gateway listens on")
     gateway_https_port: int = Field(
         8443, ge=0, le=65535, description="gateway port for HTTP engines (443 in production)"
+    )
+    gateway_postgres_port: int = Field(
+        15432, ge=0, le=65535, description="gateway port for PostgreSQL (5432 in production)"
+    )
+    gateway_mysql_port: int = Field(
+        13306, ge=0, le=65535, description="gateway port for MySQL and MariaDB (3306 in production)"
+    )
+    gateway_resp_port: int = Field(
+        16379, ge=0, le=65535, description="gateway port for Redis and Valkey (6379 in production)"
+    )
+    gateway_mongodb_port: int = Field(
+        17017, ge=0, le=65535, description="gateway port for MongoDB (27017 in production)"
+    )
+    gateway_clickhouse_https_port: int = Field(
+        18443,
+        ge=0,
+        le=65535,
+        description="gateway port for ClickHouse by HTTPS (8443 there)",
+    )
+    gateway_clickhouse_port: int = Field(
+        19440, ge=0, le=65535, description="gateway port for ClickHouse's own protocol (9440 there)"
     )
     gateway_workers: int = Field(1, ge=1, description="gateway processes sharing the ports")
     region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
@@ -99,6 +124,32 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings, env_settings)
 
+    @model_validator(mode="after")
+    def _ports_differ(self) -> "Settings":
+        """Only HTTPS kinds can share a port: of any other, the first byte tells too little."""
+        taken: dict[int, str] = {}
+        for protocol, port in self.gateway_ports.items():
+            other = taken.setdefault(port, protocol)
+            if port and protocol != other and (other, protocol) != ("https", "clickhouse_https"):
+                raise ValueError(f"gateway_{protocol}_port: gateway_{other}_port is {port} already")
+        return self
+
+    @field_validator("rate_limit_storage")
+    @classmethod
+    def _storage_is_one(cls, where: str) -> str:
+        if where in {"memory", "database"}:
+            return where
+        # Slow to import, and every part reads the settings.
+        from limits.errors import ConfigurationError  # noqa: PLC0415
+
+        from control.boundary.rates import check_storage  # noqa: PLC0415
+
+        try:
+            check_storage(where)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        return where
+
     @property
     def root(self) -> Path:
         return self.home.expanduser().resolve()
@@ -120,6 +171,11 @@ class Settings(BaseSettings):
         """Where the API is reached from this machine, whatever `base_url` says."""
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 -- compared
         return f"http://{host}:{self.port}"
+
+    @property
+    def gateway_ports(self) -> dict[str, int]:
+        """By protocol."""
+        return {protocol: getattr(self, f"gateway_{protocol}_port") for protocol in GATEWAY_PORTS}
 
     @property
     def cell_home(self) -> Path:
@@ -152,7 +208,12 @@ def load(**options: Any) -> Settings:
         return Settings(**{**weakest, **given})
     except ValidationError as error:
         lines = [
-            f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors()
+            ": ".join(
+                filter(
+                    None, (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, "))
+                )
+            )
+            for one in error.errors()
         ]
         raise SettingsError(f"{'; '.join(lines)} (see docs/configuration.md)") from error
 
@@ -179,10 +240,12 @@ def sources(**options: Any) -> dict[str, str]:
 
 
 def redacted(settings: Settings) -> dict[str, Any]:
-    """Every setting as JSON values, the password of a database URL taken out."""
+    """Every setting as JSON values, the passwords of URLs taken out."""
     shown = settings.model_dump(mode="json")
     for name in ("database_url", "rate_limit_storage"):
-        shown[name] = re.sub(r"(?<=://)([^:/@]+):[^@]+@", r"\1:***@", shown[name])
+        # A Redis has passwords without users; a password may hold an @ that was not encoded.
+        url = re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", shown[name])
+        shown[name] = re.sub(r"(?<=[?&])(\w*password)=[^&]*", r"\1=***", url)
     return shown
 
 
@@ -190,7 +253,7 @@ def environment(settings: Settings) -> dict[str, str]:
     """The settings in force as `MENAGERIE_*` variables, so that each part reads the same ones."""
     values = settings.model_dump(mode="json", exclude_defaults=True)
     values |= {"home": str(settings.root), "port": settings.port}
-    values["gateway_https_port"] = settings.gateway_https_port
+    values |= {f"gateway_{name}_port": port for name, port in settings.gateway_ports.items()}
     return {
         f"MENAGERIE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
         for name, value in values.items()

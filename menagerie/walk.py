@@ -48,10 +48,11 @@ def introduction(settings: Settings, endpoints: Endpoints, owner: Owner | None) 
 
 def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> str:
     """The lines for standard output. The secrets are in it at the first start only."""
+    ports = ", ".join(f"{name} {port}" for name, port in settings.gateway_ports.items())
     lines = [
         "",
         f"Menagerie is ready: {endpoints.base_url} (API reference: {endpoints.base_url}/docs)",
-        f"Instances are reached over TLS on port {settings.gateway_https_port}.",
+        f"Instances are reached over TLS, by protocol on these ports: {ports}.",
         "",
         introduction(settings, endpoints, owner),
     ]

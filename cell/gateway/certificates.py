@@ -2,6 +2,8 @@
 
 import ssl
 import time
+from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -13,50 +15,111 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:@SECLEVEL=2"
 # A context holds the keys of its session tickets; a new one now and then limits what a stolen
 # ticket key can open.
 CONTEXT_LIFE_S = 6 * 3600.0
+# Each takes some 100 KB; those made longest ago give way.
+CONTEXTS_MAX = 1_000
 
 
-def make_context(chain: Path, key: Path, alpn: tuple[str, ...]) -> ssl.SSLContext:
+def make_context(
+    chain: Path, key: Path, alpn: tuple[str, ...], client_ca_pem: str | None = None
+) -> ssl.SSLContext:
+    """With `client_ca_pem` only clients that show a certificate of these authorities get in."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.num_tickets = 1
-    context.set_alpn_protocols(list(alpn))
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
     context.load_cert_chain(chain, key)
+    if client_ca_pem is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        # An intermediate authority may stand in the bundle without its root.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=client_ca_pem)
     return context
 
 
-class Certificates:
-    """Connections keep the context they began with, so a change cuts none of them."""
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    chain: Path
+    key: Path
 
-    def __init__(self, directory: Path, alpn: tuple[str, ...]) -> None:
-        self._chain = directory / "wildcard.pem"
-        self._key = directory / "wildcard.key"
-        self._alpn = alpn
-        self._stamp: tuple[int, ...] = ()
-        self._failed: tuple[int, ...] = ()
-        self._made_at = 0.0
-        self.context: ssl.SSLContext | None = None
-
-    def refresh(self) -> bool:
-        """True where a new certificate is in force."""
+    def stamp(self) -> tuple[int, ...] | None:
         try:
-            stamp = (*_stamp(self._chain), *_stamp(self._key))
+            return (*_stamp(self.chain), *_stamp(self.key))
         except OSError:
-            return False
-        if stamp == self._stamp and time.monotonic() - self._made_at < CONTEXT_LIFE_S:
-            return False
+            return None
+
+
+@dataclass(slots=True)
+class _Made:
+    stamp: tuple[int, ...] | None
+    made_at: float
+    context: ssl.SSLContext | None
+
+
+_Key = tuple[_Pair, tuple[str, ...], str | None]
+
+
+class Certificates:
+    """Connections keep the context they began with, so a change cuts none of them.
+
+    A context has the certificate of its host, or else the wildcard; the names of protocols it
+    agrees on; and the authorities clients are asked for. A session begun in one of them can be
+    resumed in no other, since each has ticket keys of its own.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._wildcard = _Pair(directory / "wildcard.pem", directory / "wildcard.key")
+        self._domains = directory / "domains"
+        self._with_own: frozenset[str] = frozenset()
+        self._made: OrderedDict[_Key, _Made] = OrderedDict()
+
+    def context(
+        self, alpn: tuple[str, ...], host: str = "", client_ca_pem: str | None = None
+    ) -> ssl.SSLContext | None:
+        """None where there is no usable certificate, or the authorities do not parse."""
+        pair = self._wildcard
+        if host in self._with_own:
+            pair = _Pair(self._domains / f"{host}.crt", self._domains / f"{host}.key")
+        key = (pair, alpn, client_ca_pem)
+        kept = self._made.get(key)
+        return kept.context if kept is not None else self._make(key, None)
+
+    def refresh(self) -> None:
+        """Looks at the files again; to be called now and then."""
         try:
-            context = make_context(self._chain, self._key, self._alpn)
-        except (OSError, ssl.SSLError) as error:
-            # Also the moment between the writing of the two files: tried again at the next look.
-            if stamp != self._failed:
-                log.warning("gateway.certificate_kept", reason=str(error))
-                self._failed = stamp
-            return False
-        self.context, self._stamp, self._made_at = context, stamp, time.monotonic()
-        log.info("gateway.certificate_loaded")
-        return True
+            found = frozenset(
+                each.stem for each in self._domains.iterdir() if each.suffix == ".crt"
+            )
+        except OSError:
+            found = frozenset()
+        self._with_own = found
+        stamps: dict[_Pair, tuple[int, ...] | None] = {}
+        for key, kept in list(self._made.items()):
+            pair = key[0]
+            if pair not in stamps:
+                stamps[pair] = pair.stamp()
+            old = time.monotonic() - kept.made_at >= CONTEXT_LIFE_S
+            if stamps[pair] is not None and (old or stamps[pair] != kept.stamp):
+                self._make(key, kept)
+
+    def _make(self, key: _Key, kept: _Made | None) -> ssl.SSLContext | None:
+        pair, alpn, client_ca_pem = key
+        stamp = pair.stamp()
+        context = None
+        try:
+            if stamp is not None:
+                context = make_context(pair.chain, pair.key, alpn, client_ca_pem)
+                log.info("gateway.certificate_loaded", file=pair.chain.name)
+        except (OSError, ValueError) as error:  # ssl.SSLError among them
+            # Also the moment between the writing of the two files: tried again once one changes.
+            log.warning("gateway.certificate_kept", file=pair.chain.name, reason=str(error))
+            context = kept.context if kept else None
+        self._made[key] = _Made(stamp, time.monotonic(), context)
+        while len(self._made) > CONTEXTS_MAX:
+            self._made.popitem(last=False)
+        return context
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

@@ -1,22 +1,23 @@
 """One client's connection, from its first byte to its last.
 
-It goes through steps, each a method that takes what arrived: the preface (PROXY header and
-ClientHello, where host and address are checked before any cryptography), the TLS handshake, the
-first request, the relay, and for refusals a short while of not listening.
+It goes through steps, each a method that takes what arrived: the preface (PROXY header, what the
+protocol says before TLS, and ClientHello, where host and address are checked before any
+cryptography), the TLS handshake, the first request, what the protocol says to the backend before
+it is done, the relay, and for refusals a short while of not listening.
 """
 
-import asyncio
 import socket
-from collections.abc import Callable
+import ssl
 from typing import TYPE_CHECKING
 
 import structlog
 
 from cell.gateway import opening
-from cell.gateway.activity import Traffic
-from cell.gateway.preface import ALERT_INTERNAL_ERROR, Preface, TurnedAway, alert
-from cell.gateway.protocols.front import Front
+from cell.gateway.listening import Entry
+from cell.gateway.preface import ALERT_INTERNAL_ERROR, Admitted, Preface, alert
+from cell.gateway.protocols.front import Begun, Errand, Reply, Turn, TurnedAway
 from cell.gateway.refusal import Refusal
+from cell.gateway.relay import Relay
 from cell.gateway.routes import Route
 from cell.gateway.stream import Stream
 from cell.gateway.tls_session import TlsError, TlsSession
@@ -26,104 +27,80 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("gateway.connection")
 
-# What TLS itself may answer (key updates) to a client that reads nothing.
-CONTROL_MAX_BYTES = 65_536
-# Between the end of an answer and hanging up on a keep-alive connection, when the worker stops.
-QUIET_S = 0.25
 
-
-class Connection:
+class Connection(Relay):
     def __init__(
-        self, shared: "Shared", front: Front, accepted: socket.socket, address: str
+        self, shared: "Shared", entry: Entry, accepted: socket.socket, address: str
     ) -> None:
-        self._shared = shared
-        self._front = front
-        self._preface = Preface(shared.routes, front, address, shared.proxies)
-        self._client = Stream(shared.loop, accepted, self, shared.buffer)
-        self._backend: Stream | None = None
-        self._tls: TlsSession | None = None
+        super().__init__(shared, accepted)
+        self._entry = entry
+        self._talk = entry.front.talk()
+        self._preface = Preface(shared.routes, entry, self._talk, address, shared.proxies)
         self._host = ""
-        self._first = bytearray()
-        self._step: Callable[[memoryview], None] = self._read_preface
-        self._opening: asyncio.Task[None] | None = None
-        self._entered: Route | None = None
-        self._traffic = Traffic()
-        self._client_ended = False
-        self._backend_ended = False
-        self._asked_last = False
-        self._control_bytes = 0
-        self._moved_at = shared.loop.time()
-        self._timer: asyncio.TimerHandle | None = None
+        self._shown_to: str | None = None  # the authorities that vouched for the client
+        self._received = bytearray()
+        self._first = b""
+        self._step = self._read_preface
         self._wait(shared.settings.handshake_timeout_s, "handshake_timeout")
         shared.connections.add(self)
         shared.unproven[self] = None
+        if self._talk.greeting:
+            self._read_preface(b"")
         self._client.resume()
-
-    # What the streams report.
 
     def received(self, stream: Stream, data: memoryview) -> None:
         try:
             if stream is self._client:
                 self._step(data)
             else:
-                self._to_client(data)
+                self._backend_step(data)
         except TlsError:
             self._on_tls_error()
+        except Refusal as refusal:
+            self._refuse(refusal)
         except Exception:
             # A fault met by one connection must neither keep it open nor reach another.
             log.exception("gateway.connection_failed", step=self._step.__name__)
             self.close()
 
-    def ended(self, stream: Stream) -> None:
-        if stream is self._backend:
-            self._on_backend_end(whole=True)
-        elif self._backend is None:
-            self.close()
-        else:
-            self._on_client_end()
-
-    def failed(self, stream: Stream) -> None:
-        if stream is self._backend:
-            # It broke off: saying close_notify would call what was sent complete.
-            self._on_backend_end(whole=False)
-        else:
-            self.close()
-
-    def blocked(self, stream: Stream) -> None:
-        other = self._backend if stream is self._client else self._client
-        if other is not None:
-            other.pause()
-
-    def drained(self, stream: Stream) -> None:
-        self._moved_at = self._shared.loop.time()
-        if stream is not self._client:
-            self._client.resume()
-        elif self._backend is not None:
-            self._control_bytes = 0
-            self._backend.resume()
-
-    def unwritable(self, stream: Stream) -> None:
-        if stream is self._client:
-            self.close()
-        else:
-            # It may have answered before it stopped reading, so the relay back goes on.
-            self._client.resume()
+    def close(self) -> None:
+        super().close()
+        self._talk.closed()
+        self._shared.connections.discard(self)
+        self._shared.unproven.pop(self, None)
 
     # The steps.
 
-    def _read_preface(self, data: memoryview) -> None:
+    def _read_preface(self, data: bytes | memoryview) -> None:
         verdict = self._preface.take(data)
-        if isinstance(verdict, TurnedAway):
-            self._turn_away(verdict)
-        elif verdict is not None:
-            context = self._shared.certificates.context
-            if context is None:
-                self._turn_away(TurnedAway("no_certificate", alert(ALERT_INTERNAL_ERROR)))
+        while isinstance(verdict, Reply):
+            self._client.write([verdict.data])
+            if self._client.is_blocked:  # so little is only left by who reads nothing at all
+                self.close()
                 return
-            self._host = verdict.route.host
-            self._tls = TlsSession(context)
-            self._step = self._shake_hands
-            self._step(memoryview(verdict.hello))
+            verdict = self._preface.take(b"")
+        if isinstance(verdict, Admitted):
+            self._begin_tls(verdict)
+        elif isinstance(verdict, TurnedAway):
+            self._turn_away(verdict)
+        elif isinstance(verdict, Errand):
+            self._run(verdict)
+
+    def _begin_tls(self, admitted: Admitted) -> None:
+        context = self._context(admitted)
+        if context is None:
+            self._turn_away(TurnedAway("no_certificate", alert(ALERT_INTERNAL_ERROR)))
+            return
+        self._tls = TlsSession(context)
+        self._step = self._shake_hands
+        self._step(memoryview(admitted.hello))
+
+    def _context(self, admitted: Admitted) -> ssl.SSLContext | None:
+        certificates, route = self._shared.certificates, admitted.route
+        if route is None:
+            return certificates.context(admitted.alpn)
+        self._host, self._shown_to = route.host, route.client_ca_pem
+        return certificates.context(admitted.alpn, route.host, route.client_ca_pem)
 
     def _shake_hands(self, data: memoryview) -> None:
         tls = self._session
@@ -139,25 +116,30 @@ class Connection:
         tls = self._session
         tls.receive(data)
         for chunk in tls.read():
-            self._first += chunk
+            self._received += chunk
         self._flush()
         if self._client.closed:
             return
-        if self._front.has_begun(self._first):
+        begun = self._talk.begin(self._received)
+        if isinstance(begun, Errand):
+            self._run(begun)
+        elif begun is not None:
             self._client.pause()
-            self._stop_waiting()
+            self._received.clear()
             self._shared.unproven.pop(self, None)
-            self._open()
+            self._open(begun)
         elif tls.peer_ended:
             self.close()
 
-    def _open(self) -> None:
-        try:
-            route = opening.check(self._shared.routes.find(self._host))
-            self._enter(route)
-        except Refusal as refusal:
-            self._refuse(refusal)
+    def _open(self, begun: Begun) -> None:
+        self._stop_waiting()
+        self._first = begun.first
+        route = self._lead(begun)
+        if not route.admits(self._preface.address):
+            self._turn_away(TurnedAway("not_allowed"))
             return
+        opening.check(route)
+        self._enter(route)
         if route.state == "running":
             try:
                 self._splice(opening.connect(route.socket))
@@ -167,175 +149,131 @@ class Connection:
                 return
         self._opening = self._shared.loop.create_task(self._open_later())
 
+    def _lead(self, begun: Begun) -> Route:
+        """Where the names lead that TLS and the protocol gave; both must lead to the same."""
+        routes, protocols = self._shared.routes, self._entry.protocols
+        by_name = routes.named(begun.name, protocols) if begun.name is not None else None
+        if not self._host:
+            if by_name is None:
+                raise Refusal("unknown", "there is no such instance here")
+            self._host = by_name.host
+            if by_name.client_ca_pem is not None:
+                # TLS asked for no certificate, since it was told no name.
+                text = "this instance needs a client certificate, so TLS must name its host (SNI)"
+                raise Refusal("not_permitted", text)
+            return by_name
+        route = opening.check(routes.find(self._host, protocols))
+        if begun.name is not None and (by_name is None or by_name.place != route.place):
+            raise Refusal("unknown", "the host and the instance that was named differ")
+        return route
+
     async def _open_later(self) -> None:
         try:
-            backend = await opening.wait_for_backend(self._shared, self._host)
+            backend = await opening.wait_for_backend(
+                self._shared, self._host, self._entry.protocols
+            )
+            self._opening = None
+            self._splice(backend)
         except Refusal as refusal:
             self._opening = None
             self._refuse(refusal)
         except TlsError:
             self.close()
-        else:
-            self._opening = None
-            self._splice(backend)
 
     def _splice(self, backend: socket.socket) -> None:
         self._backend = Stream(self._shared.loop, backend, self, self._shared.buffer)
-        self._step = self._to_backend
+        self._step, self._backend_step = self._hear_client, self._hear_backend
+        instance_id = None if self._entered is None else self._entered.instance_id
+        first, self._first = self._first, b""
+        self._take(self._talk.opened(first, instance_id))
         self._asked_last = True
-        self._moved_at = self._shared.loop.time()
-        self._traffic.came_in(len(self._first))
-        self._backend.write([bytes(self._first)])
-        self._first.clear()
         self._backend.resume()
         if self._session.peer_ended:
             self._on_client_end()
         elif not self._backend.is_blocked:
             self._client.resume()
 
-    def _to_backend(self, data: memoryview) -> None:
-        tls, backend = self._session, self._backend
-        if backend is None:
-            return
+    def _hear_client(self, data: memoryview) -> None:
+        tls = self._session
         tls.receive(data)
         chunks = tls.read()
-        if tls.has_output:
-            self._flush()
-        if chunks:
-            self._moved_at = self._shared.loop.time()
+        self._flush()
+        if chunks and self._backend is not None:
             self._asked_last = True
-            self._traffic.came_in(sum(map(len, chunks)))
-            backend.write(chunks)
+            self._take(self._talk.from_client(b"".join(chunks)))
         if tls.peer_ended and not self._client_ended:
             self._client.pause()
             self._on_client_end()
 
-    def _to_client(self, data: memoryview) -> None:
-        tls = self._session
-        self._moved_at = self._shared.loop.time()
-        self._asked_last = False
-        self._traffic.went_out(len(data))
-        tls.write(data)
-        self._client.write([tls.output()])
+    def _hear_backend(self, data: memoryview) -> None:
+        self._take(self._talk.from_backend(bytes(data)))
 
-    def _ignore(self, data: memoryview) -> None:
-        """Reads on, so that closing does not reset the connection before the answer is read."""
+    def _take(self, turn: Turn) -> None:
+        if turn.spliced:
+            self._step, self._backend_step = self._to_backend, self._to_client
+        if turn.to_backend and self._backend is not None:
+            self._moved_at = self._shared.loop.time()
+            self._traffic.came_in(len(turn.to_backend))
+            self._backend.write([turn.to_backend])
+        if turn.to_client:
+            self._to_client(turn.to_client)
 
-    # Endings.
+    # An errand: one message, which counts as no connection.
+
+    def _run(self, errand: Errand) -> None:
+        self._client.pause()
+        self._shared.unproven.pop(self, None)
+        route = self._shared.routes.of_instance(errand.instance_id, self._entry.protocols)
+        led_elsewhere = route is not None and self._host and self._place() != route.place
+        if route is None or led_elsewhere or not route.admits(self._preface.address):
+            self.close()
+            return
+        self._opening = self._shared.loop.create_task(self._deliver(route, errand.message))
+
+    async def _deliver(self, route: Route, message: bytes) -> None:
+        await opening.deliver(self._shared, route.socket, message)
+        self._opening = None
+        self.close()
+
+    def _place(self) -> str | None:
+        route = self._shared.routes.find(self._host, self._entry.protocols)
+        return None if route is None else route.place
+
+    # Refusals.
 
     def _on_tls_error(self) -> None:
         self._count("tls_failed")
+        self._drop_backend()
+        self._flush()  # the alert
+        self._hang_up()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._stop_waiting()
+        self._count(refusal.kind)
+        self._drop_backend()
+        route = self._shared.routes.find(self._host, self._entry.protocols)
+        problem = route is not None and route.is_cell
+        self._session.write(self._talk.refusal(refusal, problem=problem))
+        self._session.end()
+        self._flush()
+        self._hang_up()
+
+    def _drop_backend(self) -> None:
         self._leave()
         if self._backend is not None:
             self._backend.close()
             self._backend = None
         self._step = self._ignore
-        self._flush()  # the alert
-        self._hang_up()
-
-    def _on_client_end(self) -> None:
-        self._client_ended = True
-        if self._backend is None or self._backend_ended:
-            self._hang_up()
-        else:
-            self._backend.end()
-
-    def _on_backend_end(self, *, whole: bool) -> None:
-        self._backend_ended = True
-        self._leave()
-        if whole:
-            self._session.end()
-            self._flush()
-        self._hang_up()
-
-    def _hang_up(self) -> None:
-        """Lets what is queued go out, then closes."""
-        if self._client.closed:
-            return
-        self._client.end()
-        if self._client_ended and not self._client.is_blocked:
-            self.close()
-            return
-        if self._backend is None or self._backend_ended:
-            self._step = self._ignore if self._backend is None else self._step
-            self._client.resume()
-        self._wait(self._shared.settings.linger_s, "")
-
-    def close(self) -> None:
-        self._stop_waiting()
-        self._leave()
-        if self._opening is not None:
-            self._opening.cancel()
-        if self._backend is not None:
-            self._backend.close()
-        self._client.close()
-        # The session is the heavy part, and would otherwise wait for the cycle collector.
-        self._tls = None
-        self._step = self._ignore
-        self._shared.connections.discard(self)
-        self._shared.unproven.pop(self, None)
-
-    def close_if_quiet(self) -> bool:
-        """For a worker that stops: true where nothing is under way that closing would cut."""
-        quiet_s = self._shared.loop.time() - self._moved_at
-        if self._opening is None and (
-            self._backend is None or (not self._asked_last and quiet_s >= QUIET_S)
-        ):
-            if self._tls is not None and self._backend is not None:
-                self._tls.end()
-                self._flush()
-            self.close()
-        return self._client.closed
-
-    def reap(self) -> None:
-        """Closes a connection on which nothing has moved for too long."""
-        settings = self._shared.settings
-        quiet_s = self._shared.loop.time() - self._moved_at
-        half_closed = self._client_ended or self._backend_ended
-        limit_s = settings.half_closed_timeout_s if half_closed else settings.idle_timeout_s
-        if self._backend is not None and quiet_s > limit_s:
-            self._count("idle")
-            self.close()
-
-    # Refusals.
-
-    def _refuse(self, refusal: Refusal) -> None:
-        self._count(refusal.kind)
-        self._leave()
-        route = self._shared.routes.find(self._host)
-        problem = route is not None and route.is_cell
-        answer = self._front.refusal(refusal, bytes(self._first), problem=problem)
-        self._session.write(answer)
-        self._session.end()
-        self._flush()
-        self._hang_up()
 
     def _turn_away(self, verdict: TurnedAway) -> None:
         self._count(verdict.reason)
         if verdict.answer:
             self._client.write([verdict.answer])
         if verdict.linger:
+            self._step = self._ignore
             self._hang_up()
         else:
             self.close()
-
-    # Small things.
-
-    @property
-    def _session(self) -> TlsSession:
-        assert self._tls is not None
-        return self._tls
-
-    def _flush(self) -> None:
-        if self._tls is None or not self._tls.has_output:
-            return
-        output = self._tls.output()
-        if self._client.is_blocked:
-            self._control_bytes += len(output)
-            if self._control_bytes > CONTROL_MAX_BYTES:
-                self.close()
-                return
-        self._client.write([output])
 
     def _enter(self, route: Route) -> None:
         limit, what = route.connections_max, "this size"
@@ -347,31 +285,3 @@ class Connection:
         self._entered = route
         if route.instance_id is not None:
             self._traffic = self._shared.activity.opened(route.instance_id)
-
-    def _leave(self) -> None:
-        if self._entered is not None:
-            self._shared.slots.leave(self._entered.place)
-            if self._entered.instance_id is not None:
-                self._shared.activity.closed(self._traffic)
-            self._entered = None
-
-    def _wait(self, timeout_s: float, reason: str) -> None:
-        self._stop_waiting()
-        self._timer = self._shared.loop.call_later(timeout_s, self._timed_out, reason)
-
-    def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _timed_out(self, reason: str) -> None:
-        if not reason and self._client.is_blocked:
-            # A slow reader still takes its answer; the kernel ends it when it takes nothing.
-            self._wait(self._shared.settings.linger_s, reason)
-            return
-        if reason:
-            self._count(reason)
-        self.close()
-
-    def _count(self, reason: str) -> None:
-        self._shared.refused[reason] += 1

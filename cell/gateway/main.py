@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import time
 import traceback
 from pathlib import Path
@@ -13,13 +12,13 @@ import structlog
 
 from cell import log_lines
 from cell.gateway import activity, worker
+from cell.gateway.fronts import fronts
+from cell.gateway.listening import listen
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
 
 log = structlog.get_logger("gateway")
 
-BACKLOG = 1_024
-BIND_FOR_S = 3.0
 # A worker that dies at once is started again ever more slowly, but soon enough that a client
 # which tries for five seconds gets in.
 RESTART_FIRST_S = 0.05
@@ -57,7 +56,7 @@ class _Parent:
         self._lifeline, self._held = os.pipe()
         # The parent keeps every port open, so while a worker restarts its clients wait in the
         # queue of the port instead of being refused.
-        self._listeners = listen(settings)
+        self._listeners = listen(settings, frozenset(fronts()))
 
     def run(self) -> None:
         for column in range(self._settings.workers):
@@ -94,8 +93,8 @@ class _Parent:
         try:
             os.close(self._held)
             for other, listeners in enumerate(self._listeners):
-                for _, listener in listeners if other != column else []:
-                    listener.close()
+                for each in listeners if other != column else []:
+                    each.socket.close()
             self._slots.use_column(column)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             worker.run(
@@ -133,8 +132,8 @@ class _Parent:
     def _stop(self) -> None:
         self._stopping = True
         for listeners in self._listeners:
-            for _, listener in listeners:
-                listener.close()
+            for each in listeners:
+                each.socket.close()
         self._signal_workers(signal.SIGTERM)
         deadline = time.monotonic() + self._settings.drain_s + 2
         while self._workers and time.monotonic() < deadline:
@@ -153,7 +152,11 @@ class _Parent:
                 os.kill(pid, number)
 
     def _ports(self) -> dict[str, int]:
-        return {name: listener.getsockname()[1] for name, listener in self._listeners[0]}
+        return {
+            protocol: each.socket.getsockname()[1]
+            for each in self._listeners[0]
+            for protocol in each.protocols
+        }
 
     @property
     def _description(self) -> Path:
@@ -164,57 +167,3 @@ class _Parent:
         temporary = self._description.with_suffix(".part")
         temporary.write_bytes(orjson.dumps(content))
         temporary.replace(self._description)
-
-
-def listen(settings: GatewaySettings) -> list[worker.Listeners]:
-    """For each worker its own socket on every address."""
-    addresses = [address.strip() for address in settings.listen.split(",")]
-    port = settings.https_port
-    workers: list[worker.Listeners] = [[] for _ in range(settings.workers)]
-    for address in addresses:
-        # Sharing a port is meant for our own workers. Bound alone first, a port that another
-        # gateway has is an error, and not half of the clients in the wrong cell.
-        first = _bind(settings, address, port, shared=False)
-        port = first.getsockname()[1]
-        if settings.workers == 1:
-            workers[0].append(("https", first))
-            continue
-        first.close()
-        for listeners in workers:
-            listeners.append(("https", _bind(settings, address, port, shared=True)))
-    return workers
-
-
-def _bind(settings: GatewaySettings, address: str, port: int, *, shared: bool) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    # What a connection inherits: answers go out at once, and peers that are gone, or that take
-    # nothing they are sent, are noticed by the kernel.
-    for option, value in (
-        (socket.TCP_NODELAY, 1),
-        (socket.TCP_KEEPIDLE, settings.keepalive_s),
-        (socket.TCP_KEEPINTVL, max(1, settings.keepalive_s // 4)),
-        (socket.TCP_KEEPCNT, 4),
-        (socket.TCP_USER_TIMEOUT, int(settings.stalled_timeout_s * 1000)),
-    ):
-        listener.setsockopt(socket.IPPROTO_TCP, option, value)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if shared:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    give_up_at = time.monotonic() + BIND_FOR_S
-    while True:
-        try:
-            listener.bind((address, port))
-            listener.listen(BACKLOG)
-        except OSError as error:
-            # The workers of a killed gateway take a moment to let go.
-            if time.monotonic() >= give_up_at:
-                listener.close()
-                text = f"cannot listen on {address}:{port}: {error.strerror}"
-                raise OSError(error.errno, text) from error
-            time.sleep(0.05)
-        else:
-            return listener

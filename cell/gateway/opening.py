@@ -1,6 +1,7 @@
 """Finding the backend of a connection: at once where it runs, else by waking or waiting."""
 
 import asyncio
+import contextlib
 import os
 import socket
 
@@ -40,7 +41,7 @@ def connect(path: str | None) -> socket.socket:
     return backend
 
 
-async def wait_for_backend(shared: Shared, host: str) -> socket.socket:
+async def wait_for_backend(shared: Shared, host: str, protocols: tuple[str, ...]) -> socket.socket:
     """Holds a connection while its instance wakes, or while a crashed engine is restarted."""
     settings, now = shared.settings, shared.loop.time
     deadline = now() + settings.wake_hold_s
@@ -48,7 +49,7 @@ async def wait_for_backend(shared: Shared, host: str) -> socket.socket:
     woken_until = now()
     while True:
         shared.routes.refresh()
-        route = check(shared.routes.find(host))
+        route = check(shared.routes.find(host, protocols))
         if route.state in WAKES and route.instance_id is not None and now() >= woken_until:
             hold_s = max(0.0, deadline - now())
             await shared.waker.wake(route.instance_id, shared.routes.cell_socket, hold_s)
@@ -61,3 +62,12 @@ async def wait_for_backend(shared: Shared, host: str) -> socket.socket:
             if now() >= give_up_at:
                 raise Refusal("unreachable", "the instance does not answer", 1) from None
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def deliver(shared: Shared, path: str | None, message: bytes) -> None:
+    """Says one thing to a backend and waits, not for long, until it hangs up."""
+    with contextlib.suppress(OSError, TimeoutError), connect(path) as backend:
+        async with asyncio.timeout(shared.settings.backend_retry_s):
+            await shared.loop.sock_sendall(backend, message)
+            while await shared.loop.sock_recv(backend, 1_024):
+                pass

@@ -1,14 +1,16 @@
 """Who is calling, and for whom: all that is decided before the first byte of cryptography.
 
-The PROXY header where a balancer sends one, then the ClientHello; from the two come the client's
-address, the host, and whether that address is on the host's allow-list.
+The PROXY header where a balancer sends one, what the protocol says before TLS, then the
+ClientHello; from them come the client's address, the host, and whether that address is on the
+host's allow-list.
 """
 
 from dataclasses import dataclass
 
 from cell.gateway import client_hello, proxy_header
 from cell.gateway.client_hello import ClientHello
-from cell.gateway.protocols.front import Front
+from cell.gateway.listening import Entry
+from cell.gateway.protocols.front import TLS, Errand, Reply, Talk, TurnedAway
 from cell.gateway.routes import Network, Route, Routes, plain_address
 
 SIZE_MAX_BYTES = 2 * client_hello.HELLO_MAX_BYTES
@@ -24,60 +26,77 @@ def alert(description: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    route: Route
+    """`route` is None where the client gave no name and its protocol will say where it leads."""
+
+    route: Route | None
+    alpn: tuple[str, ...]
     hello: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
-    """`answer` is said first, if there is one; it is meant to be read where `linger`."""
-
-    reason: str
-    answer: bytes = b""
-    linger: bool = False
 
 
 class Preface:
     def __init__(
-        self, routes: Routes, front: Front, address: str, proxies: tuple[Network, ...]
+        self,
+        routes: Routes,
+        entry: Entry,
+        talk: Talk,
+        address: str,
+        proxies: tuple[Network, ...],
     ) -> None:
         self._routes = routes
-        self._front = front
-        self._address = str(plain_address(address))
+        self._entry = entry
+        self._talk = talk
+        self.address = str(plain_address(address))
         self._proxied = bool(proxies) and any(plain_address(address) in each for each in proxies)
+        self._greeting = talk.greeting
+        self._is_tls = False
         self._received = bytearray()
 
-    def take(self, data: memoryview) -> Admitted | TurnedAway | None:
-        """None while more bytes are needed."""
+    def take(self, data: bytes | memoryview) -> Admitted | Reply | TurnedAway | Errand | None:
+        """None while more bytes are needed; after a Reply it is to be asked again."""
         self._received += data
         try:
             if self._proxied and not self._take_proxy_header():
                 return None
-            hello = client_hello.parse(self._received)
+            verdict = self._take_first()
         except proxy_header.NotProxyError:
             return TurnedAway("no_proxy_header")
         except client_hello.NotTlsError:
-            answer = self._front.plaintext_refusal(bytes(self._received))
-            return TurnedAway("plaintext", answer or b"", linger=answer is not None)
-        if hello is not None:
-            return self._decide(hello)
-        return TurnedAway("endless") if len(self._received) > SIZE_MAX_BYTES else None
+            return TurnedAway("plaintext")
+        if verdict is None and len(self._received) > SIZE_MAX_BYTES:
+            return TurnedAway("endless")
+        return verdict
 
     def _take_proxy_header(self) -> bool:
         header = proxy_header.parse(self._received)
         if header is None:
             return False
-        self._address = str(plain_address(header.client or self._address))
+        self.address = str(plain_address(header.client or self.address))
         del self._received[: header.size_bytes]
         self._proxied = False
         return True
 
+    def _take_first(self) -> Admitted | Reply | TurnedAway | Errand | None:
+        if self._greeting:
+            greeting, self._greeting = self._greeting, b""
+            return Reply(greeting)
+        if not self._is_tls:
+            said = self._talk.before_tls(self._received)
+            if said != TLS:
+                return said
+            self._is_tls = True
+        hello = client_hello.parse(self._received)
+        return None if hello is None else self._decide(hello)
+
     def _decide(self, hello: ClientHello) -> Admitted | TurnedAway:
-        route = self._routes.find(hello.server_name or "")
-        if route is None:
-            return TurnedAway("unknown_host", alert(ALERT_UNRECOGNIZED_NAME))
-        if not route.admits(self._address):
-            return TurnedAway("not_allowed")
-        if hello.alpn and not any(name.encode() in hello.alpn for name in self._front.alpn):
+        route = None
+        if hello.server_name is not None or not self._talk.names_instances:
+            route = self._routes.find(hello.server_name or "", self._entry.protocols)
+            if route is None:
+                return TurnedAway("unknown_host", alert(ALERT_UNRECOGNIZED_NAME))
+            if not route.admits(self.address):
+                return TurnedAway("not_allowed")
+        alpn = self._entry.front.alpn if route is None or route.alpn is None else route.alpn
+        agreed = any(name.encode() in hello.alpn for name in alpn)
+        if not agreed and alpn and (hello.alpn or self._talk.needs_alpn):
             return TurnedAway("no_protocol", alert(ALERT_NO_APPLICATION_PROTOCOL))
-        return Admitted(route, bytes(self._received))
+        return Admitted(route, alpn, bytes(self._received))

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["paused", "too_many_connections", "unreachable", "not_woken", "unknown"]
+Kind = Literal[
+    "paused",
+    "too_many_connections",
+    "unreachable",
+    "not_woken",
+    "unknown",  # no such instance, or none was named
+    "not_permitted",  # what nobody may ask of an instance through the gateway
+    "malformed",
+]
 
 
 @dataclass(frozen=True)

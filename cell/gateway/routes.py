@@ -1,7 +1,7 @@
 """Which instance a host names, from the file the cell writes; the last good state is kept."""
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,16 @@ log = structlog.get_logger("gateway.routes")
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
+GRPC_SUFFIX = "-grpc"
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`networks` None admits every address; `connections_max` None counts nothing."""
+    """Where a host leads by one protocol.
+
+    `networks` None admits every address; `connections_max` None counts nothing; `alpn` None is
+    what the protocol has; `client_ca_pem` None asks clients for no certificate.
+    """
 
     host: str
     instance_id: str | None
@@ -25,6 +32,8 @@ class Route:
     networks: tuple[Network, ...] | None
     connections_max: int | None
     refusal: str | None
+    client_ca_pem: str | None = None
+    alpn: tuple[str, ...] | None = None
 
     @property
     def is_cell(self) -> bool:
@@ -53,15 +62,37 @@ class Routes:
         self._path = path
         self._stamp: tuple[int, int, int] | None = None
         self._raw: dict[str, Any] = {}
-        self._routes: dict[str, Route] = {}
+        self._made: dict[str, list[Route]] = {}
+        self._routes: dict[tuple[str, str], Route] = {}
+        self._zone = ""
         self.version: object = None
         self.cell_socket = str(path.parent / "run" / "cell.sock")
 
     def __len__(self) -> int:
-        return len(self._routes)
+        return len(self._made)
 
-    def find(self, host: str) -> Route | None:
-        return self._routes.get(host)
+    def find(self, host: str, protocols: tuple[str, ...]) -> Route | None:
+        """Where a host leads by one of these protocols."""
+        for protocol in protocols:
+            route = self._routes.get((host, protocol))
+            if route is not None:
+                return route
+        return None
+
+    def named(self, name: str, protocols: tuple[str, ...]) -> Route | None:
+        """As `find`, also by the first label of a host alone."""
+        name = name.lower()
+        return self.find(name if "." in name else f"{name}.{self._zone}", protocols)
+
+    def of_instance(self, instance_id: str, protocols: tuple[str, ...]) -> Route | None:
+        return next(
+            (
+                route
+                for route in self._routes.values()
+                if route.instance_id == instance_id and route.protocol in protocols
+            ),
+            None,
+        )
 
     def instance_ids(self) -> set[str]:
         return {route.instance_id for route in self._routes.values() if route.instance_id}
@@ -91,41 +122,76 @@ class Routes:
         cell = document.get("cell")
         if isinstance(cell, dict) and isinstance(cell.get("host"), str):
             entries[cell["host"].lower()] = {"cell": cell.get("socket")}
+            self._zone = cell["host"].lower().partition(".")[2]
             self.cell_socket = str(cell.get("socket") or self.cell_socket)
-        routes: dict[str, Route] = {}
+        made: dict[str, list[Route]] = {}
         for host, entry in entries.items():
-            former = self._routes.get(host)
+            former = self._made.get(host)
             if former is not None and self._raw.get(host) == entry:
-                routes[host] = former
+                made[host] = former
                 continue
             try:
-                routes[host] = _route(host, entry)
+                made[host] = _routes(host, entry)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 # One bad entry must not hold back the changes of all others.
                 log.warning("gateway.route_kept", host=host, reason=str(error))
                 if former is not None:
-                    routes[host] = former
-        self._raw, self._routes, self.version = entries, routes, document.get("version")
+                    made[host] = former
+        self._raw, self._made, self.version = entries, made, document.get("version")
+        self._routes = {(route.host, route.protocol): route for route in _by_rank(made)}
+
+
+def _by_rank(made: dict[str, list[Route]]) -> list[Route]:
+    """Own hosts last: no domain of one instance takes the host of another, or of the cell."""
+    every = [(host, route) for host, routes in made.items() for route in routes]
+    every.sort(key=lambda each: each[0] == each[1].host)
+    return [route for _, route in every]
+
+
+def _routes(host: str, entry: dict[str, Any]) -> list[Route]:
+    """All that one entry says: the host itself, further hosts, and further protocols."""
+    if "cell" in entry:
+        socket = entry["cell"] if isinstance(entry["cell"], str) else None
+        return [Route(host, None, socket, "https", "running", None, None, None)]
+    main = _route(host, entry)
+    hosts = [host, *(str(domain).lower() for domain in entry.get("domains") or ())]
+    routes = [replace(main, host=each) for each in hosts]
+    if entry.get("https_socket"):
+        further = replace(
+            main, protocol=f"{main.protocol}_https", socket=_path(entry, "https_socket")
+        )
+        routes += [replace(further, host=each) for each in hosts]
+    if entry.get("grpc_socket"):
+        label, _, zone = host.partition(".")
+        socket = _path(entry, "grpc_socket")
+        name = f"{label}{GRPC_SUFFIX}.{zone}"
+        routes.append(replace(main, host=name, socket=socket, alpn=("h2",)))
+    return routes
 
 
 def _route(host: str, entry: dict[str, Any]) -> Route:
-    if "cell" in entry:
-        socket = entry["cell"] if isinstance(entry["cell"], str) else None
-        return Route(host, None, socket, "https", "running", None, None, None)
     cidrs = entry.get("allow_cidrs")
     networks = (
         None if cidrs is None else tuple(ipaddress.ip_network(c, strict=False) for c in cidrs)
     )
-    limit, socket = entry.get("connections_max"), entry.get("socket")
-    if not isinstance(socket, str | None):
-        raise TypeError("the socket is no path")
+    limit, authorities = entry.get("connections_max"), entry.get("client_ca_pem")
+    if not isinstance(authorities, str | None):
+        raise TypeError("the authorities of clients are no PEM")
     return Route(
         host=host,
         instance_id=str(entry["instance_id"]),
-        socket=socket,
+        socket=_path(entry, "socket"),
         protocol=str(entry.get("protocol", "https")),
         state=str(entry["state"]),
         networks=networks,
         connections_max=None if limit is None else int(limit),
         refusal=entry.get("refusal"),
+        client_ca_pem=authorities,
     )
+
+
+def _path(entry: dict[str, Any], name: str) -> str | None:
+    path = entry.get(name)
+    if not isinstance(path, str | None):
+        raise TypeError(f"the {name} is no path")
+    return path

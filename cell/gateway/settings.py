@@ -1,8 +1,11 @@
 """What can be set about the gateway."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from cell import ports
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,8 @@ class GatewaySettings:
     cell_home: Path
     # Addresses, comma separated: "127.0.0.1", "0.0.0.0,::".
     listen: str = "127.0.0.1"
-    https_port: int = 8443
+    # By protocol; those left out are not served. HTTPS kinds on equal ports share a listener.
+    ports: Mapping[str, int] = field(default_factory=ports.DEFAULT.copy)
     workers: int = 1
     # Networks of load balancers that put a PROXY v2 header before each connection. From them the
     # header is required; from anywhere else it is refused as the nonsense it then is.

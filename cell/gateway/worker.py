@@ -14,8 +14,8 @@ import uvloop
 from cell.gateway.activity import Activity
 from cell.gateway.certificates import Certificates
 from cell.gateway.connection import Connection
-from cell.gateway.protocols.front import Front
-from cell.gateway.protocols.https import Https
+from cell.gateway.fronts import fronts
+from cell.gateway.listening import Entry, Listening
 from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.shared import Shared
@@ -24,27 +24,23 @@ from cell.gateway.wake import Waker
 
 log = structlog.get_logger("gateway.worker")
 
-FRONTS: dict[str, Front] = {"https": Https()}
 ACCEPTS_PER_CALL = 64
 NO_DESCRIPTORS_PAUSE_S = 0.1
 ACTIVITY_S = 1.0
 REPORT_S = 10.0
 REAP_S = 30.0
 
-Listeners = list[tuple[str, socket.socket]]
-
 
 class Worker:
     def __init__(
         self,
         settings: GatewaySettings,
-        listeners: Listeners,
+        listeners: list[Listening],
         slots: Slots,
         former: dict[str, float],
     ) -> None:
         home = settings.cell_home
         loop = asyncio.get_running_loop()
-        alpn = tuple(name for front in FRONTS.values() for name in front.alpn)
         self._settings = settings
         self._listeners = listeners
         self._stopping = asyncio.Event()
@@ -53,7 +49,7 @@ class Worker:
             settings=settings,
             loop=loop,
             routes=Routes(home / "routes.json"),
-            certificates=Certificates(home / "pki", alpn),
+            certificates=Certificates(home / "pki"),
             slots=slots,
             activity=Activity(home / "activity", former),
             waker=Waker(home),
@@ -76,13 +72,15 @@ class Worker:
             self._loop.create_task(self._every(REPORT_S, self._report)),
             self._loop.create_task(self._every(self._reap_s(), self._reap)),
         ]
-        for protocol, listener in self._listeners:
-            self._loop.add_reader(listener, self._accept, FRONTS[protocol], listener)
+        known = fronts()
+        for each in self._listeners:
+            entry = Entry(known[each.protocols[0]], each.protocols)
+            self._loop.add_reader(each.socket, self._accept, entry, each.socket)
         self._say("gateway.worker_started")
         await self._stopping.wait()
-        for _, listener in self._listeners:
-            self._loop.remove_reader(listener)
-            listener.close()
+        for each in self._listeners:
+            self._loop.remove_reader(each.socket)
+            each.socket.close()
         self._loop.remove_reader(lifeline)
         await self._drain()
         for task in tasks:
@@ -93,7 +91,7 @@ class Worker:
         self._shared.activity.write()
         log.info("gateway.worker_stopped")
 
-    def _accept(self, front: Front, listener: socket.socket) -> None:
+    def _accept(self, entry: Entry, listener: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_CALL):
             try:
                 accepted, address = listener.accept()
@@ -103,18 +101,18 @@ class Worker:
                 # Out of descriptors: the queue is left alone until some are given back.
                 log.warning("gateway.accept_failed", reason=str(error))
                 self._loop.remove_reader(listener)
-                self._loop.call_later(NO_DESCRIPTORS_PAUSE_S, self._listen_again, front, listener)
+                self._loop.call_later(NO_DESCRIPTORS_PAUSE_S, self._listen_again, entry, listener)
                 return
             accepted.setblocking(False)
             if self._make_room():
-                Connection(self._shared, front, accepted, address[0])
+                Connection(self._shared, entry, accepted, address[0])
             else:
                 self._shared.refused["worker_full"] += 1
                 accepted.close()
 
-    def _listen_again(self, front: Front, listener: socket.socket) -> None:
+    def _listen_again(self, entry: Entry, listener: socket.socket) -> None:
         if not self._stopping.is_set():
-            self._loop.add_reader(listener, self._accept, front, listener)
+            self._loop.add_reader(listener, self._accept, entry, listener)
 
     def _make_room(self) -> bool:
         shared = self._shared
@@ -175,7 +173,7 @@ class Worker:
 
 def run(
     settings: GatewaySettings,
-    listeners: Listeners,
+    listeners: list[Listening],
     slots: Slots,
     former: dict[str, float],
     lifeline: int,

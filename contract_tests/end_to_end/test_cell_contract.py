@@ -44,7 +44,7 @@ def test_a_cell_says_what_it_is(cell: CellClient) -> None:
     assert told["instance_domain"] == "localhost"
     assert told["public_host"] == "cell.local.localhost"
     assert set(told["ca"]) == {"root_pem", "chain_pem"}
-    assert set(told["ports"]) == {"https"}
+    assert {"https", "postgres", "mysql", "resp"} <= set(told["ports"])
     duckdb = next(one for one in told["engines"] if one["engine"] == "duckdb")
     assert duckdb["versions"] == ["1.5"]
     assert duckdb["source"]

@@ -54,7 +54,7 @@ class Door:
 
     def __init__(self, **options: Any) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="gw"))
-        self.options = {"https_port": 0, "listen": "127.0.0.1", "log_level": "debug"}
+        self.options = {"ports": {"https": 0}, "listen": "127.0.0.1", "log_level": "debug"}
         self.options.update(options)
         self.routes: dict[str, Any] = {}
         self.cell_socket = self.home / "run" / "cell.sock"
@@ -66,7 +66,7 @@ class Door:
         pki.ensure(self.home, REGION, DOMAIN, dt.datetime.now(dt.UTC))
         self.write_routes()
         self.process = self._start()
-        self.port = self._described()["ports"]["https"]
+        self.ports: dict[str, int] = self._described()["ports"]
 
     # The gateway's process.
 
@@ -83,8 +83,12 @@ class Door:
         """Another gateway on the same port, after the first was killed or stopped."""
         self.process.wait(20)
         (self.home / "run" / "gateway.json").unlink(missing_ok=True)
-        self.options["https_port"] = self.port
+        self.options["ports"] = self.ports
         self.process = self._start()
+
+    @property
+    def port(self) -> int:
+        return self.ports["https"]
 
     def _described(self) -> Any:
         return json.loads((self.home / "run" / "gateway.json").read_bytes())

@@ -1,4 +1,4 @@
-"""Runs a gateway for a test: `python serve.py HOME '{"https_port": 0}'`."""
+"""Runs a gateway for a test: `python serve.py HOME '{"ports": {"https": 0}}'`."""
 
 import json
 import sys

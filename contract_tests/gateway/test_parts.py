@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cell.gateway import client_hello, proxy_header
 from cell.gateway.client_hello import ClientHello, NotTlsError
-from cell.gateway.main import listen
+from cell.gateway.listening import listen
 from cell.gateway.proxy_header import NotProxyError, ProxyHeader
 from cell.gateway.routes import Routes, plain_address
 from cell.gateway.settings import GatewaySettings
@@ -119,7 +119,7 @@ def test_an_address_is_admitted_as_arithmetic_says(
     path.write_text(json.dumps({"instances": {"h": entry}}))
     routes = Routes(path)
     assert routes.refresh()
-    route = routes.find("h")
+    route = routes.find("h", ("https",))
     assert route is not None
     same = int(client) >> (32 - prefix) == int(network) >> (32 - prefix)
     assert route.admits(str(client)) == same
@@ -150,15 +150,16 @@ def test_a_nonsensical_entry_never_harms_the_others(
     path.write_text(json.dumps({"instances": {"bad": entry, "good": good}, "cell": cell}))
     routes = Routes(path)
     assert routes.refresh()
-    route = routes.find("good")
+    route = routes.find("good", ("https",))
     assert route is not None
     assert not route.admits("127.0.0.1")
     routes.instance_ids()
 
 
 def test_peers_that_are_gone_are_noticed(tmp_path: Path) -> None:
-    ((_, listener),) = listen(GatewaySettings(tmp_path, https_port=0, keepalive_s=40))[0]
-    with listener, socket.create_connection(listener.getsockname()):
+    settings = GatewaySettings(tmp_path, ports={"https": 0}, keepalive_s=40)
+    (listening,) = listen(settings, frozenset({"https"}))[0]
+    with listening.socket as listener, socket.create_connection(listener.getsockname()):
         listener.setblocking(True)
         accepted, _ = listener.accept()
         with accepted:

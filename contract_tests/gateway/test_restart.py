@@ -92,7 +92,7 @@ def test_a_second_gateway_on_the_same_port_is_an_error(make_door: MakeDoor, tmp_
     first = make_door(workers=2)
     host = first.add_instance("first")
     second = subprocess.run(
-        [sys.executable, str(SERVE), str(tmp_path), json.dumps({"https_port": first.port})],
+        [sys.executable, str(SERVE), str(tmp_path), json.dumps({"ports": first.ports})],
         capture_output=True,
         check=False,
         timeout=60,

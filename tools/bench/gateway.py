@@ -139,7 +139,7 @@ def write_routes(home: Path) -> None:
     route = {
         "instance_id": "inst_bench",
         "socket": str(home / "backend.sock"),
-        "protocol": "http",
+        "protocol": "https",
         "state": "running",
         "allow_cidrs": ["127.0.0.0/8"],
         "connections_max": 1_000,
@@ -156,7 +156,7 @@ def ways() -> Iterator[list[Way]]:
         write_routes(home)
         ready = spawning.Queue()
         plain = spawning.Process(target=serve_plain, args=(home, ready))
-        settings = GatewaySettings(home, https_port=0, log_format="json", log_level="error")
+        settings = GatewaySettings(home, ports={"https": 0}, log_format="json", log_level="error")
         gateway = spawning.Process(target=run_gateway, args=(settings,))
         plain.start()
         gateway.start()

@@ -1,24 +1,110 @@
-"""What the gateway asks of a protocol."""
+"""What the gateway asks of a protocol: a front for each, and a talk for each connection.
 
-from typing import Protocol
+Bytes only: neither waits nor knows sockets. docs/gateway.md says when what is called.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
 
 from cell.gateway.refusal import Refusal
 
 
-class Front(Protocol):
-    """Bytes only: a front neither waits nor knows sockets."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Said in plaintext before TLS; the talk is asked again for what follows."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """`answer` is said first, if there is one; it is meant to be read where `linger`."""
+
+    reason: str
+    answer: bytes = b""
+    linger: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One message for the backend of an instance, which answers by hanging up."""
+
+    instance_id: str
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The client has asked for something.
+
+    `name` is the instance it named in its own protocol: a host, or the first label of one.
+    """
+
+    first: bytes
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What to say next to whom; from `spliced` on, bytes pass unseen and at no cost."""
+
+    to_client: bytes = b""
+    to_backend: bytes = b""
+    spliced: bool = False
+
+
+TLS: Final = "tls"
+
+
+class Talk(Protocol):
+    """One connection's part of the protocol. Any method may raise Refusal once TLS is there."""
 
     @property
-    def alpn(self) -> tuple[str, ...]: ...
+    def greeting(self) -> bytes:
+        """Said before the client says anything."""
 
-    def plaintext_refusal(self, first: bytes) -> bytes | None:
-        """What to say to a client that did not begin with TLS; None hangs up."""
-        ...
+    @property
+    def needs_alpn(self) -> bool:
+        """Whether a client must name the protocol in its ClientHello; asked when that is there."""
 
-    def has_begun(self, first: bytes | bytearray) -> bool:
-        """Whether the client has asked for something, so that it is no mere probe."""
-        ...
+    @property
+    def names_instances(self) -> bool:
+        """Whether `begin` can tell where to lead a client that gave TLS no server name."""
 
-    def refusal(self, refusal: Refusal, first: bytes, *, problem: bool) -> bytes:
+    def before_tls(
+        self, received: bytearray
+    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
+        """Takes what it understands off the front of `received`.
+
+        `TLS` where what is left is the beginning of a ClientHello; None while bytes are missing.
+        """
+
+    def begin(self, received: bytearray) -> Begun | Errand | None:
+        """Whether what has come through TLS so far is a request, and not a mere probe.
+
+        None while more is needed; it must bound what it waits for.
+        """
+
+    def opened(self, first: bytes, instance_id: str | None) -> Turn:
+        """The backend is connected; `first` is that of `begin`."""
+
+    def from_client(self, data: bytes) -> Turn:
+        """What arrived before a turn was `spliced`, and so with the backend."""
+
+    def from_backend(self, data: bytes) -> Turn: ...
+
+    def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:
         """`problem` asks for the shape of the cell's own API instead of the engines'."""
-        ...
+
+    def closed(self) -> None:
+        """The connection is over; may be called more than once."""
+
+
+class Front(Protocol):
+    """One for each protocol and worker."""
+
+    @property
+    def alpn(self) -> tuple[str, ...]:
+        """What TLS agrees on; empty where the protocol knows no such name."""
+
+    def talk(self) -> Talk: ...

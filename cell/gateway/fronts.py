@@ -1,0 +1,10 @@
+"""The protocols this gateway speaks."""
+
+from cell.gateway.protocols.front import Front
+from cell.gateway.protocols.https import Https
+
+
+def fronts() -> dict[str, Front]:
+    """By protocol, as in `GatewaySettings.ports`; a port of any other is not listened on."""
+    https = Https()
+    return {"https": https, "clickhouse_https": https}

@@ -1,0 +1,40 @@
+"""What protocols have in common that begin with TLS and pass through it unchanged."""
+
+from typing import Literal
+
+from cell.gateway.protocols.front import TLS, Errand, Reply, Turn, TurnedAway
+
+HANDSHAKE_RECORD = 0x16
+
+
+class TlsFirst:
+    """The part of a talk before TLS and behind the first request."""
+
+    greeting = b""
+    needs_alpn = False
+    names_instances = False
+
+    def plaintext_refusal(self, first: bytes) -> bytes | None:
+        """What to say to a client that did not begin with TLS; None hangs up."""
+        raise NotImplementedError
+
+    def before_tls(
+        self, received: bytearray
+    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
+        if not received:
+            return None
+        if received[0] == HANDSHAKE_RECORD:
+            return TLS
+        answer = self.plaintext_refusal(bytes(received))
+        return TurnedAway("plaintext", answer or b"", linger=answer is not None)
+
+    def opened(self, first: bytes, instance_id: str | None) -> Turn:  # noqa: ARG002 - of the seam
+        return Turn(to_backend=first, spliced=True)
+
+    def from_client(self, data: bytes) -> Turn:
+        return Turn(to_backend=data, spliced=True)
+
+    def from_backend(self, data: bytes) -> Turn:
+        return Turn(to_client=data, spliced=True)
+
+    def closed(self) -> None: ...

@@ -1,0 +1,226 @@
+"""Bytes between a client's TLS session and a backend, both ways, and every way that can end."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cell.gateway.activity import Traffic
+from cell.gateway.routes import Route
+from cell.gateway.stream import Stream
+from cell.gateway.tls_session import TlsSession
+
+if TYPE_CHECKING:
+    from cell.gateway.shared import Shared
+
+# What TLS itself may answer (key updates) to a client that reads nothing.
+CONTROL_MAX_BYTES = 65_536
+# Between the end of an answer and hanging up on a keep-alive connection, when the worker stops.
+QUIET_S = 0.25
+
+
+class Relay:
+    """`_step` and `_backend_step` take what arrives from either side.
+
+    Nothing is kept but what one side does not take, and then the other side is not read from.
+    """
+
+    def __init__(self, shared: "Shared", accepted: socket.socket) -> None:
+        self._shared = shared
+        self._client = Stream(shared.loop, accepted, self, shared.buffer)
+        self._backend: Stream | None = None
+        self._tls: TlsSession | None = None
+        self._step: Callable[[memoryview], None] = self._ignore
+        self._backend_step: Callable[[memoryview], None] = self._to_client
+        self._opening: asyncio.Task[None] | None = None
+        self._entered: Route | None = None
+        self._traffic = Traffic()
+        self._client_ended = False
+        self._backend_ended = False
+        self._asked_last = False
+        self._control_bytes = 0
+        self._moved_at = shared.loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the streams report.
+
+    def received(self, stream: Stream, data: memoryview) -> None:
+        if stream is self._client:
+            self._step(data)
+        else:
+            self._backend_step(data)
+
+    def ended(self, stream: Stream) -> None:
+        if stream is self._backend:
+            self._on_backend_end(whole=True)
+        elif self._backend is None:
+            self.close()
+        else:
+            self._on_client_end()
+
+    def failed(self, stream: Stream) -> None:
+        if stream is self._backend:
+            # It broke off: saying close_notify would call what was sent complete.
+            self._on_backend_end(whole=False)
+        else:
+            self.close()
+
+    def blocked(self, stream: Stream) -> None:
+        other = self._backend if stream is self._client else self._client
+        if other is not None:
+            other.pause()
+
+    def drained(self, stream: Stream) -> None:
+        self._moved_at = self._shared.loop.time()
+        if stream is not self._client:
+            self._client.resume()
+        elif self._backend is not None:
+            self._control_bytes = 0
+            self._backend.resume()
+
+    def unwritable(self, stream: Stream) -> None:
+        if stream is self._client:
+            self.close()
+        else:
+            # It may have answered before it stopped reading, so the relay back goes on.
+            self._client.resume()
+
+    # The relay.
+
+    def _to_backend(self, data: memoryview) -> None:
+        tls, backend = self._session, self._backend
+        if backend is None:
+            return
+        tls.receive(data)
+        chunks = tls.read()
+        if tls.has_output:
+            self._flush()
+        if chunks:
+            self._moved_at = self._shared.loop.time()
+            self._asked_last = True
+            self._traffic.came_in(sum(map(len, chunks)))
+            backend.write(chunks)
+        if tls.peer_ended and not self._client_ended:
+            self._client.pause()
+            self._on_client_end()
+
+    def _to_client(self, data: bytes | memoryview) -> None:
+        tls = self._session
+        self._moved_at = self._shared.loop.time()
+        self._asked_last = False
+        self._traffic.went_out(len(data))
+        tls.write(data)
+        self._client.write([tls.output()])
+
+    def _ignore(self, data: memoryview) -> None:
+        """Reads on, so that closing does not reset the connection before the answer is read."""
+
+    # Endings.
+
+    def _on_client_end(self) -> None:
+        self._client_ended = True
+        if self._backend is None or self._backend_ended:
+            self._hang_up()
+        else:
+            self._backend.end()
+
+    def _on_backend_end(self, *, whole: bool) -> None:
+        self._backend_ended = True
+        self._leave()
+        if whole:
+            self._session.end()
+            self._flush()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Lets what is queued go out, then closes."""
+        if self._client.closed:
+            return
+        self._client.end()
+        if self._client_ended and not self._client.is_blocked:
+            self.close()
+            return
+        if self._backend is None or self._backend_ended:
+            self._step = self._ignore if self._backend is None else self._step
+            self._client.resume()
+        self._wait(self._shared.settings.linger_s, "")
+
+    def close(self) -> None:
+        self._stop_waiting()
+        self._leave()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._backend is not None:
+            self._backend.close()
+        self._client.close()
+        # The session is the heavy part, and would otherwise wait for the cycle collector.
+        self._tls = None
+        self._step = self._ignore
+
+    def close_if_quiet(self) -> bool:
+        """For a worker that stops: true where nothing is under way that closing would cut."""
+        quiet_s = self._shared.loop.time() - self._moved_at
+        if self._opening is None and (
+            self._backend is None or (not self._asked_last and quiet_s >= QUIET_S)
+        ):
+            if self._tls is not None and self._backend is not None:
+                self._tls.end()
+                self._flush()
+            self.close()
+        return self._client.closed
+
+    def reap(self) -> None:
+        """Closes a connection on which nothing has moved for too long."""
+        settings = self._shared.settings
+        quiet_s = self._shared.loop.time() - self._moved_at
+        half_closed = self._client_ended or self._backend_ended
+        limit_s = settings.half_closed_timeout_s if half_closed else settings.idle_timeout_s
+        if self._backend is not None and quiet_s > limit_s:
+            self._count("idle")
+            self.close()
+
+    # Small things.
+
+    @property
+    def _session(self) -> TlsSession:
+        assert self._tls is not None
+        return self._tls
+
+    def _flush(self) -> None:
+        if self._tls is None or not self._tls.has_output:
+            return
+        output = self._tls.output()
+        if self._client.is_blocked:
+            self._control_bytes += len(output)
+            if self._control_bytes > CONTROL_MAX_BYTES:
+                self.close()
+                return
+        self._client.write([output])
+
+    def _leave(self) -> None:
+        if self._entered is not None:
+            self._shared.slots.leave(self._entered.place)
+            if self._entered.instance_id is not None:
+                self._shared.activity.closed(self._traffic)
+            self._entered = None
+
+    def _wait(self, timeout_s: float, reason: str) -> None:
+        self._stop_waiting()
+        self._timer = self._shared.loop.call_later(timeout_s, self._timed_out, reason)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _timed_out(self, reason: str) -> None:
+        if not reason and self._client.is_blocked:
+            # A slow reader still takes its answer; the kernel ends it when it takes nothing.
+            self._wait(self._shared.settings.linger_s, reason)
+            return
+        if reason:
+            self._count(reason)
+        self.close()
+
+    def _count(self, reason: str) -> None:
+        self._shared.refused[reason] += 1

@@ -1,0 +1,29 @@
+"""The ports clients of each protocol find the gateway on."""
+
+from typing import Final
+
+# Where nothing else is set: none of them needs privileges.
+DEFAULT: Final[dict[str, int]] = {
+    "https": 8443,
+    "postgres": 15432,
+    "mysql": 13306,
+    "resp": 16379,
+    "mongodb": 17017,
+    "clickhouse_https": 18443,
+    "clickhouse": 19440,
+}
+# What clients expect without being told, and what production uses.
+USUAL: Final[dict[str, int]] = {
+    "https": 443,
+    "postgres": 5432,
+    "mysql": 3306,
+    "resp": 6379,
+    "mongodb": 27017,
+    "clickhouse_https": 8443,
+    "clickhouse": 9440,
+}
+
+
+def every(port: int) -> dict[str, int]:
+    """The same port for each protocol: 0 where any free one will do."""
+    return dict.fromkeys(DEFAULT, port)
