@@ -1,9 +1,12 @@
 """Rate limits: the published figures, for every storage, on a clock the test moves."""
 
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,8 +15,10 @@ from limits.errors import ConfigurationError, StorageError
 from sqlalchemy.orm import Session
 
 from contract_tests.boundary.desk import Desk, MakeDesk
+from contract_tests.boundary.redis_server import RedisServer
 from control.boundary.addresses import Proxies, rate_key
 from control.boundary.rates import Limiter, Verdict, make_limiter
+from control.boundary.redis_windows import RedisMeter, connect
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
 from control.settings import ControlSettings, RateLimits
@@ -44,10 +49,28 @@ class StoppedDatabase(Database):
 Replicas = tuple[Clock, list[Limiter]]
 
 
-@pytest.fixture(params=["memory", "database"])
+@pytest.fixture(scope="module")
+def redis_server() -> Iterator[RedisServer]:
+    # The path of a unix socket must be short.
+    folder = Path(tempfile.mkdtemp(prefix="rd"))
+    server = RedisServer(folder)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["memory", "database", "redis"])
 def replicas(request: pytest.FixtureRequest, database_url: str) -> Iterator[Replicas]:
-    """The limiters of one service: one in memory, or three on a database."""
+    """The limiters of one service: one in memory, or three on a database or a Redis."""
     clock, rates = Clock(), RateLimits()
+    if request.param == "redis":
+        server = request.getfixturevalue("redis_server")
+        server.client().flushall()
+        urls = (server.url, server.socket_url, server.url)
+        clients = [connect(url, within_s=20) for url in urls]
+        yield clock, [Limiter(RedisMeter(one, clock=clock), rates) for one in clients]
+        return
     if request.param == "memory":
         yield clock, [Limiter(LibraryMeter(LocalWindows(clock=clock), clock=clock), rates)]
         return

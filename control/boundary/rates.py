@@ -4,19 +4,25 @@ A minute's allowance holds in any 60 seconds; of it, a burst may come within any
 """
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
+from limits.errors import ConfigurationError
 from limits.errors import StorageError as LibraryStorageError
 from limits.storage import Storage, storage_from_string
 
+from control.boundary.redis_windows import RedisMeter, check_url, connect, is_redis
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows, Meter, Use, Window
 from control.settings import ControlSettings, RateLimits
 from storage.database import Database
 
 _MINUTE_S = 60
+# So long the counters are left alone after they failed: no request in between waits for them.
+_LEFT_ALONE_S = 1.0
+_NO_STORAGE = "rate limits can be kept in memory, database, or a redis:// or valkey:// URL"
 _log = structlog.get_logger(__name__)
 
 
@@ -47,20 +53,29 @@ class Verdict:
 class Limiter:
     """Charges a request to its caller, under the limit the document names for the operation."""
 
-    def __init__(self, meter: Meter | None, rates: RateLimits) -> None:
+    def __init__(
+        self,
+        meter: Meter | None,
+        rates: RateLimits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Without a meter nothing is limited."""
         self._meter = meter
         self._windows = _windows(rates)
+        self._clock = clock
+        self._asks_again_at = -math.inf
 
     def charge(self, rate: str, key: str) -> Verdict | None:
         """None where nothing is limited, also while the counters cannot be reached."""
-        if self._meter is None:
+        if self._meter is None or self._clock() < self._asks_again_at:
             return None
         try:
             count = self._meter.charge(f"{rate}:{key}", self._windows[rate])
         except LibraryStorageError as error:
             # An outage of the counters is no reason to refuse callers.
             _log.warning("rate_limits_unavailable", reason=str(error))
+            self._asks_again_at = self._clock() + _LEFT_ALONE_S
             return None
         return Verdict(count.allowed, count.uses)
 
@@ -73,9 +88,22 @@ def make_limiter(where: str, settings: ControlSettings, database: Database) -> L
         return Limiter(LibraryMeter(LocalWindows()), settings.rates)
     if where == "database":
         return Limiter(DatabaseMeter(database), settings.rates)
-    storage = storage_from_string(where, wrap_exceptions=True)
+    if is_redis(where):
+        return Limiter(RedisMeter(connect(where)), settings.rates)
+    try:
+        storage = storage_from_string(where, wrap_exceptions=True)
+    except ConfigurationError:
+        raise ConfigurationError(_NO_STORAGE) from None  # the library's words hold the URL
     assert isinstance(storage, Storage), "an asynchronous storage cannot be asked from threads"
     return Limiter(LibraryMeter(storage), settings.rates)
+
+
+def check_storage(where: str) -> None:
+    """Raises the library's ConfigurationError; asks no server, and repeats no password."""
+    if is_redis(where):
+        check_url(where)
+    elif where not in {"memory", "database"} and "://" not in where:
+        raise ConfigurationError(_NO_STORAGE)
 
 
 def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
