@@ -164,7 +164,7 @@ def test_without_the_package_the_extra_is_named(
 
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    with pytest.raises(SettingsError, match=r"pip install 'menagerie\[redis\]'"):
+    with pytest.raises(SettingsError, match=r"pip install -e '\.\[redis\]'"):
         load(home=tmp_path, rate_limit_storage="redis://host")
 
 

@@ -108,7 +108,7 @@ def check_url(where: str) -> None:
     """Raises ConfigurationError, in words that hold no part of the URL: it may hold a password."""
     if importlib.util.find_spec("redis") is None:
         raise ConfigurationError(
-            "rate limits in Redis need the package redis: pip install 'menagerie[redis]'"
+            "rate limits in Redis need the extra redis: pip install -e '.[redis]' in the checkout"
         )
     try:
         parts = urlsplit(where)
