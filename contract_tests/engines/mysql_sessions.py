@@ -1,0 +1,44 @@
+"""What the tests of MySQL's family share: sessions on a site's socket, and a server of each."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+import pytest
+
+from cell.engines.driver import Login
+from cell.engines.mysql.driver import MySQLFamily
+from cell.layout import Site
+from contract_tests.engines.conftest import Subject
+
+on_mariadb = pytest.mark.parametrize("subject", ["mariadb"], indirect=True)
+
+
+def driver_of(subject: Subject) -> MySQLFamily:
+    assert isinstance(subject.driver, MySQLFamily)
+    return subject.driver
+
+
+@contextmanager
+def session(site: Site, login: Login, **options: Any) -> Iterator[Any]:
+    """A cursor on the site's own socket."""
+    connection = pymysql.connect(
+        unix_socket=str(site.socket),
+        user=login.username,
+        password=login.password,
+        autocommit=True,
+        **{"database": "app", **options},
+    )
+    with connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def rows(subject: Subject, sql: str, login: Login | None = None) -> Sequence[Sequence[Any]]:
+    with session(subject.site, login or subject.login) as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def administrator(subject: Subject) -> Login:
+    return Login("menagerie", subject.host.secret(subject.site, "menagerie"))

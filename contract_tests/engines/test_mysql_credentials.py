@@ -1,0 +1,141 @@
+"""Rotation on MariaDB: several passwords of one user, and none of them on disk."""
+
+import hashlib
+import shutil
+import socket
+import struct
+import subprocess
+
+import pytest
+
+from cell.engines.driver import Login
+from cell.engines.mysql import accounts
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows
+
+PROTOCOL_41, SECURE, PLUGINS = 0x200, 0x8000, 0x80000
+SWITCH = 0xFE
+
+
+@on_mariadb
+def test_both_passwords_work_in_the_systems_own_client(running: Subject) -> None:
+    command = shutil.which("mariadb") or shutil.which("mysql")
+    if command is None:
+        pytest.skip("no mariadb client is installed")
+    older, newer = running.login, running.new_login()
+    running.accept(newer, older)
+
+    def ask(login: Login) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [command, "--no-defaults", "-S", running.site.socket, "-u", "app", "-Ne", "SELECT 7"],
+            env={"MYSQL_PWD": login.password},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert ask(newer).stdout == ask(older).stdout == "7\n"
+    running.accept(newer)
+    assert ask(newer).stdout == "7\n"
+    assert "Access denied" in ask(older).stderr
+
+
+@on_mariadb
+def test_every_password_is_tried_on_the_scramble_of_the_greeting(running: Subject) -> None:
+    """What the gateway builds on: it answers further requests with the client's one answer."""
+    logins = [running.new_login(), running.new_login(), running.login]
+    running.accept(*logins)
+    for further, login in enumerate(logins):
+        assert _log_in(running, login) == (further, 0x00)
+    assert _log_in(running, Login("app", "wrong")) == (2, 0xFF)
+
+
+@on_mariadb
+def test_passwords_change_while_the_engine_rests_or_starts(running: Subject) -> None:
+    older, newer = running.login, running.new_login()
+    running.stop()
+    running.accept(newer, older)
+    running.start()
+    assert running.works(newer)
+    assert running.works(older)
+    running.stop()
+    running.process = running.run(running.driver.start(running.site, running.spec))
+    # The server may have read the former accounts by now, or not; it must not matter.
+    running.accept(newer)
+    assert running.works(newer)
+    assert not running.works(older)
+
+
+@on_mariadb
+def test_a_password_of_the_owners_own_ends_with_the_next_start(running: Subject) -> None:
+    rows(running, "SET PASSWORD = PASSWORD('of my own')")
+    assert running.works(Login("app", "of my own"))
+    running.stop()
+    running.start()
+    assert running.works(running.login)
+    assert not running.works(Login("app", "of my own"))
+
+
+@on_mariadb
+def test_no_password_lies_in_the_site(running: Subject) -> None:
+    newer = running.new_login()
+    running.accept(newer, running.login)
+    running.stop()
+    secrets = [newer.password, running.login.password, administrator(running).password]
+    for path in running.site.directory.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not [secret for secret in secrets if secret.encode() in content], path
+    accounts_file = running.site.configuration / "accounts.sql"
+    assert accounts.native_hash(newer.password) in accounts_file.read_text()
+    assert not accounts_file.stat().st_mode & 0o007
+
+
+@on_mariadb
+def test_without_a_valid_password_nobody_is_let_in(running: Subject) -> None:
+    running.accept()
+    assert not running.works(running.login)
+    running.accept(running.login)
+    assert running.works(running.login)
+
+
+def _log_in(subject: Subject, login: Login) -> tuple[int, int]:
+    """How often the server asked again, and the first byte of its verdict."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(subject.site.socket))
+        number, greeting = _read(peer)
+        rest = greeting[greeting.index(0, 1) + 1 :]
+        scramble = rest[4:12] + rest[31:43]
+        answer = _native_answer(login.password, scramble)
+        fixed = struct.pack("<IIB23x", PROTOCOL_41 | SECURE | PLUGINS | 1, 1 << 24, 45)
+        name = login.username.encode()
+        body = fixed + name + b"\0" + bytes([20]) + answer + b"mysql_native_password\0"
+        _write(peer, number + 1, body)
+        number, verdict = _read(peer)
+        asked = 0
+        while verdict[0] == SWITCH:
+            asked += 1
+            assert verdict[1:].split(b"\0", 1) == [b"mysql_native_password", scramble + b"\0"]
+            _write(peer, number + 1, answer)
+            number, verdict = _read(peer)
+        return asked, verdict[0]
+
+
+def _native_answer(password: str, scramble: bytes) -> bytes:
+    once = hashlib.sha1(password.encode()).digest()
+    mask = hashlib.sha1(scramble + hashlib.sha1(once).digest()).digest()
+    return bytes(a ^ b for a, b in zip(once, mask, strict=True))
+
+
+def _read(peer: socket.socket) -> tuple[int, bytes]:
+    with peer.makefile("rb", buffering=0) as file:
+        head = file.read(4) or b""
+        size = int.from_bytes(head[:3], "little")
+        body = b""
+        while len(body) < size:
+            body += file.read(size - len(body)) or b""
+        return head[3], body
+
+
+def _write(peer: socket.socket, number: int, body: bytes) -> None:
+    peer.sendall(len(body).to_bytes(3, "little") + bytes([number]) + body)
