@@ -163,7 +163,9 @@ class Connection(Relay):
                 raise Refusal("not_permitted", text)
             return by_name
         route = opening.check(routes.find(self._host, protocols))
-        if begun.name is not None and (by_name is None or by_name.place != route.place):
+        if begun.name is not None and by_name is None and begun.otherwise is not None:
+            self._first = begun.otherwise
+        elif begun.name is not None and (by_name is None or by_name.place != route.place):
             raise Refusal("unknown", "the host and the instance that was named differ")
         return route
 

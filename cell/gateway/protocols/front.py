@@ -37,11 +37,14 @@ class Errand:
 class Begun:
     """The client has asked for something.
 
-    `name` is the instance it named in its own protocol: a host, or the first label of one.
+    `name` is the instance it named in its own protocol: a host, or the first label of one. Where
+    TLS has told the host already and no instance has that name, it may mean something else:
+    `otherwise` is what was asked for then.
     """
 
     first: bytes
     name: str | None = None
+    otherwise: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
