@@ -24,8 +24,8 @@ SECURE_CONNECTION = 1 << 15
 PLUGIN_AUTH = 1 << 19
 CONNECT_ATTRS = 1 << 20
 PLUGIN_AUTH_LENENC = 1 << 21
+SESSION_TRACK = 1 << 23
 DEPRECATE_EOF = 1 << 24
-ZSTD_COMPRESSION = 1 << 26
 EXTENDED_SHIFT = 32
 
 # The first byte of what a server says during a login.
