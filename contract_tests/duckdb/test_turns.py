@@ -223,3 +223,56 @@ def test_work_without_an_end_does_not_hold_up_the_end_of_the_run() -> None:
 
     assert _run(use) == 7
     may_end.set()
+
+
+class Contested:
+    """The lock of the loop, so slow for one of the two threads that the other one is first."""
+
+    def __init__(self, lock: Any, *, taker_is_slow: bool) -> None:
+        self._lock = lock
+        self._taker_is_slow = taker_is_slow
+        self.may_end = threading.Event()
+        self.contested = threading.Event()
+        self.worker: int | None = None
+        self.contests = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        is_worker = threading.get_ident() == self.worker
+        if not is_worker:
+            self.contested.clear()
+            self.may_end.set()
+        if is_worker != self._taker_is_slow:
+            end = time.monotonic() + PATIENCE_S
+            while not self._lock.locked():
+                assert time.monotonic() < end
+                time.sleep(0.0001)
+        got = bool(self._lock.acquire(blocking=blocking))
+        if not is_worker:
+            self.contests += 1
+            self.contested.set()
+        return got
+
+    def release(self) -> None:
+        # Before the real release, so that whoever gets the lock next finds these two in order.
+        self.worker = threading.get_ident()
+        self.may_end.clear()
+        self._lock.release()
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("taker_is_slow", [True, False])
+def test_work_that_ends_in_the_moment_of_the_taking(*, taker_is_slow: bool) -> None:
+    async def use(turns: Turns) -> None:
+        lock = Contested(turns._holding, taker_is_slow=taker_is_slow)
+
+        def perform() -> int:
+            assert lock.may_end.wait(PATIENCE_S)
+            return 7
+
+        turns._holding = lock  # type: ignore[assignment]  # as slow as this test needs it
+        for _ in range(20):
+            assert await turns.call(perform) == 7
+            assert await asyncio.to_thread(lock.contested.wait, PATIENCE_S)
+        assert lock.contests >= 20
+
+    _run(use)
