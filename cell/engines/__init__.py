@@ -5,11 +5,15 @@ from collections.abc import Callable
 from cell.engines.driver import Driver
 from cell.engines.duckdb import DuckDB
 from cell.engines.mysql import mariadb, mysql
+from cell.engines.postgres import PostgreSQL, TimescaleDB
 from cell.engines.resp import Redis, Valkey
 from cell.runtime.host import Host
 
 # A further engine joins by its line here.
-DRIVERS: tuple[Callable[[Host], Driver], ...] = (DuckDB, Redis, Valkey, mariadb, mysql)
+DRIVERS: tuple[Callable[[Host], Driver], ...] = (
+    *(DuckDB, PostgreSQL, TimescaleDB),
+    *(Redis, Valkey, mariadb, mysql),
+)
 PACKAGES = ("instance_services", "specserver")
 """What services of ours import; packages from the index lie with the interpreter."""
 

@@ -87,6 +87,11 @@ class Host:
         return self._sandbox.hides_files
 
     @property
+    def runs_as_root(self) -> bool:
+        """Whether engines run as root, for want of anything else: some refuse to."""
+        return os.geteuid() == 0 and not self.confinement["uid"].enforced
+
+    @property
     def import_paths(self) -> list[str]:
         return self._sandbox.import_paths
 

@@ -20,7 +20,7 @@ from cell.layout import Layout, Site
 from cell.records import Size, Spec
 from cell.runtime.host import Host
 from cell.runtime.process import Process
-from contract_tests.engines.speakers import SPEAKERS, Speaker
+from contract_tests.engines.speakers import OLDER_VERSIONS, SPEAKERS, Speaker
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
 UID = 299_000
@@ -106,7 +106,10 @@ class Subject:
                 await asyncio.sleep(0.02)
 
 
-@pytest.fixture(params=sorted(SPEAKERS))
+SUBJECTS = [(engine, None) for engine in sorted(SPEAKERS)] + [*OLDER_VERSIONS]
+
+
+@pytest.fixture(params=SUBJECTS, ids=["-".join(filter(None, each)) for each in SUBJECTS])
 def subject(
     request: pytest.FixtureRequest,
     host: Host,
@@ -114,14 +117,16 @@ def subject(
     loop: Callable[[Coroutine[Any, Any, Any]], Any],
 ) -> Iterator[Subject]:
     """Provisioned and not started; skipped where this machine cannot run the engine."""
-    driver = find(host).get(request.param)
-    if driver is None:
-        pytest.skip(f"no driver found {request.param} on this machine")
+    engine, version = request.param
+    driver = find(host).get(engine)
+    if driver is None or (version is not None and version not in driver.versions()):
+        pytest.skip(f"no driver found {engine} {version or ''} on this machine")
     instance_id = f"inst_{ULID()}"
     site = layout.site(instance_id, UID)
-    spec = Spec(driver.engine, driver.versions()[0], SIZE, "x.local.localhost", None, None, 86400.0)
+    version = version or driver.versions()[0]
+    spec = Spec(engine, version, SIZE, "x.local.localhost", None, None, 86400.0)
     login = Login(driver.username(1), secrets.token_urlsafe(32))
-    made = Subject(driver, SPEAKERS[request.param], host, site, spec, loop, login)
+    made = Subject(driver, SPEAKERS[engine], host, site, spec, loop, login)
     made.provision()
     yield made
     if made.process is not None and made.process.alive:

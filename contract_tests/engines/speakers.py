@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
+import psycopg
 import pymysql
 import redis
 
@@ -88,11 +89,36 @@ class MySQLFamily:
             return list(cursor.fetchall())
 
 
+class PostgreSQL:
+    def make(self, site: Site, login: Login) -> None:
+        with self._connection(site, login) as connection:
+            connection.execute("CREATE TABLE numbers (n INTEGER PRIMARY KEY)")
+
+    def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
+        with self._connection(site, login) as connection:
+            statement = "INSERT INTO numbers SELECT unnest(%s::INTEGER[])"
+            connection.execute(statement, [list(numbers)])
+
+    def read(self, site: Site, login: Login) -> list[int]:
+        with self._connection(site, login) as connection:
+            return [n for (n,) in connection.execute("SELECT n FROM numbers ORDER BY n")]
+
+    @staticmethod
+    def _connection(site: Site, login: Login) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(
+            host=str(site.run), user=login.username, password=login.password, dbname="app"
+        )
+
+
 # A further engine joins by its line here.
 SPEAKERS: dict[str, Speaker] = {
     "duckdb": DuckDB(),
     "mariadb": MySQLFamily(),
     "mysql": MySQLFamily(),
+    "postgres": PostgreSQL(),
     "redis": Resp(),
+    "timescaledb": PostgreSQL(),
     "valkey": Resp(),
 }
+# Beside the newest one that a machine has.
+OLDER_VERSIONS = (("postgres", "16"), ("postgres", "15"))

@@ -1,0 +1,76 @@
+"""A copy of a cluster while its server runs: PostgreSQL's own backup, taken file by file."""
+
+import asyncio
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from cell.engines.driver import EngineError, Login, Snapshot
+from cell.engines.postgres import archive, connections
+from cell.engines.postgres.archive import Packing
+
+CONTROL = "global/pg_control"
+LOG = "pg_wal"
+# What a server writes anew at its start: the folders stay and their files do not.
+EMPTIED = frozenset(
+    {
+        *("pg_dynshmem", "pg_notify", "pg_replslot", "pg_serial", "pg_snapshots", "pg_stat_tmp"),
+        *("pg_subtrans", LOG),
+    }
+)
+LABELS = frozenset({"backup_label", "backup_label.old", "tablespace_map", CONTROL})
+_SEGMENT = re.compile(r"[0-9A-F]{24}")
+_FIRST = re.compile(r"\(file ([0-9A-F]{24})\)")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What the server says of a backup: `label` goes with it, `first` to `last` is its log."""
+
+    label: str
+    first: str
+    last: str
+
+
+async def take(folder: Path, login: Login, data: Path, target: Path) -> Snapshot:
+    """The session must last: with it ends the backup, and what holds its part of the log back."""
+    async with connections.administration(folder, login) as connection:
+        slot = f"snapshot_{secrets.token_hex(8)}"
+        await connection.execute(
+            "SELECT pg_catalog.pg_create_physical_replication_slot(%s, true, true)", [slot]
+        )
+        await connection.execute(
+            "SELECT pg_catalog.pg_backup_start(label => 'snapshot', fast => true)"
+        )
+        packing = await asyncio.to_thread(Packing, target)
+        with packing:
+            await asyncio.to_thread(packing.tree, data, _left_out)
+            found = await connection.execute(
+                "SELECT labelfile, pg_catalog.pg_walfile_name(lsn)"
+                " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
+            )
+            row = await found.fetchone()
+            if row is None or (first := _FIRST.search(row[0])) is None:
+                raise EngineError("the server did not say what the copy needs")
+            ended = Ended(row[0], first.group(1), row[1])
+            return await asyncio.to_thread(_complete, packing, data, ended)
+
+
+def _left_out(name: PurePosixPath) -> bool:
+    inside = len(name.parts) > 1 and name.parts[0] in EMPTIED
+    return inside or str(name) in LABELS or archive.passing(name)
+
+
+def _complete(packing: Packing, data: Path, ended: Ended) -> Snapshot:
+    """The log first and the control file last, as it tells how far the rest goes."""
+    packing.folder(PurePosixPath(LOG) / "archive_status")
+    names = {path.name for path in (data / LOG).iterdir() if _SEGMENT.fullmatch(path.name)}
+    needed = sorted(name for name in names if ended.first <= name <= ended.last)
+    if not needed or (needed[0], needed[-1]) != (ended.first, ended.last):
+        raise EngineError("the server wrote so much that its log was gone; try again")
+    for name in needed:
+        packing.file(data / LOG / name, f"{LOG}/{name}")
+    packing.content("backup_label", ended.label.encode())
+    packing.file(data / CONTROL, CONTROL)
+    return packing.finish()

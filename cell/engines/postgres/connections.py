@@ -1,0 +1,74 @@
+"""How the driver speaks to a server: over its socket, with a password, as itself."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+from psycopg.rows import TupleRow
+
+from cell.engines.driver import Login
+from cell.engines.postgres.settings import PORT, SOCKET
+
+CONNECT_TIMEOUT_S = 10
+# Owners may set defaults for their database and their roles, which must not bend what we do.
+OPTIONS = (
+    *("search_path=", "role=none", "default_transaction_read_only=off", "row_security=off"),
+    *("statement_timeout=0", "lock_timeout=10s", "idle_in_transaction_session_timeout=0"),
+    *("synchronous_commit=on", "track_activities=off", "session_replication_role=origin"),
+    *("client_min_messages=warning", "standard_conforming_strings=on"),
+)
+# psycopg has no code for what a server says before it lets somebody in; its messages are English.
+SAID = "FATAL:"
+NOT_NOW = "the database system is"
+FULL = ("too many clients already", "remaining connection slots are reserved")
+
+
+class NotRunningError(Exception):
+    """Nobody answers on the socket, or not yet."""
+
+
+@contextlib.asynccontextmanager
+async def administration(
+    folder: Path, login: Login, database: str = "postgres"
+) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+    """As the superuser, each statement by itself. `folder` is that of the socket."""
+    options = " ".join(f"-c {each}" for each in OPTIONS)
+    connection = await connect(folder, login, database, options)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def connect(
+    folder: Path, login: Login, database: str, options: str = ""
+) -> psycopg.AsyncConnection[TupleRow]:
+    """Raises NotRunningError, or psycopg's OperationalError where the server says no."""
+    if not (folder / SOCKET).is_socket():
+        raise NotRunningError
+    try:
+        return await psycopg.AsyncConnection.connect(
+            host=str(folder),
+            port=PORT,
+            user=login.username,
+            password=login.password,
+            dbname=database,
+            options=options,
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            application_name="menagerie",
+            # A server that was taken over must not be told the password itself.
+            require_auth="scram-sha-256" if login.password else "none",
+            sslmode="disable",
+            gssencmode="disable",
+        )
+    except psycopg.OperationalError as error:
+        if SAID not in str(error) or NOT_NOW in str(error):
+            raise NotRunningError from error
+        raise
+
+
+def is_full(error: psycopg.OperationalError) -> bool:
+    """Whether the server runs and has no connection left."""
+    return any(said in str(error) for said in FULL)

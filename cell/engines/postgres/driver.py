@@ -1,0 +1,258 @@
+"""PostgreSQL, and what is made of it: a server of its own for each instance."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.postgres import (
+    archive,
+    backup,
+    connections,
+    logins,
+    places,
+    roles,
+    scram,
+    server,
+    settings,
+    sources,
+    upgrade,
+)
+from cell.engines.postgres.connections import NotRunningError
+from cell.engines.postgres.installation import SECRET, Installation, Installations
+from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
+from cell.engines.postgres.sources import Source
+from cell.layout import Site
+from cell.records import Size, Spec
+from cell.runtime.host import Host, size_bytes
+from cell.runtime.process import Process
+
+# Says that the superuser still has the password of the template.
+FRESH = "fresh"
+# A cluster has a thousand files, and looking at each of them every second would be work.
+MEASURE_EVERY_S = 10.0
+
+
+class PostgreSQL:
+    """The superuser's password is derived for each instance; only the driver logs in with it."""
+
+    protocol = "postgres"
+
+    def __init__(
+        self, host: Host, family: Family = POSTGRES, found: Iterable[Source] | None = None
+    ) -> None:
+        self.engine = family.engine
+        self._host = host
+        self._family = family
+        self._sources = self._usable(sources.find() if found is None else found)
+        self._installations = Installations(host, family)
+        self._sizes: dict[Path, tuple[float, int]] = {}
+        named = (f"{each.version} from {each.name}" for each in self._sources.values())
+        self.source = ", ".join(named) or "no PostgreSQL that can be run"
+
+    def versions(self) -> tuple[str, ...]:
+        """Major versions: patches are not ordered but applied."""
+        return tuple(self._sources)
+
+    def username(self, generation: int) -> str:
+        """A role has one password, so each credential after the first has a role."""
+        return roles.OWNER if generation == 1 else f"{roles.OWNER}_{generation}"
+
+    def socket(self, site: Site) -> Path:
+        return site.run / settings.SOCKET
+
+    async def provision(self, site: Site, spec: Spec) -> None:
+        await asyncio.to_thread(places.finish, site)
+        if places.major(site) is not None:
+            return
+        installation = await self._installation(spec.engine_version, site)
+        await asyncio.to_thread(self._unpack, installation.template, site)
+        (site.directory / FRESH).touch(mode=0o600)
+        await asyncio.to_thread(places.replace, site)
+
+    async def start(self, site: Site, spec: Spec) -> Process:
+        await asyncio.to_thread(places.finish, site)
+        # An upgrade whose end the cell did not live to see has changed the data already.
+        version = places.major(site) or spec.engine_version
+        installation = await self._installation(version, site)
+        server.write_configuration(self._host, self._family, installation, site, spec.size)
+        logins.forget_applied(site)
+        return await server.launch(self._host, installation, site, spec.size)
+
+    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
+        await server.stop(process, timeout_s)
+
+    async def ready(self, site: Site, login: Login) -> bool:
+        if not places.takes_logins(site):
+            return False
+        try:
+            if not logins.applied(site):
+                await self._apply(site)
+            connection = await connections.connect(site.run, login, "postgres")
+        except NotRunningError:
+            return False
+        except psycopg.OperationalError as error:
+            return connections.is_full(error)
+        async with connection:
+            await connection.execute("SELECT 1")
+        return True
+
+    async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> None:
+        await logins.remember(site, logins_)
+        try:
+            await self._apply(site)
+        except NotRunningError:
+            # At its next start, before anybody is let in.
+            return
+        except psycopg.Error as error:
+            raise EngineError(f"the server does not take the credentials: {error}") from error
+
+    async def resize(self, site: Site, process: Process, size: Size) -> bool:
+        installation = await self._installation(places.major(site) or "", site)
+        path = site.configuration / settings.FILE
+        view = self._host.view(site)
+        major = int(installation.source.major)
+        wanted = settings.content(self._family, major, size, view)
+        if settings.needs_restart(path.read_bytes(), wanted):
+            return False
+        server.write(self._host, site, settings.FILE, wanted)
+        process.signal(signal.SIGHUP)
+        self._host.limit_cpu(process, size.vcpu)
+        return True
+
+    async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
+        await asyncio.to_thread(places.finish, site)
+        found, wanted = places.major(site), spec.engine_version
+        if found is None or found == wanted:
+            return
+        if int(wanted) < int(found):
+            raise EngineError(f"PostgreSQL {found} cannot become {wanted}: data never goes back")
+        next_site = places.staged(site)
+        await asyncio.to_thread(self._stage, site)
+        old = await self._installation(found, site)
+        new = await self._installation(wanted, site)
+        try:
+            pair = (old, site), (new, next_site)
+            await upgrade.upgrade(self._host, self._family, self._installations, *pair)
+        except BaseException:
+            await asyncio.to_thread(places.clear, site)
+            raise
+        await asyncio.to_thread(archive.synchronise, next_site.data)
+        await asyncio.to_thread(places.replace, site)
+
+    async def snapshot(
+        self,
+        site: Site,
+        process: Process | None,
+        login: Login,  # noqa: ARG002 - the contract's
+        target: Path,
+    ) -> Snapshot:
+        if process is None:
+            return await asyncio.to_thread(archive.pack, site.data, target)
+        try:
+            return await backup.take(site.run, self._superuser(site), site.data, target)
+        except NotRunningError as error:
+            raise EngineError("the server does not answer") from error
+        except psycopg.Error as error:
+            raise EngineError(f"the server refused the copy: {error}") from error
+
+    async def restore(self, site: Site, source: Path) -> None:
+        next_site = places.staged(site)
+        try:
+            await asyncio.to_thread(self._unpack, source, site)
+            installation = await self._installation(places.major(next_site) or "", site)
+            await self._take_over(installation, site, next_site)
+        except BaseException:
+            await asyncio.to_thread(places.clear, site)
+            raise
+        await asyncio.to_thread(archive.synchronise, next_site.data)
+        await asyncio.to_thread(places.replace, site)
+        (site.directory / FRESH).unlink(missing_ok=True)
+
+    async def erase(self, site: Site) -> None:
+        self._sizes.pop(site.directory, None)
+
+    def metrics(self, site: Site, process: Process | None) -> Metrics:
+        now = time.monotonic()
+        measured_at, storage_bytes = self._sizes.get(site.directory, (0.0, 0))
+        if now - measured_at > MEASURE_EVERY_S or measured_at == 0.0:
+            storage_bytes = size_bytes(site.data)
+            self._sizes[site.directory] = now, storage_bytes
+        if process is None:
+            return Metrics(storage_bytes, 0, 0.0)
+        usage = self._host.usage(process)
+        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+
+    def uri(self, login: Login, host: str, port: int) -> str:
+        credential = f"{login.username}:{quote(login.password, safe='')}"
+        return f"postgresql://{credential}@{host}:{port}/{roles.DATABASE}?sslmode=verify-full"
+
+    def _usable(self, found: Iterable[Source]) -> dict[str, Source]:
+        """None where servers would run as root, which they refuse."""
+        if self._host.runs_as_root:
+            return {}
+        extension = self._family.extension
+        fitting = (each for each in found if extension is None or each.has(extension))
+        return sources.best(fitting)
+
+    async def _installation(self, major: str, site: Site) -> Installation:
+        source = self._sources.get(major)
+        if source is None:
+            raise EngineError(f"PostgreSQL {major} does not run in this cell")
+        return await self._installations.ensure(source, site)
+
+    def _superuser(self, site: Site) -> Login:
+        return Login(roles.SUPERUSER, self._host.secret(site, "postgres"))
+
+    def _stage(self, site: Site) -> None:
+        """Empty folders beside the site's own."""
+        places.clear(site)
+        places.staged(site).make(self._host.owner(site))
+
+    def _unpack(self, archived: Path, site: Site) -> None:
+        self._stage(site)
+        archive.unpack(archived, places.staged(site).data, self._host.owner(site))
+
+    async def _take_over(self, installation: Installation, site: Site, next_site: Site) -> None:
+        """The superuser gets this instance's password; no credential of the data's past works."""
+        verifier = scram.verifier(self._superuser(site).password)
+        opened = server.private(self._host, self._family, installation, next_site)
+        async with (
+            opened as folder,
+            connections.administration(folder, server.SELF) as connection,
+        ):
+            await roles.set_password(connection, verifier)
+            await roles.disable(connection)
+
+    async def _apply(self, site: Site) -> None:
+        """Raises NotRunningError where no server takes logins."""
+        fresh = site.directory / FRESH
+        superuser = self._superuser(site)
+        if fresh.exists():
+            secret = self._host.secret(self._installations.template_site(), SECRET)
+            former = Login(roles.SUPERUSER, secret)
+            verifier = scram.verifier(superuser.password)
+            # Refused where a cell died after it had done this and before it was noted.
+            with contextlib.suppress(psycopg.OperationalError):
+                async with connections.administration(site.run, former) as connection:
+                    await roles.set_password(connection, verifier)
+            fresh.unlink()
+        async with connections.administration(site.run, superuser) as connection:
+            ended = await roles.apply(connection, logins.wanted(site))
+            for name in ended:
+                for database in await roles.databases_owned_in(connection, name):
+                    inside = connections.administration(site.run, superuser, database)
+                    async with inside as there:
+                        await roles.hand_over(there, name)
+                await roles.drop(connection, name)
+        logins.mark_applied(site)
+
+
+TimescaleDB = partial(PostgreSQL, family=TIMESCALEDB)

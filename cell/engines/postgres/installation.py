@@ -1,0 +1,252 @@
+"""What a cell keeps of a source for all its instances: the programs, and a template cluster.
+
+Programs are linked or copied, so that extensions that are safe for owners of databases can be made
+trusted, which somebody else's installation does not let us say.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import pwd
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cell.engines.driver import EngineError
+from cell.engines.postgres import archive, roles, scram
+from cell.engines.postgres.settings import Family
+from cell.engines.postgres.sources import Source
+from cell.layout import Site
+from cell.runtime.confinement import NOBODY, Mount
+from cell.runtime.host import Host
+from cell.runtime.process import LaunchError
+
+TEMPLATE_VERSION = 1
+# Types, operators and index methods that touch nothing outside the database.
+TRUSTED = ("vector",)
+INSIDE = Path("/opt/postgres")
+INITDB_TIMEOUT_S = 120.0
+SECRET = "template"  # noqa: S105 - a purpose
+BUILTIN_LOCALES_SINCE = 17
+_LEFT_OUT = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig", "man", "doc", "locale")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The programs of one source as this cell keeps them, for one engine.
+
+    `binaries` is where engines find them; `mounts` are what they must see for that.
+    """
+
+    source: Source
+    folder: Path
+    template: Path
+    binaries: Path
+    mounts: tuple[Mount, ...]
+
+    def program(self, name: str) -> str:
+        return str(self.binaries / name)
+
+
+class Installations:
+    """Below the cell's home; made when first needed, and once."""
+
+    def __init__(self, host: Host, family: Family) -> None:
+        self._host = host
+        self._family = family
+        self._folder = host.home / "engines" / "postgres"
+
+    def template_site(self) -> Site:
+        """Names the secret that the superuser of a template has until its first start."""
+        return Site("postgres-template", 0, self._folder, self._folder)
+
+    async def ensure(self, source: Source, site: Site) -> Installation:
+        """`site` lends its uid and its folder for sockets to what runs while a template is made."""
+        key = await asyncio.to_thread(_key, source)
+        found = self._installation(source, key)
+        if found.folder.exists() and found.template.exists():
+            return found
+        async with self._alone():
+            if not found.folder.exists():
+                await asyncio.to_thread(self._link, source, found.folder)
+            if not found.template.exists():
+                try:
+                    await self._make(found, site)
+                except LaunchError as error:
+                    raise EngineError(f"no template could be made: {error}") from error
+        return found
+
+    async def initialise(self, installation: Installation, site: Site) -> None:
+        """A new cluster with nothing but the superuser, who has no password, in the site's data."""
+        major = int(installation.source.major)
+        view = self._host.view(site)
+        words = [
+            *(installation.program("initdb"), "-D", str(view.data), "-U", roles.SUPERUSER),
+            # Nobody; who is let in is said elsewhere.
+            *("-A", "reject", "-E", "UTF8", "--no-sync", "--data-checksums", "--no-instructions"),
+            "--locale=C.UTF-8",
+        ]
+        if major >= BUILTIN_LOCALES_SINCE:
+            # Sorts by code point, the same on every machine and in every later version.
+            words += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        await self.run(installation, site, words, timeout_s=INITDB_TIMEOUT_S)
+
+    async def run(
+        self,
+        installation: Installation,
+        site: Site,
+        argv: list[str],
+        *,
+        mounts: tuple[Mount, ...] = (),
+        content: bytes = b"",
+        timeout_s: float = 60.0,
+    ) -> bytes:
+        """A tool that asks the system for its user's name, which an instance's uid has not."""
+        if self._host.hides_files:
+            uid = os.geteuid() if self._host.owner(site) is None else site.uid
+            path = site.directory / "passwd"
+            path.write_text(f"{roles.SUPERUSER}:x:{uid}:{uid}::/:/bin/sh\n")
+            path.chmod(0o644)
+            mounts = (*mounts, Mount(path, Path("/etc/passwd"), writable=False))
+        given = (*installation.mounts, *mounts)
+        return await self._host.run(
+            site, argv, {}, mounts=given, content=content, timeout_s=timeout_s
+        )
+
+    def _installation(self, source: Source, key: str) -> Installation:
+        root = _root(source)
+        folder = self._folder / key
+        name = f"{self._family.engine}-v{TEMPLATE_VERSION}"
+        seen = INSIDE if self._host.hides_files else folder / "programs"
+        mounts = (Mount(folder / "programs", INSIDE, writable=False),)
+        binaries = seen / source.binaries.relative_to(root)
+        template = self._folder / f"{key}-{name}"
+        return Installation(source, folder, template, binaries, mounts)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Nobody else makes anything here meanwhile; what one that died began is removed."""
+        for folder in (self._folder.parent, self._folder):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o711)
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            await asyncio.to_thread(self._clear)
+            yield
+        finally:
+            os.close(lock)
+
+    def _clear(self) -> None:
+        for left in self._folder.glob("making-*"):
+            shutil.rmtree(left)
+
+    def _link(self, source: Source, folder: Path) -> None:
+        making = self._folder / "making-programs"
+        root = _root(source)
+        for each in source.folders:
+            shutil.copytree(
+                each,
+                making / "programs" / each.relative_to(root),
+                ignore=_LEFT_OUT,
+                copy_function=_link_or_copy,
+                ignore_dangling_symlinks=True,
+                dirs_exist_ok=True,
+            )
+        extensions = making / "programs" / source.share.relative_to(root) / "extension"
+        for name in TRUSTED:
+            _trust(extensions / f"{name}.control")
+        for path in (making, *(each for each in making.rglob("*") if each.is_dir())):
+            path.chmod(0o755)
+        archive.synchronise(making)
+        making.rename(folder)
+
+    async def _make(self, installation: Installation, site: Site) -> None:
+        """The programs run in a site of their own that looks like the asking one."""
+        host = self._host
+        uid = site.uid
+        if not host.hides_files and host.owner(site) is not None:
+            # The system must know the user's name, and this one is known everywhere.
+            uid = pwd.getpwnam("nobody").pw_uid if _known("nobody") else NOBODY
+        made = Site(site.instance_id, uid, self._folder / "making-cluster", site.run)
+        try:
+            made.make(host.owner(made))
+            await self.initialise(installation, made)
+            await self._fill(installation, made)
+            packed = self._folder / "making-template"
+            await asyncio.to_thread(archive.pack, made.data, packed)
+            packed.rename(installation.template)
+            await asyncio.to_thread(shutil.rmtree, made.directory)
+        finally:
+            site.make(host.owner(site))
+
+    async def _fill(self, installation: Installation, made: Site) -> None:
+        secret = self._host.secret(self.template_site(), SECRET)
+        major = int(installation.source.major)
+        cluster = roles.cluster_statements(major, scram.verifier(secret))
+        await self._single(installation, made, "postgres", cluster)
+        database = roles.database_statements(self._family.extension)
+        await self._single(installation, made, roles.DATABASE, database)
+
+    async def _single(
+        self, installation: Installation, site: Site, database: str, statements: list[str]
+    ) -> None:
+        """Runs statements in a server without clients, each by itself, until one fails."""
+        preload = self._family.extension or ""
+        words = [
+            *(installation.program("postgres"), "--single", "-j"),
+            *("-D", str(self._host.view(site).data)),
+            *("-c", "exit_on_error=on", "-c", f"shared_preload_libraries={preload}"),
+            *("-c", "log_min_error_statement=panic", "-c", "log_checkpoints=off", database),
+        ]
+        content = "".join(f"{each};\n\n" for each in statements).encode()
+        await self.run(installation, site, words, content=content)
+
+
+def _key(source: Source) -> str:
+    """Changes with everything that a template is made from."""
+    digest = hashlib.sha256()
+    watched = (source.binaries, source.share / "extension", source.libraries)
+    for folder in watched:
+        for path in sorted(folder.iterdir()):
+            found = path.stat() if path.exists() else path.lstat()
+            digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+    return f"{source.version}-{digest.hexdigest()[:12]}"
+
+
+def _root(source: Source) -> Path:
+    """What its folders have in common: programs find each other by how they lie to one another."""
+    return Path(os.path.commonpath(source.folders))
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    real = os.path.realpath(source)
+    try:
+        os.link(real, target)
+    except OSError:
+        # Another file system, or a file of somebody else's.
+        shutil.copy2(real, target)
+    return target
+
+
+def _trust(control: Path) -> None:
+    """Lets owners of databases make the extension, where there is one."""
+    if not control.exists():
+        return
+    lines = control.read_text().splitlines()
+    kept = [line for line in lines if line.split("=")[0].strip() != "trusted"]
+    # A link: the installation's own file must not change.
+    control.unlink()
+    control.write_text("\n".join([*kept, "trusted = true"]) + "\n")
+    control.chmod(0o644)
+
+
+def _known(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,52 @@
+"""What an instance's logins are to be, kept by the cell: verifiers, and never a password."""
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from cell.engines.driver import Login
+from cell.engines.postgres import scram
+from cell.layout import Site, write_atomically
+
+WANTED = "logins.json"
+APPLIED = "logins.applied"
+
+
+async def remember(site: Site, logins: Sequence[Login]) -> None:
+    """Keeps the verifier of a password that was there before; a new one gets its own salt."""
+    kept = wanted(site)
+    found = await asyncio.to_thread(_verifiers, logins, kept)
+    if found != kept or not (site.directory / WANTED).exists():
+        write_atomically(site.directory / WANTED, orjson.dumps(found))
+    forget_applied(site)
+
+
+def wanted(site: Site) -> dict[str, str]:
+    """The verifiers by user name. The folder is the cell's: no engine sees it."""
+    try:
+        return dict(orjson.loads((site.directory / WANTED).read_bytes()))
+    except FileNotFoundError:
+        return {}
+
+
+def applied(site: Site) -> bool:
+    """Whether the engine was told since its last start, and since they last changed."""
+    return (site.directory / APPLIED).exists()
+
+
+def mark_applied(site: Site) -> None:
+    (site.directory / APPLIED).touch(mode=0o600)
+
+
+def forget_applied(site: Site) -> None:
+    (site.directory / APPLIED).unlink(missing_ok=True)
+
+
+def _verifiers(logins: Sequence[Login], kept: dict[str, str]) -> dict[str, str]:
+    return {
+        login.username: former
+        if (former := kept.get(login.username)) and scram.fits(login.password, former)
+        else scram.verifier(login.password)
+        for login in logins
+    }

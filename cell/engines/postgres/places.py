@@ -1,0 +1,85 @@
+"""Where an instance's data lies, and how other data takes its place whatever happens meanwhile."""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from cell.layout import Site
+
+VERSION = "PG_VERSION"
+VERSION_BYTES_MAX = 16
+LOCK = "postmaster.pid"
+LOCK_BYTES_MAX = 4096
+STATUS_LINE = 7
+
+
+def staged(site: Site) -> Site:
+    """The same instance with other folders, beside its own; nothing runs in them for long."""
+    return Site(site.instance_id, site.uid, site.directory / "next", site.run)
+
+
+def major(site: Site) -> str | None:
+    """Which version the data is of; None where there is none."""
+    said = _read(site.data / VERSION, VERSION_BYTES_MAX).strip()
+    return said if said.isdecimal() else None
+
+
+def takes_logins(site: Site) -> bool:
+    """What the server wrote last; one that was killed may have said so, and another may begin.
+
+    Asked before a connection is made, so that the owner's log does not fill with our attempts.
+    """
+    lines = _read(site.data / LOCK, LOCK_BYTES_MAX).splitlines()
+    return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
+
+
+def clear(site: Site) -> None:
+    """Removes what an attempt left that did not come to its end."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(staged(site).directory)
+
+
+def replace(site: Site) -> None:
+    """Puts the staged data in place. Once begun, it is also ended, if not by this process."""
+    staged(site).data.rename(_ready(site))
+    _synchronise(site.directory)
+    finish(site)
+    clear(site)
+
+
+def finish(site: Site) -> None:
+    """Ends a replacement that was begun."""
+    ready = _ready(site)
+    if not ready.is_dir():
+        return
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(site.data)
+    ready.rename(site.data)
+    _synchronise(site.directory)
+
+
+def _read(path: Path, most: int) -> str:
+    """The beginning of a file that is the engine's; empty where it is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, most).decode("ascii", errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _ready(site: Site) -> Path:
+    return site.directory / "data.ready"
+
+
+def _synchronise(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

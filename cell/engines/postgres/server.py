@@ -1,0 +1,109 @@
+"""A server for the driver alone: on a socket nobody is led to, and without a password."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from cell.engines.driver import EngineError, Login
+from cell.engines.postgres import connections, places, roles, settings
+from cell.engines.postgres.connections import NotRunningError
+from cell.engines.postgres.installation import Installation
+from cell.engines.postgres.settings import Family
+from cell.layout import Site, write_atomically
+from cell.records import Size
+from cell.runtime.host import Host
+from cell.runtime.process import Process
+
+PRIVATE = "own"
+OPEN_ACCESS = "trust.conf"
+READY_WITHIN_S = 600.0
+LOOK_AGAIN_S = 0.02
+QUIT_WITHIN_S = 5.0
+COMPLAINT_CHARACTERS = 500
+# Enough for the work of an upgrade, whatever the instance's size.
+SIZE = Size("private", 1.0, 2**30, 10**10, 10)
+SELF = Login(roles.SUPERUSER, "")
+
+
+def write_configuration(
+    host: Host, family: Family, installation: Installation, site: Site, size: Size
+) -> bytes:
+    """The server's two files, in the folder it reads and cannot write."""
+    content = settings.content(family, int(installation.source.major), size, host.view(site))
+    write(host, site, settings.FILE, content)
+    write(host, site, settings.ACCESS, settings.ACCESS_CONTENT)
+    write(host, site, settings.IDENTITIES, b"")
+    return content
+
+
+def write(host: Host, site: Site, name: str, content: bytes) -> Path:
+    """Answers where the server finds the file."""
+    owner = host.owner(site)
+    gid = -1 if owner is None else owner
+    write_atomically(site.configuration / name, content, mode=0o640, gid=gid)
+    return host.view(site).configuration / name
+
+
+async def launch(
+    host: Host, installation: Installation, site: Site, size: Size, options: tuple[str, ...] = ()
+) -> Process:
+    view = host.view(site)
+    argv = [
+        *(installation.program("postgres"), "-D", str(view.data)),
+        *("-c", f"config_file={view.configuration / settings.FILE}"),
+        *(word for option in options for word in ("-c", option)),
+    ]
+    return await host.start(site, argv, {}, size, mounts=installation.mounts)
+
+
+async def stop(process: Process, timeout_s: float) -> None:
+    """Sessions are ended and everything is written; what takes too long recovers at its start."""
+    for number, within_s in ((signal.SIGINT, timeout_s), (signal.SIGQUIT, QUIT_WITHIN_S)):
+        process.signal(number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.ended(), within_s)
+            return
+    process.signal(signal.SIGKILL)
+    await process.ended()
+
+
+@contextlib.asynccontextmanager
+async def private(
+    host: Host, family: Family, installation: Installation, site: Site
+) -> AsyncIterator[Path]:
+    """The folder of its socket, once it answers; it has recovered by then, and ends in order."""
+    write_configuration(host, family, installation, site, SIZE)
+    access = write(host, site, OPEN_ACCESS, b"local all all trust\n")
+    folder = site.run / PRIVATE
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o700)
+    host.own(site, folder)
+    options = (
+        f"unix_socket_directories={host.view(site).run / PRIVATE}",
+        f"hba_file={access}",
+    )
+    process = await launch(host, installation, site, SIZE, options)
+    try:
+        await _until_ready(site, process, folder)
+        yield folder
+    finally:
+        await stop(process, READY_WITHIN_S)
+        await asyncio.to_thread(host.forget, site)
+
+
+async def _until_ready(site: Site, process: Process, folder: Path) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while True:
+        if places.takes_logins(site):
+            with contextlib.suppress(NotRunningError):
+                async with connections.administration(folder, SELF):
+                    return
+        if not process.alive:
+            complaint = site.log.read_text(errors="replace")[-COMPLAINT_CHARACTERS:]
+            raise EngineError(f"the data cannot be opened: {complaint}")
+        if time.monotonic() > deadline:
+            raise EngineError("the data cannot be opened in reasonable time")
+        await asyncio.sleep(LOOK_AGAIN_S)

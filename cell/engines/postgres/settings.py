@@ -1,0 +1,176 @@
+"""The server's settings for a size, and who may log in how."""
+
+import math
+from dataclasses import dataclass
+
+from cell.records import Size
+from cell.runtime.host import View
+
+MIB = 2**20
+GIB = 2**30
+PORT = 5432
+SOCKET = f".s.PGSQL.{PORT}"
+# Connections of the driver itself, beside those a size has.
+RESERVED = 5
+BACKGROUND_MAX = 64
+FILE = "postgresql.conf"
+ACCESS = "pg_hba.conf"
+IDENTITIES = "pg_ident.conf"
+ACCESS_CONTENT = b"local all all scram-sha-256\n"
+# What the server reads at its start only; see `needs_restart`.
+AT_START = frozenset(
+    {
+        *("shared_buffers", "max_connections", "superuser_reserved_connections", "io_method"),
+        *("max_worker_processes", "max_wal_senders", "max_replication_slots", "wal_level"),
+        *("autovacuum_max_workers", "shared_preload_libraries", "unix_socket_directories"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """An engine served by PostgreSQL: itself, or with an extension that the engine is about."""
+
+    engine: str
+    extension: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+POSTGRES = Family("postgres")
+TIMESCALEDB = Family("timescaledb", "timescaledb", (("timescaledb.telemetry_level", "off"),))
+
+
+def content(family: Family, major: int, size: Size, view: View) -> bytes:
+    """The whole of postgresql.conf."""
+    settings = {
+        **_place(view),
+        **_memory(size),
+        **_processes(major, size),
+        **_storage(size),
+        **_logging(),
+        **_language(),
+        **_ours(family, major),
+    }
+    lines = [f"{name} = '{value}'" for name, value in settings.items()]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def needs_restart(former: bytes, wanted: bytes) -> bool:
+    """Whether two files differ in what is read at the start only."""
+
+    def at_start(file: bytes) -> set[str]:
+        lines = file.decode().splitlines()
+        return {line for line in lines if line.partition(" = ")[0] in AT_START}
+
+    return at_start(former) != at_start(wanted)
+
+
+def _place(view: View) -> dict[str, str]:
+    return {
+        "listen_addresses": "",
+        "port": str(PORT),
+        "unix_socket_directories": str(view.run),
+        # The folder is the instance's own, and root goes everywhere.
+        "unix_socket_permissions": "0700",
+        "hba_file": str(view.configuration / ACCESS),
+        "ident_file": str(view.configuration / IDENTITIES),
+        "ssl": "off",
+        "password_encryption": "scram-sha-256",
+    }
+
+
+def _memory(size: Size) -> dict[str, str]:
+    memory = size.memory_bytes
+    work = memory // 4 // max(1, size.connections_max)
+    return {
+        "shared_buffers": _kib(memory // 4),
+        "effective_cache_size": _kib(memory * 3 // 4),
+        "work_mem": _kib(_within(MIB, work, 256 * MIB)),
+        "maintenance_work_mem": _kib(_within(16 * MIB, memory // 16, GIB)),
+        "autovacuum_work_mem": _kib(_within(16 * MIB, memory // 32, GIB // 2)),
+        "huge_pages": "off",
+        "dynamic_shared_memory_type": "posix",
+        "jit": "off",
+    }
+
+
+def _processes(major: int, size: Size) -> dict[str, str]:
+    whole = max(1, math.ceil(size.vcpu))
+    found = {
+        "max_connections": str(size.connections_max + RESERVED),
+        "superuser_reserved_connections": str(RESERVED),
+        "max_worker_processes": str(min(BACKGROUND_MAX, 4 + 2 * whole)),
+        "max_parallel_workers": str(whole),
+        "max_parallel_workers_per_gather": str(0 if whole == 1 else min(4, whole // 2)),
+        "max_parallel_maintenance_workers": str(0 if whole == 1 else min(4, whole // 2)),
+        "autovacuum_max_workers": str(_within(2, whole, 6)),
+    }
+    if major >= 18:  # noqa: PLR2004 - a version
+        # Its worker processes would be half of what a small instance costs while idle.
+        found["io_method"] = "sync" if whole == 1 else "worker"
+    return found
+
+
+def _storage(size: Size) -> dict[str, str]:
+    storage = size.storage_bytes
+    return {
+        "wal_level": "replica",
+        "max_wal_size": _mib(_within(96 * MIB, storage // 10, 8 * GIB)),
+        "min_wal_size": _mib(_within(32 * MIB, storage // 100, GIB)),
+        # What a snapshot or a follower holds back must not fill the disk.
+        "max_slot_wal_keep_size": _mib(_within(256 * MIB, storage // 4, 64 * GIB)),
+        "temp_file_limit": _kib(max(256 * MIB, storage // 2)),
+        # A thousand files are synchronised at once after a crash, and not each by itself.
+        "recovery_init_sync_method": "syncfs",
+        "max_wal_senders": "4",
+        "max_replication_slots": "4",
+    }
+
+
+def _logging() -> dict[str, str]:
+    return {
+        "log_destination": "stderr",
+        "logging_collector": "off",
+        "log_line_prefix": "%m [%p] %q%u@%d ",
+        "log_timezone": "UTC",
+        "timezone": "UTC",
+        # Statements hold passwords and people's data: their texts are never written.
+        "log_statement": "none",
+        "log_min_error_statement": "panic",
+        "log_parameter_max_length_on_error": "0",
+        "log_lock_waits": "on",
+        "log_temp_files": "64MB",
+    }
+
+
+def _language() -> dict[str, str]:
+    """As a new cluster has it; messages are in English, which the driver reads."""
+    locales = dict.fromkeys(("lc_monetary", "lc_numeric", "lc_time"), "C.UTF-8")
+    return {
+        **locales,
+        "lc_messages": "C",
+        "datestyle": "iso, mdy",
+        "default_text_search_config": "pg_catalog.english",
+    }
+
+
+def _ours(family: Family, major: int) -> dict[str, str]:
+    found = {"shared_preload_libraries": family.extension or ""}
+    if major >= 16:  # noqa: PLR2004 - a version
+        # Who makes a role may act as it, as owners of databases expect.
+        found["createrole_self_grant"] = "set, inherit"
+    if major >= 17:  # noqa: PLR2004 - a version
+        found["allow_alter_system"] = "off"
+    return {**found, **dict(family.settings)}
+
+
+def _within(least: int, wanted: int, most: int) -> int:
+    return max(least, min(most, wanted))
+
+
+def _kib(size_bytes: int) -> str:
+    return f"{size_bytes // 1024}kB"
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes // MIB}MB"

@@ -1,0 +1,103 @@
+"""From one major version to another, by pg_upgrade, on a copy."""
+
+from pathlib import Path
+
+import psycopg
+import structlog
+from psycopg import sql
+
+from cell.engines.driver import EngineError
+from cell.engines.postgres import connections, roles, server
+from cell.engines.postgres.installation import INSIDE, Installation, Installations
+from cell.engines.postgres.settings import Family
+from cell.layout import Site
+from cell.runtime.confinement import Mount
+from cell.runtime.host import INSIDE as INSTANCE
+from cell.runtime.host import Host
+from cell.runtime.process import LaunchError
+
+log = structlog.get_logger("cell.postgres")
+
+FORMER_DATA = INSTANCE / "former"
+FORMER_PROGRAMS = Path("/opt/former")
+TIMEOUT_S = 4 * 3600.0
+# The tool writes into the folder it runs in, and complains on its output.
+IN_FOLDER = 'cd "$1" && shift && exec "$@" 1>&2'
+OUTDATED = """
+SELECT extname FROM pg_catalog.pg_extension JOIN pg_catalog.pg_available_extensions
+ON name = extname WHERE installed_version <> default_version
+"""
+
+
+async def upgrade(
+    host: Host,
+    family: Family,
+    installations: Installations,
+    former: tuple[Installation, Site],
+    wanted: tuple[Installation, Site],
+) -> None:
+    """Fills the data of the wanted site from the former one's, which stays as it is."""
+    old, old_site = former
+    new, new_site = wanted
+    if host.owner(old_site) is not None and not host.hides_files:
+        raise EngineError("an upgrade needs bubblewrap, which this cell does not have")
+    # A server that was killed has to put its data in order first.
+    async with server.private(host, family, old, old_site):
+        pass
+    try:
+        await installations.initialise(new, new_site)
+        await _run(host, family, installations, former, wanted)
+    except LaunchError as error:
+        raise EngineError(f"the data could not be upgraded: {error}") from error
+    async with server.private(host, family, new, new_site) as folder:
+        await _finish(folder)
+
+
+async def _run(
+    host: Host,
+    family: Family,
+    installations: Installations,
+    former: tuple[Installation, Site],
+    wanted: tuple[Installation, Site],
+) -> None:
+    old, old_site = former
+    new, new_site = wanted
+    mounts: tuple[Mount, ...] = ()
+    old_data, old_binaries = old_site.data, old.binaries
+    if host.hides_files:
+        programs = [Mount(mount.source, FORMER_PROGRAMS, writable=False) for mount in old.mounts]
+        mounts = (*programs, Mount(old_site.data, FORMER_DATA, writable=True))
+        old_data = FORMER_DATA
+        old_binaries = FORMER_PROGRAMS / old.binaries.relative_to(INSIDE)
+    access = server.write(host, new_site, server.OPEN_ACCESS, b"local all all trust\n")
+    view = host.view(new_site)
+    options = f"-c hba_file={access} -c shared_preload_libraries={family.extension or ''}"
+    options += " -c recovery_init_sync_method=syncfs"
+    sockets = view.run / server.PRIVATE
+    words = [
+        *("/bin/sh", "-c", IN_FOLDER, "sh", str(sockets), new.program("pg_upgrade")),
+        *("-U", roles.SUPERUSER, "-b", str(old_binaries), "-B", str(new.binaries)),
+        *("-d", str(old_data), "-D", str(view.data), "-s", str(sockets)),
+        # Everything is synchronised at once before it takes its place.
+        *("-o", options, "-O", options, "--no-sync"),
+    ]
+    await installations.run(new, new_site, words, mounts=mounts, timeout_s=TIMEOUT_S)
+
+
+async def _finish(folder: Path) -> None:
+    """Brings extensions to what the new version has, and counts anew for the planner."""
+    async with connections.administration(folder, server.SELF) as connection:
+        found = await connection.execute(
+            "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn"
+        )
+        databases = [name for (name,) in await found.fetchall()]
+    for database in databases:
+        async with connections.administration(folder, server.SELF, database) as connection:
+            for (name,) in await (await connection.execute(OUTDATED)).fetchall():
+                try:
+                    statement = sql.SQL("ALTER EXTENSION {} UPDATE").format(sql.Identifier(name))
+                    await connection.execute(statement)
+                except psycopg.Error as error:
+                    # It works as it was; the owner may update it.
+                    log.warning("cell.postgres.extension_kept", extension=name, reason=str(error))
+            await connection.execute("ANALYZE")
