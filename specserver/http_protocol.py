@@ -117,7 +117,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._framing_only:
             return
         self._unseen_bytes = 0
-        super().on_url(url)
+        self.url += url
         if len(self.url) > TARGET_BYTES_MAX:
             raise Problem(414, f"the request target is longer than {TARGET_BYTES_MAX} bytes")
 

@@ -155,6 +155,7 @@ def test_the_address_a_caller_claims_is_not_believed_under_gunicorn(
     under_gunicorn: Server,
 ) -> None:
     """Uvicorn believes X-Forwarded-For from 127.0.0.1 unless it is told not to."""
+    assert not isinstance(under_gunicorn.address, str)
     host, port = under_gunicorn.address
     body = {"email": "a@example.org", "password": "not the one"}
     codes = [
