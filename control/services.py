@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # these modules name Services themselves
     from control.boundary.rates import Limiter
     from control.cells import Cells
+    from control.resolver import Resolver
     from control.sealing import Sealer
     from control.settings import ControlSettings
     from control.signing import Signer
@@ -22,3 +23,4 @@ class Services:
     limiter: Limiter
     settings: ControlSettings
     cells: Cells
+    resolver: Resolver

@@ -1,9 +1,10 @@
-"""Networks as the JSON that openapi.yaml describes."""
+"""Networks and domains as the JSON that openapi.yaml describes."""
 
 from typing import Any
 
 from control.policy import networks as rules
-from handlers.views import timestamp
+from handlers.views import timestamp, timestamp_or_none
+from storage.domains import Domain
 from storage.instances import Instance
 from storage.networks import Network
 
@@ -41,3 +42,17 @@ def audited(wanted: Json) -> Json:
         found = rules.authorities(wanted["client_ca_pem"])
         told["client_authorities"] = [each.sha256 for each in found]
     return told
+
+
+def domain(record: Domain) -> Json:
+    return {
+        "id": record.id,
+        "instance_id": record.instance_id,
+        "hostname": record.hostname,
+        "status": record.status,
+        "status_reason": record.status_reason,
+        "cname": {"name": record.hostname, "target": record.cname_target},
+        "created_at": timestamp(record.created_at),
+        "checked_at": timestamp_or_none(record.checked_at),
+        "verified_at": timestamp_or_none(record.verified_at),
+    }

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
 from control.cells import HttpCells
+from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -55,6 +56,7 @@ def build_services(settings: Settings) -> Services:
         limiter=make_limiter(settings.rate_limit_storage, control_settings, database),
         settings=control_settings,
         cells=HttpCells(signer),
+        resolver=DnsResolver(settings.dns_servers),
     )
 
 

@@ -108,6 +108,9 @@ class Settings(BaseSettings):
     rotation_overlap_s: int = Field(
         86_400, ge=0, description="how long the old credential stays valid after a rotation"
     )
+    dns_servers: tuple[str, ...] = Field(
+        (), description="asked about custom domains (address, address:port); empty: the system's"
+    )
     rate_limits: bool = Field(default=True, description="hold callers to the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where counters live: memory, database, or a redis:// URL"

@@ -12,6 +12,7 @@ SENTENCES: Final = {
     "users.email": "a user with this email address exists already",
     "memberships.org_id, memberships.user_id": "the user is a member already",
     "projects.org_id, projects.slug": "a project with this slug exists already",
+    "domains.instance_id, domains.hostname": "the instance has this domain already",
     "instances.project_id, instances.name": "the project has an instance with this name",
 }
 """By columns, as SQLite names them."""
@@ -21,6 +22,7 @@ CONSTRAINTS: Final = {
     "uq_users_email": "users.email",
     "pk_memberships": "memberships.org_id, memberships.user_id",
     "uq_projects_org_id_slug": "projects.org_id, projects.slug",
+    "ix_domains_instance_id_hostname": "domains.instance_id, domains.hostname",
     "ix_instances_live_name": "instances.project_id, instances.name",
 }
 """By constraint, as PostgreSQL names them."""

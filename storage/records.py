@@ -5,6 +5,7 @@ from storage.audit import AuditEntry
 from storage.cells import Cell
 from storage.changes import Change
 from storage.columns import Record
+from storage.domains import Domain
 from storage.events import Event
 from storage.instances import Instance
 from storage.memberships import Membership
@@ -23,6 +24,7 @@ __all__ = [
     "AuditEntry",
     "Cell",
     "Change",
+    "Domain",
     "Event",
     "Instance",
     "Membership",

@@ -12,9 +12,11 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract_tests.api.oracle import Oracle, OracleTransport
+from contract_tests.name_server import NameServer
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from control import identity
 from control.boundary.rates import make_limiter
+from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -65,6 +67,7 @@ class House:
     def __init__(self, url: str, directory: Path, *, oracle: Oracle | None = None) -> None:
         self.database = Database(url)
         self.cell = FakeCell(directory / "cell.db")
+        self.names = NameServer()
         settings = ControlSettings(cursor_key=b"k" * 32, rate_limits=False, strict=True)
         self.services = Services(
             database=self.database,
@@ -73,6 +76,7 @@ class House:
             limiter=make_limiter("memory", settings, self.database),
             settings=settings,
             cells=FakeCells(self.cell),
+            resolver=DnsResolver([self.names.address]),
         )
         self.app = build_app(_settings(directory), self.services)
         self.oracle = oracle or Oracle()
@@ -87,6 +91,7 @@ class House:
 
     def close(self) -> None:
         self._loop.close()
+        self.names.close()
         self.app.threads.stop()
         self.database.dispose()
 

@@ -24,6 +24,7 @@ class Estate:
 
     tenant: Tenant
     instance_id: str
+    domain_id: str = f"dom_{NEVER}"
 
     @property
     def ids(self) -> dict[str, str]:
@@ -32,6 +33,7 @@ class Estate:
             "project_id": self.tenant.project_id,
             "instance_id": self.instance_id,
             "key_id": self.tenant.key_id,
+            "domain_id": self.domain_id,
             "session_id": "current",
         }
 
@@ -41,13 +43,22 @@ NOBODY = {
     "project_id": f"proj_{NEVER}",
     "instance_id": f"inst_{NEVER}",
     "key_id": f"key_{NEVER}",
+    "domain_id": f"dom_{NEVER}",
     "session_id": f"ses_{NEVER}",
 }
 
 
 def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     tenant = house.tenant(name, plan=plan)
-    return Estate(tenant, house.instance(tenant))
+    instance_id = house.instance(tenant)
+    return Estate(tenant, instance_id, domain(house, tenant, instance_id))
+
+
+def domain(house: House, tenant: Tenant, instance_id: str) -> str:
+    """The id of a domain of the instance."""
+    path = f"{tenant.path}/instances/{instance_id}/domains"
+    body = {"hostname": f"{instance_id[-8:].lower()}.example.com"}
+    return str(house.post(path, tenant.key, json=body).json()["id"])
 
 
 def path_of(operation: Operation, ids: dict[str, str]) -> str:

@@ -60,7 +60,8 @@ def _run(
 
     @settings(
         max_examples=examples,
-        derandomize=True,
+        # The same requests on every run: chance has its place in the nightly one.
+        derandomize=examples == SHORT,
         database=None,
         deadline=None,
         phases=[Phase.generate],
@@ -94,7 +95,10 @@ def _excluded(operation: Operation, response: Any) -> list[Any]:
     """Right by the schema, and refused by a rule that no schema can say."""
     if response.status_code != 422:
         return []
-    broken = {error["keyword"] for error in response.json().get("errors", ())}
-    if operation.id in _BY_POLICY or broken <= _BEYOND_SCHEMAS:
+    problem = response.json()
+    broken = {error["keyword"] for error in problem.get("errors", ())}
+    # A thousand requests draw some Idempotency-Key twice.
+    beyond = broken <= _BEYOND_SCHEMAS or problem["code"] == "idempotency_key_reused"
+    if operation.id in _BY_POLICY or beyond:
         return [CHECKS.get_by_names(["positive_data_acceptance"])[0]]
     return []

@@ -85,7 +85,7 @@ def test_what_is_not_in_the_org_of_the_path_is_404(
     """My org and another's resource, also where the other org is mine as well."""
     owner = house.person(mfa=True)
     mine = house.tenant(owner=owner)
-    twin = Estate(house.tenant(owner=owner), victim.instance_id)
+    twin = Estate(house.tenant(owner=owner), victim.instance_id, victim.domain_id)
     for foreign in (victim.ids, twin.ids, NOBODY):
         answer = send(house, operation, {**foreign, "org_id": mine.org_id}, owner.session)
         is_problem(answer, 404, "not_found")

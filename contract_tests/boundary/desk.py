@@ -11,9 +11,11 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract_tests.boundary.document import document
+from contract_tests.name_server import NOBODY
 from control import identity
 from control.boundary import make_boundary
 from control.boundary.rates import Limiter, make_limiter
+from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -56,6 +58,7 @@ class Desk:
             limiter=limiter or make_limiter("memory", self.settings, self.database),
             settings=self.settings,
             cells=cast("Any", None),
+            resolver=DnsResolver([NOBODY]),
         )
         self.boundary = make_boundary(self.services)
         self.app = App(document(), handlers=HANDLERS, boundary=self.boundary)

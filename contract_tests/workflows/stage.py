@@ -6,7 +6,9 @@ from typing import Any, cast
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select
 
+from contract_tests.name_server import NOBODY
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
+from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
@@ -133,6 +135,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
         limiter=cast("Any", None),
         settings=ControlSettings(cursor_key=b"k" * 32),
         cells=FakeCells(cell),
+        resolver=DnsResolver([NOBODY]),
     )
 
 

@@ -3,6 +3,7 @@
 from control.workflows import (
     cells,
     changes,
+    domains,
     erasure,
     housekeeping,
     instances,
@@ -16,6 +17,7 @@ from control.workflows.starting import start
 __all__ = [
     "cells",
     "changes",
+    "domains",
     "erasure",
     "housekeeping",
     "instances",

@@ -11,7 +11,7 @@ from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
-from storage import events, instances, networks, organizations
+from storage import domains, events, instances, networks, organizations
 from storage.instances import Instance
 
 
@@ -110,7 +110,7 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "allow_cidrs": network.allow_cidrs,
         "rotation_overlap_s": services.settings.rotation_overlap_s,
         "client_ca_pem": network.client_ca_pem,
-        "domains": [],
+        "domains": domains.verified_hostnames(db, instance),
         "source_snapshot": None,
     }
 

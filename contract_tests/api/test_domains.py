@@ -1,0 +1,144 @@
+"""Custom domains: added, looked up in a real DNS, told to the cell, moved and removed."""
+
+from typing import Any
+
+import pytest
+
+from contract_tests.api.harness import House, Tenant
+from contract_tests.api.rows import is_problem
+
+
+@pytest.fixture
+def tenant(house: House) -> Tenant:
+    house.names.start()
+    house.names.records.clear()
+    house.names.fails = False
+    return house.tenant("Named", plan="team")
+
+
+def path(tenant: Tenant, instance_id: str) -> str:
+    return f"{tenant.path}/instances/{instance_id}/domains"
+
+
+def add(house: House, tenant: Tenant, instance_id: str, hostname: str) -> dict[str, Any]:
+    made = house.post(path(tenant, instance_id), tenant.key, json={"hostname": hostname})
+    assert made.status_code == 201, made.text
+    return dict(made.json())
+
+
+def verify(house: House, tenant: Tenant, domain: dict[str, Any]) -> dict[str, Any]:
+    """The domain after it was looked up."""
+    listed = path(tenant, domain["instance_id"])
+    asked = house.post(f"{listed}/{domain['id']}/actions/verify", tenant.key)
+    assert asked.status_code == 202, asked.text
+    house.settle()
+    found = house.get(listed, tenant.key).json()["items"]
+    return next(dict(one) for one in found if one["id"] == domain["id"])
+
+
+def test_a_domain_is_in_force_once_its_record_is_there(house: House, tenant: Tenant) -> None:
+    instance_id = house.instance(tenant)
+    domain = add(house, tenant, instance_id, "DB.Example.com.")
+    host = house.get(f"{tenant.path}/instances/{instance_id}", tenant.key).json()["host"]
+    assert domain["hostname"] == "db.example.com"
+    assert domain["cname"] == {"name": "db.example.com", "target": host}
+    assert (domain["status"], domain["checked_at"]) == ("pending", None)
+
+    failed = verify(house, tenant, domain)
+    assert failed["status"] == "failed"
+    assert failed["status_reason"] == (
+        f"db.example.com does not exist in the DNS; create the record: db.example.com CNAME {host}"
+    )
+    house.names.records["db.example.com"] = "elsewhere.example.net"
+    assert "leads to elsewhere.example.net" in verify(house, tenant, domain)["status_reason"]
+    house.names.records |= {"elsewhere.example.net": host.upper()}
+    verified = verify(house, tenant, domain)
+    assert (verified["status"], verified["status_reason"]) == ("verified", None)
+    assert verified["verified_at"] == verified["checked_at"]
+    assert house.cell.told(instance_id)["domains"] == ["db.example.com"]
+
+    del house.names.records["db.example.com"]
+    assert verify(house, tenant, domain)["status"] == "failed"
+    assert house.cell.told(instance_id)["domains"] == []
+
+
+def test_a_domain_that_is_removed_is_taken_from_the_cell(house: House, tenant: Tenant) -> None:
+    instance_id = house.instance(tenant)
+    domain = add(house, tenant, instance_id, "gone.example.com")
+    house.names.records["gone.example.com"] = domain["cname"]["target"]
+    assert verify(house, tenant, domain)["status"] == "verified"
+    one = f"{path(tenant, instance_id)}/{domain['id']}"
+    assert house.request("DELETE", one, tenant.key).status_code == 204
+    house.settle()
+    assert house.cell.told(instance_id)["domains"] == []
+    is_problem(house.request("DELETE", one, tenant.key), 404)
+    assert add(house, tenant, instance_id, "gone.example.com")["status"] == "pending"
+
+
+def test_the_dns_says_whose_a_name_is(house: House, tenant: Tenant) -> None:
+    other = house.tenant("Other", plan="team")
+    first = add(house, tenant, house.instance(tenant), "moves.example.com")
+    second = add(house, other, house.instance(other), "moves.example.com")
+    house.names.records["moves.example.com"] = first["cname"]["target"]
+    assert verify(house, tenant, first)["status"] == "verified"
+    assert verify(house, other, second)["status"] == "failed"
+    house.names.records["moves.example.com"] = second["cname"]["target"]
+    assert verify(house, other, second)["status"] == "verified"
+    lost = house.get(path(tenant, first["instance_id"]), tenant.key).json()["items"][0]
+    assert lost["status"] == "failed"
+    assert "leads to another instance" in lost["status_reason"]
+    assert house.cell.told(first["instance_id"])["domains"] == []
+    assert house.cell.told(second["instance_id"])["domains"] == ["moves.example.com"]
+
+
+def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Tenant) -> None:
+    domain = add(house, tenant, house.instance(tenant), "slow.example.com")
+    house.names.fails = True
+    failed = verify(house, tenant, domain)
+    assert failed["status"] == "failed"
+    assert "the DNS did not answer for slow.example.com" in failed["status_reason"]
+    assert house.names.questions.count("slow.example.com") >= 3
+
+
+@pytest.mark.parametrize(
+    ("hostname", "said"),
+    [
+        ("*.example.com", "one host"),
+        ("localhost", "needs a domain"),
+        ("db.local.localhost", "the service's own"),
+        ("münchen.example.com", "ASCII form"),
+        ("192.0.2.7", "needs a domain"),
+        ("-a.example.com", "no host name"),
+        ("a..example.com", "no host name"),
+        ("a b.example.com", "no host name"),
+        (f"{'a' * 64}.example.com", "no host name"),
+    ],
+)
+def test_what_is_no_host_of_yours_is_refused(
+    house: House, tenant: Tenant, hostname: str, said: str
+) -> None:
+    body = {"hostname": hostname}
+    refused = house.post(path(tenant, house.instance(tenant)), tenant.key, json=body)
+    is_problem(refused, 422)
+    assert said in refused.json()["detail"]
+    assert refused.json()["errors"][0]["pointer"] == "/hostname"
+
+
+def test_an_instance_has_a_name_once_and_so_many_at_most(house: House, tenant: Tenant) -> None:
+    instance_id = house.instance(tenant)
+    for number in range(20):
+        add(house, tenant, instance_id, f"d{number}.example.com")
+    again = {"json": {"hostname": "d21.example.com"}}
+    is_problem(house.post(path(tenant, instance_id), tenant.key, **again), 422)
+    other = house.instance(tenant)
+    add(house, tenant, other, "d1.example.com")
+    twice = {"json": {"hostname": "D1.example.com"}}
+    is_problem(house.post(path(tenant, other), tenant.key, **twice), 409)
+
+
+def test_domains_come_with_the_solo_plan(house: House) -> None:
+    free = house.tenant("Free", plan="free")
+    body = {"json": {"hostname": "db.example.com"}}
+    refused = house.post(path(free, house.instance(free)), free.key, **body)
+    is_problem(refused, 422)
+    assert refused.json()["errors"][0]["keyword"] == "plan"

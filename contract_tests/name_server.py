@@ -1,0 +1,68 @@
+"""A DNS server on loopback, for tests of whoever asks one."""
+
+import contextlib
+import socket
+import threading
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.rrset
+
+MESSAGE_MAX = 4096
+NOBODY = "127.0.0.1:9"
+"""Where no server answers."""
+
+
+class NameServer:
+    """Answers CNAME questions from `records`; what is not in `hosts` or `records` is unknown."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, str] = {}
+        self.hosts: set[str] = set()
+        # While set, every question is answered with a server failure.
+        self.fails = False
+        self.questions: list[str] = []
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def start(self) -> None:
+        """Nobody answers until then."""
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                wire, peer = self._socket.recvfrom(MESSAGE_MAX)
+            except OSError:
+                return
+            if not wire:
+                return
+            self._socket.sendto(self._answer(dns.message.from_wire(wire)).to_wire(), peer)
+
+    def _answer(self, asked: dns.message.Message) -> dns.message.Message:
+        answer = dns.message.make_response(asked)
+        answer.flags |= dns.flags.AA
+        question = asked.question[0]
+        name = str(question.name).rstrip(".").lower()
+        self.questions.append(name)
+        if self.fails:
+            answer.set_rcode(dns.rcode.SERVFAIL)
+        elif name in self.records and question.rdtype == dns.rdatatype.CNAME:
+            target = f"{self.records[name]}."
+            answer.answer.append(dns.rrset.from_text(question.name, 60, "IN", "CNAME", target))
+        elif name not in self.hosts and name not in self.records:
+            answer.set_rcode(dns.rcode.NXDOMAIN)
+        return answer

@@ -1,0 +1,48 @@
+"""Custom domains: which host names an instance may be given."""
+
+import re
+from typing import Final
+
+from control.policy.orders import Violation
+from control.policy.plans import Plan
+
+DOMAINS_MAX: Final = 20
+"""Of one instance; a cell takes no more."""
+_LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
+_NAME_MAX: Final = 253
+
+
+def normal_hostname(text: str) -> str:
+    """As it is kept and compared: in lower case, without the dot at the end."""
+    return text.lower().removesuffix(".")
+
+
+def check_hostname(hostname: str, instance_domain: str) -> list[Violation]:
+    """Everything wrong with a host name in its normal form."""
+    labels = hostname.split(".")
+    if labels[0] == "*":
+        return [_wrong("a domain is one host; add each host that you need")]
+    if not hostname.isascii():
+        return [_wrong("write it in its ASCII form, with labels like xn--…")]
+    if len(hostname) > _NAME_MAX or not all(map(_LABEL.fullmatch, labels)):
+        return [_wrong("it is no host name")]
+    if len(labels) < 2 or labels[-1].isdecimal():  # noqa: PLR2004 -- a host and a domain
+        return [_wrong("it needs a domain, as db.example.com has")]
+    if f".{hostname}".endswith(f".{instance_domain}"):
+        return [_wrong(f"names under {instance_domain} are the service's own")]
+    return []
+
+
+def check_plan(plan: Plan, count: int) -> list[Violation]:
+    """Whether the plan lets an instance that has `count` domains have one more."""
+    if not plan.custom_domains:
+        message = f"the {plan.id} plan has no custom domains; they come with solo and above"
+        return [Violation(pointer="", keyword="plan", message=message)]
+    if count >= DOMAINS_MAX:
+        message = f"an instance has at most {DOMAINS_MAX} domains; remove one"
+        return [Violation(pointer="", keyword="quota", message=message)]
+    return []
+
+
+def _wrong(message: str) -> Violation:
+    return Violation(pointer="/hostname", keyword="format", message=message)

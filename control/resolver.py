@@ -1,0 +1,82 @@
+"""DNS as the control plane asks it: where a host name leads by CNAME."""
+
+import contextlib
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import dns.exception
+import dns.nameserver
+import dns.resolver
+
+LOOKUP_S: Final = 5.0
+CHAIN_MAX: Final = 8
+DNS_PORT: Final = 53
+
+
+class LookupFailed(Exception):  # noqa: N818 - a state of the DNS
+    """The DNS gave no answer now; the same question may be answered later."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Found:
+    """The names that a host name leads to, nearest first; `reason` says why there is none."""
+
+    targets: tuple[str, ...]
+    reason: str | None = None
+
+
+class Resolver(Protocol):
+    def cname(self, hostname: str) -> Found:
+        """Raises LookupFailed."""
+
+
+class DnsResolver:
+    """Asks the servers given (`address`, `address:port`, `[address]:port`), or the system's.
+
+    Raises ValueError for a server that is none of these.
+    """
+
+    def __init__(self, servers: Sequence[str] = (), lookup_s: float = LOOKUP_S) -> None:
+        self._resolver = dns.resolver.Resolver(configure=not servers)
+        if servers:
+            self._resolver.nameservers = [_server(each) for each in servers]
+        self._resolver.lifetime = lookup_s
+        # Whoever verifies has just changed the record.
+        self._resolver.cache = None
+
+    def cname(self, hostname: str) -> Found:
+        targets: list[str] = []
+        name, reason = hostname, None
+        while len(targets) < CHAIN_MAX:
+            try:
+                answer = self._resolver.resolve(f"{name}.", "CNAME", search=False)
+            except dns.resolver.NXDOMAIN:
+                reason = f"{name} does not exist in the DNS"
+                break
+            except dns.resolver.NoAnswer:
+                reason = f"{name} has no CNAME record"
+                break
+            except dns.exception.DNSException as error:
+                raise LookupFailed(f"the DNS did not answer for {name}: {_said(error)}") from error
+            name = str(answer[0].target).rstrip(".").lower()
+            targets.append(name)
+        return Found(tuple(targets), None if targets else reason)
+
+
+def _server(text: str) -> dns.nameserver.Nameserver:
+    with contextlib.suppress(ValueError):
+        return dns.nameserver.Do53Nameserver(str(ipaddress.ip_address(text)))
+    place = urlsplit(f"//{text}")
+    address = str(ipaddress.ip_address(place.hostname or ""))
+    return dns.nameserver.Do53Nameserver(address, place.port or DNS_PORT)
+
+
+def _said(error: dns.exception.DNSException) -> str:
+    return type(error).__name__ if isinstance(error, dns.exception.Timeout) else str(error)

@@ -1,0 +1,77 @@
+"""Domains: looked up in the DNS, and told to the cell once they lead to the instance."""
+
+from typing import Any, Final
+
+from sqlalchemy.orm import Session
+
+from control.resolver import LookupFailed
+from control.work import Operation, workflow
+from control.workflows import starting
+from control.workflows.networks import NETWORK
+from storage import domains, instances
+from storage.database import now
+from storage.domains import Domain
+from storage.errors import NotFound
+
+VERIFY: Final = "domains.verify"
+TRIES: Final = 3
+
+
+@workflow(VERIFY, deadline_s=120)
+def verify(op: Operation) -> None:
+    reason = op.step("look", lambda: _look(op))
+    op.step_in_transaction("record", lambda db: _record(op, db, reason))
+
+
+def _look(op: Operation) -> str | None:
+    """None where the name leads to the instance, else why it does not."""
+    with op.database.read() as db:
+        domain = _load(op, db)
+    if domain is None:
+        return None
+    create = f"create the record: {domain.hostname} CNAME {domain.cname_target}"
+    try:
+        found = op.services.resolver.cname(domain.hostname)
+    except LookupFailed as error:
+        if op.attempts < TRIES:
+            raise
+        return f"{error}; verify again later"
+    if domain.cname_target in found.targets:
+        return None
+    if found.targets:
+        return f"{domain.hostname} leads to {found.targets[0]}; {create}"
+    return f"{found.reason}; {create}"
+
+
+def _record(op: Operation, db: Session, reason: str | None) -> None:
+    instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"], lock=True)
+    domain = _load(op, db)
+    if domain is None:
+        return
+    was_verified = domain.status == "verified"
+    if reason is not None:
+        domain.became_failed(reason, now(db))
+    else:
+        other = domains.holder(db, domain.hostname)
+        if other is not None and other.id != domain.id:
+            _take_from(db, other)
+        domain.became_verified(now(db))
+    if was_verified != (domain.status == "verified"):
+        starting.start(db, NETWORK, instance)
+
+
+def _take_from(db: Session, other: Domain) -> None:
+    """The DNS says that the name has moved on; whoever it led to before loses it."""
+    moved = f"the CNAME record of {other.hostname} leads to another instance now"
+    other.became_failed(moved, now(db))
+    db.flush()
+    starting.start(db, NETWORK, instances.fetch(db, other.org_id, other.instance_id))
+
+
+def _load(op: Operation, db: Session) -> Any:
+    """None once it was removed."""
+    try:
+        instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"])
+        return domains.fetch(db, instance, op.args["domain_id"])
+    except NotFound:
+        return None

@@ -1,0 +1,72 @@
+"""Handlers of the tag Domains: host names of their owners' own that lead to an instance."""
+
+from typing import Any
+
+from control.policy import domains as rules
+from control.policy.plans import PLANS
+from control.workflows.domains import VERIFY
+from control.workflows.networks import NETWORK
+from handlers import views
+from handlers.calls import OrgCall
+from handlers.network_views import domain as view
+from specserver import Invalid, Reply
+from storage import cells, domains, identifiers, instances
+from storage.domains import Domain
+from storage.instances import Instance
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    after = views.after(call, cursor)
+    return views.page(call, domains.page(call.db, instance, limit=limit, after=after), view)
+
+
+def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    instance.change(waits=False)
+    hostname = _checked(call, instance, body["hostname"])
+    domain = Domain(
+        id=identifiers.new("dom_"),
+        org_id=call.org.id,
+        instance_id=instance.id,
+        hostname=hostname,
+        cname_target=instance.host,
+    )
+    call.db.add(domain)
+    call.db.flush()
+    call.audit(target=domain.id, instance=instance.id, hostname=hostname)
+    base = f"/v1/orgs/{call.org.id}/instances/{instance.id}/domains"
+    return Reply.created(view(domain), f"{base}/{domain.id}")
+
+
+def delete(call: OrgCall, instance_id: str, domain_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    domain = domains.fetch(call.db, instance, domain_id, lock=True)
+    call.db.delete(domain)
+    call.audit(target=domain.id, instance=instance.id, hostname=domain.hostname)
+    call.start(NETWORK, instance)
+    return Reply.no_content()
+
+
+def verify(call: OrgCall, instance_id: str, domain_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    domain = domains.fetch(call.db, instance, domain_id, lock=True)
+    domain.verify_again()
+    call.audit(target=domain.id, instance=instance.id, hostname=domain.hostname)
+    call.start(VERIFY, instance, domain_id=domain.id)
+    return Reply.accepted(view(domain))
+
+
+def _checked(call: OrgCall, instance: Instance, text: str) -> str:
+    """The name in its normal form; raises Invalid with all that is wrong."""
+    hostname = rules.normal_hostname(text)
+    cell = cells.fetch(call.db, instance.cell_id)
+    wrong = [
+        *rules.check_plan(PLANS[call.org.plan], domains.count(call.db, instance)),
+        *rules.check_hostname(hostname, cell.instance_domain),
+    ]
+    if wrong:
+        raise Invalid(wrong[0]["message"], errors=wrong)
+    return hostname
