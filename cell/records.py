@@ -21,6 +21,17 @@ class Size:
     storage_bytes: int
     connections_max: int
 
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        """In JSON 1.0 is an integer, too; in an engine's arguments it is not."""
+        return cls(
+            name=document["name"],
+            vcpu=document["vcpu"],
+            memory_bytes=int(document["memory_bytes"]),
+            storage_bytes=int(document["storage_bytes"]),
+            connections_max=int(document["connections_max"]),
+        )
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -46,7 +57,7 @@ class Spec:
         return cls(
             engine=document["engine"],
             engine_version=document["engine_version"],
-            size=Size(**document["size"]),
+            size=Size.parse(document["size"]),
             host=document["host"].lower(),
             idle_pause_s=document["idle_pause_s"],
             allow_cidrs=None if cidrs is None else tuple(cidrs),

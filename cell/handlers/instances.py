@@ -32,7 +32,7 @@ async def resume(cell: Cell, instance_id: str) -> Body:
 
 
 async def resize(cell: Cell, instance_id: str, body: Body) -> Body:
-    resident = await cell.lifecycle.resize(instance_id, Size(**body["size"]))
+    resident = await cell.lifecycle.resize(instance_id, Size.parse(body["size"]))
     return cell.lifecycle.observation(resident)
 
 

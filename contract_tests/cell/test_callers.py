@@ -9,7 +9,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract_tests.cell.rig import Rig, new_id, spec, until
+from contract_tests.cell.rig import LARGER, SMALL, Rig, new_id, spec, until
 
 
 def refused(rig: Rig, headers: dict[str, str], path: str = "/v1/instances") -> str:
@@ -149,6 +149,15 @@ def test_a_caller_that_goes_away_leaves_no_half_made_instance(shared_rig: Rig) -
     with shared_rig.client() as http, pytest.raises(httpx.TimeoutException):
         http.put(path, content=body, headers=headers, timeout=0.1)
     until(lambda: shared_rig.get(path).json().get("status") == "running", "it is made")
+
+
+def test_whole_numbers_may_be_written_with_a_fraction(shared_rig: Rig) -> None:
+    figures = {"memory_bytes": 2.0**30, "storage_bytes": 2e10, "connections_max": 60.0}
+    instance_id = shared_rig.make(size={**SMALL, **figures})
+    resized = shared_rig.action(instance_id, "resize", {"size": {**LARGER, "storage_bytes": 3e10}})
+    assert (resized["status"], resized["size"]) == ("running", LARGER["name"])
+    beyond = spec(instance_id, size={**SMALL, "storage_bytes": 1e30})
+    assert shared_rig.act("PUT", f"/v1/instances/{instance_id}", beyond).status_code == 422
 
 
 def test_a_host_leads_to_one_instance_only(shared_rig: Rig) -> None:

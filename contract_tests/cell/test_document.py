@@ -105,6 +105,9 @@ class Estate:
         elif "instance_id" in case.path_parameters:
             case.path_parameters["instance_id"] = subject
         self.begin_operation(case)
+        if operation_id in STARTING:
+            # It may sleep, as a request before this one said after how little it is to.
+            self.rig.wake(subject)
         if operation_id == "instances.put" and not case.meta.is_negative_at(ParameterLocation.BODY):
             _right_put(case.body)
 
