@@ -228,13 +228,19 @@ class Connection(Relay):
         route = self._shared.routes.of_instance(errand.instance_id, self._entry.protocols)
         led_elsewhere = route is not None and self._host and self._place() != route.place
         if route is None or led_elsewhere or not route.admits(self._preface.address):
-            self.close()
+            self._end_errand()
             return
         self._opening = self._shared.loop.create_task(self._deliver(route, errand.message))
 
     async def _deliver(self, route: Route, message: bytes) -> None:
         await opening.deliver(self._shared, route.socket, message)
         self._opening = None
+        self._end_errand()
+
+    def _end_errand(self) -> None:
+        if self._tls is not None:
+            self._tls.end()
+            self._flush()
         self.close()
 
     def _place(self) -> str | None:

@@ -12,6 +12,7 @@ import structlog
 
 from cell import log_lines
 from cell.gateway import activity, worker
+from cell.gateway.cancels import Cancels
 from cell.gateway.fronts import fronts
 from cell.gateway.listening import listen
 from cell.gateway.settings import GatewaySettings
@@ -47,6 +48,8 @@ class _Parent:
         self._home = settings.cell_home
         self._last_activity_at = activity.take_over(self._home / "activity", alive=set())
         self._slots = Slots(settings.workers)
+        self._cancels = Cancels(settings.workers)
+        self._fronts = fronts(self._cancels)
         self._workers: dict[int, int] = {}
         self._started_at = [0.0] * settings.workers
         self._pause_s = [RESTART_FIRST_S] * settings.workers
@@ -56,7 +59,7 @@ class _Parent:
         self._lifeline, self._held = os.pipe()
         # The parent keeps every port open, so while a worker restarts its clients wait in the
         # queue of the port instead of being refused.
-        self._listeners = listen(settings, frozenset(fronts()))
+        self._listeners = listen(settings, frozenset(self._fronts))
 
     def run(self) -> None:
         for column in range(self._settings.workers):
@@ -96,10 +99,12 @@ class _Parent:
                 for each in listeners if other != column else []:
                     each.socket.close()
             self._slots.use_column(column)
+            self._cancels.use_column(column)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             worker.run(
                 self._settings,
                 self._listeners[column],
+                self._fronts,
                 self._slots,
                 self._last_activity_at,
                 self._lifeline,
@@ -119,6 +124,7 @@ class _Parent:
             if self._stopping:
                 continue  # its file stays, for the next gateway to take over
             self._slots.clear_column(column)
+            self._cancels.clear_column(column)
             alive = set(self._workers)
             self._last_activity_at |= activity.take_over(self._home / "activity", alive)
             lived_s = time.monotonic() - self._started_at[column]

@@ -6,7 +6,7 @@ import ipaddress
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 import uvloop
@@ -14,8 +14,8 @@ import uvloop
 from cell.gateway.activity import Activity
 from cell.gateway.certificates import Certificates
 from cell.gateway.connection import Connection
-from cell.gateway.fronts import fronts
 from cell.gateway.listening import Entry, Listening
+from cell.gateway.protocols.front import Front
 from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.shared import Shared
@@ -36,6 +36,7 @@ class Worker:
         self,
         settings: GatewaySettings,
         listeners: list[Listening],
+        fronts: Mapping[str, Front],
         slots: Slots,
         former: dict[str, float],
     ) -> None:
@@ -43,6 +44,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._listeners = listeners
+        self._fronts = fronts
         self._stopping = asyncio.Event()
         self._loop = loop
         self._shared = Shared(
@@ -72,9 +74,8 @@ class Worker:
             self._loop.create_task(self._every(REPORT_S, self._report)),
             self._loop.create_task(self._every(self._reap_s(), self._reap)),
         ]
-        known = fronts()
         for each in self._listeners:
-            entry = Entry(known[each.protocols[0]], each.protocols)
+            entry = Entry(self._fronts[each.protocols[0]], each.protocols)
             self._loop.add_reader(each.socket, self._accept, entry, each.socket)
         self._say("gateway.worker_started")
         await self._stopping.wait()
@@ -174,6 +175,7 @@ class Worker:
 def run(
     settings: GatewaySettings,
     listeners: list[Listening],
+    fronts: Mapping[str, Front],
     slots: Slots,
     former: dict[str, float],
     lifeline: int,
@@ -182,6 +184,6 @@ def run(
     gc.freeze()
 
     async def serve() -> None:
-        await Worker(settings, listeners, slots, former).run(lifeline)
+        await Worker(settings, listeners, fronts, slots, former).run(lifeline)
 
     uvloop.run(serve())

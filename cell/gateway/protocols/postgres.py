@@ -1,0 +1,140 @@
+"""PostgreSQL: TLS after SSLRequest or at once, cancel requests that find their backend."""
+
+import struct
+from typing import Literal
+
+from cell.gateway.cancels import Cancels, Session
+from cell.gateway.protocols import postgres_wire as wire
+from cell.gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
+from cell.gateway.protocols.tls_first import HANDSHAKE_RECORD
+from cell.gateway.refusal import Kind, Refusal
+
+# The role cells administer an instance by: it has no business coming in from outside.
+ADMINISTRATOR = b"menagerie"
+OFF = frozenset({b"false", b"off", b"no", b"0", b"f", b"n"})
+NO_ERRAND = Errand("", b"")
+TLS_REQUIRED = wire.error("28000", "this server requires TLS (sslmode=require or stronger)")
+SQLSTATES: dict[Kind, str] = {
+    "paused": "57P03",
+    "too_many_connections": "53300",
+    "unreachable": "57P03",
+    "not_woken": "57P03",
+    "unknown": "08004",
+    "not_permitted": "28000",
+    "malformed": "08P01",
+}
+HOW_TO_NAME = (
+    "Clients name the instance by its host in TLS (SNI, as libpq 14 and later do), or with the "
+    "connection option options=endpoint=<first label of the host>."
+)
+
+
+class Postgres:
+    alpn = ("postgresql",)
+
+    def __init__(self, cancels: Cancels) -> None:
+        self._cancels = cancels
+
+    def talk(self) -> "PostgresTalk":
+        return PostgresTalk(self._cancels)
+
+
+class PostgresTalk:
+    greeting = b""
+    names_instances = True
+
+    def __init__(self, cancels: Cancels) -> None:
+        self._cancels = cancels
+        # With TLS at once, ALPN is what keeps other protocols' bytes from being taken for ours.
+        self.needs_alpn = True
+        self._asked_for_gss = False
+        self._instance_id = ""
+        self._messages = wire.Messages()
+        self._row: int | None = None
+
+    def before_tls(
+        self, received: bytearray
+    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
+        if not self.needs_alpn or received[:1] == bytes((HANDSHAKE_RECORD,)):
+            return TLS
+        try:
+            size = wire.packet_size(received)
+            return None if size is None else self._answer(received, size)
+        except wire.WireError:
+            return TurnedAway("plaintext")
+
+    def _answer(self, received: bytearray, size: int) -> Reply | TurnedAway | Errand | None:
+        if received.startswith(wire.SSL_REQUEST):
+            del received[:size]
+            self.needs_alpn = False
+            return Reply(b"S")
+        if received.startswith(wire.GSSENC_REQUEST) and not self._asked_for_gss:
+            del received[:size]
+            self._asked_for_gss = True
+            return Reply(b"N")
+        if struct.unpack_from("!I", received, 4)[0] != wire.CANCEL_CODE:
+            return TurnedAway("plaintext", TLS_REQUIRED, linger=True)
+        # libpq before 17 cancels in plaintext. The key says nothing of use to who overhears
+        # it but this: it can cancel what that session runs.
+        return self._errand(bytes(received[:size])) if len(received) >= size else None
+
+    def begin(self, received: bytearray) -> Begun | Errand | None:
+        try:
+            size = wire.packet_size(received)
+            if size is None or len(received) < size:
+                return None
+            first = wire.parse(bytes(received[:size]))
+        except wire.WireError as error:
+            raise Refusal("malformed", str(error)) from error
+        if isinstance(first, wire.Cancel):
+            return self._errand(bytes(received[:size]))
+        if ADMINISTRATOR in first.values(b"user"):
+            raise Refusal("not_permitted", 'role "menagerie" is reserved')
+        if not OFF.issuperset(first.values(b"replication")):
+            raise Refusal("not_permitted", "replication connections are not offered")
+        startup, name = wire.take_endpoint(first)
+        return Begun(wire.build(startup) + bytes(received[size:]), name)
+
+    def opened(self, first: bytes, instance_id: str | None) -> Turn:
+        self._instance_id = instance_id or ""
+        return Turn(to_backend=first)
+
+    def from_client(self, data: bytes) -> Turn:
+        return Turn(to_backend=data)
+
+    def from_backend(self, data: bytes) -> Turn:
+        try:
+            passing, end = self._messages.take(data)
+        except wire.WireError as error:
+            raise Refusal("unreachable", "the instance does not speak this protocol") from error
+        if end is None:
+            return Turn(to_client=passing)
+        return Turn(to_client=passing + self._with_our_key(end), spliced=True)
+
+    def _with_our_key(self, end: bytes) -> bytes:
+        kind, size, pid = struct.unpack_from("!BII", end.ljust(9, b"\0"))
+        if kind != wire.BACKEND_KEY_DATA:
+            return end
+        session = Session(self._instance_id, pid, end[9 : 1 + size])
+        secret, self._row = self._cancels.add(session)
+        return wire.key_data(pid, secret) + end[1 + size :]
+
+    def _errand(self, packet: bytes) -> Errand:
+        """A wrong key is passed over in silence, as PostgreSQL does."""
+        cancel = wire.parse(packet)
+        if not isinstance(cancel, wire.Cancel):
+            return NO_ERRAND
+        session = self._cancels.find(cancel.pid, cancel.secret)
+        if session is None:
+            return NO_ERRAND
+        message = wire.cancel_request(wire.Cancel(session.pid, session.secret))
+        return Errand(session.instance_id, message)
+
+    def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:  # noqa: ARG002 - of the seam
+        hint = HOW_TO_NAME if refusal.kind == "unknown" else None
+        return wire.error(SQLSTATES[refusal.kind], refusal.text, hint)
+
+    def closed(self) -> None:
+        if self._row is not None:
+            self._cancels.remove(self._row)
+            self._row = None
