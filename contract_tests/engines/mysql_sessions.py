@@ -12,7 +12,7 @@ from cell.engines.mysql.driver import MySQLFamily
 from cell.layout import Site
 from contract_tests.engines.conftest import Subject
 
-on_mariadb = pytest.mark.parametrize("subject", ["mariadb"], indirect=True)
+on_mariadb = pytest.mark.parametrize("subject", [("mariadb", None)], ids=["mariadb"], indirect=True)
 
 
 def driver_of(subject: Subject) -> MySQLFamily:

@@ -32,16 +32,16 @@ class MySQLFamily:
         self._dialect = dialect
         self.engine = dialect.engine
         found = find(dialect.programs)
-        self._servers = newest_first(
+        self.servers = newest_first(
             server for server in found if server.engine == dialect.engine and dialect.runs(server)
         )
         self._templates = Templates(host, dialect)
-        named = ", ".join(f"{each.program} {each.version}" for each in self._servers.values())
+        named = ", ".join(f"{each.program} {each.version}" for each in self.servers.values())
         self.source = named or f"no {dialect.engine} server on PATH"
 
     def versions(self) -> tuple[str, ...]:
         """Series: patches are not ordered but applied."""
-        return tuple(self._servers)
+        return tuple(self.servers)
 
     def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
         return accounts.TENANT
@@ -181,7 +181,7 @@ class MySQLFamily:
         return self._host.secret(site, accounts.ADMINISTRATOR)
 
     def _server(self, spec: Spec) -> Server:
-        server = self._servers.get(spec.engine_version)
+        server = self.servers.get(spec.engine_version)
         if server is None:
             raise EngineError(f"{self.engine} {spec.engine_version} is not installed here")
         return server
@@ -190,7 +190,7 @@ class MySQLFamily:
         """The one of what a server says that it is: 10.11.19-MariaDB, 8.0.36."""
         series = ".".join(version.split(".")[:2])
         # Removed while it runs: what was installed instead will do, or refuse.
-        return self._servers.get(series) or next(iter(self._servers.values()))
+        return self.servers.get(series) or next(iter(self.servers.values()))
 
     async def _prepare_folders(self, site: Site) -> None:
         await asyncio.to_thread(self._make_folders, site)
