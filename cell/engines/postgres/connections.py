@@ -12,11 +12,15 @@ from cell.engines.postgres.settings import PORT, SOCKET
 
 CONNECT_TIMEOUT_S = 10
 # Owners may set defaults for their database and their roles, which must not bend what we do.
-OPTIONS = (
-    *("search_path=", "role=none", "default_transaction_read_only=off", "row_security=off"),
-    *("statement_timeout=0", "lock_timeout=10s", "idle_in_transaction_session_timeout=0"),
-    *("synchronous_commit=on", "track_activities=off", "session_replication_role=origin"),
-    *("client_min_messages=warning", "standard_conforming_strings=on"),
+ANYBODYS = (
+    *("search_path=", "role=none", "default_transaction_read_only=off", "statement_timeout=0"),
+    *("lock_timeout=10s", "idle_in_transaction_session_timeout=0", "local_preload_libraries="),
+    *("client_min_messages=warning", "standard_conforming_strings=on", "synchronous_commit=on"),
+)
+# What the superuser does is not shown to those who may see what sessions do.
+SUPERUSERS = (
+    *ANYBODYS,
+    *("row_security=off", "session_replication_role=origin", "track_activities=off"),
 )
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"
@@ -33,8 +37,7 @@ async def administration(
     folder: Path, login: Login, database: str = "postgres"
 ) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
     """As the superuser, each statement by itself. `folder` is that of the socket."""
-    options = " ".join(f"-c {each}" for each in OPTIONS)
-    connection = await connect(folder, login, database, options)
+    connection = await connect(folder, login, database, SUPERUSERS)
     try:
         yield connection
     finally:
@@ -42,7 +45,7 @@ async def administration(
 
 
 async def connect(
-    folder: Path, login: Login, database: str, options: str = ""
+    folder: Path, login: Login, database: str, settings: tuple[str, ...] = ANYBODYS
 ) -> psycopg.AsyncConnection[TupleRow]:
     """Raises NotRunningError, or psycopg's OperationalError where the server says no."""
     if not (folder / SOCKET).is_socket():
@@ -54,7 +57,7 @@ async def connect(
             user=login.username,
             password=login.password,
             dbname=database,
-            options=options,
+            options=" ".join(f"-c {each}" for each in settings),
             autocommit=True,
             connect_timeout=CONNECT_TIMEOUT_S,
             application_name="menagerie",
@@ -69,6 +72,6 @@ async def connect(
         raise
 
 
-def is_full(error: psycopg.OperationalError) -> bool:
+def is_full(error: psycopg.Error) -> bool:
     """Whether the server runs and has no connection left."""
     return any(said in str(error) for said in FULL)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,7 @@ from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
+from cell.engines.postgres.spares import Spares
 from cell.layout import Site
 from cell.records import Size, Spec
 from cell.runtime.host import Host, size_bytes
@@ -53,6 +55,8 @@ class PostgreSQL:
         self._family = family
         self._sources = self._usable(sources.find() if found is None else found)
         self._installations = Installations(host, family)
+        self._spares = Spares()
+        self._discarding: dict[Path, asyncio.Task[None]] = {}
         self._sizes: dict[Path, tuple[float, int]] = {}
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
         self.source = ", ".join(named) or "no PostgreSQL that can be run"
@@ -73,9 +77,8 @@ class PostgreSQL:
         if places.major(site) is not None:
             return
         installation = await self._installation(spec.engine_version, site)
-        await asyncio.to_thread(self._unpack, installation.template, site)
-        (site.directory / FRESH).touch(mode=0o600)
-        await asyncio.to_thread(places.replace, site)
+        await asyncio.to_thread(self._copy, installation, site)
+        self._spares.refill(installation)
 
     async def start(self, site: Site, spec: Spec) -> Process:
         await asyncio.to_thread(places.finish, site)
@@ -84,6 +87,7 @@ class PostgreSQL:
         installation = await self._installation(version, site)
         server.write_configuration(self._host, self._family, installation, site, spec.size)
         logins.forget_applied(site)
+        self._discard(site)
         return await server.launch(self._host, installation, site, spec.size)
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
@@ -98,7 +102,7 @@ class PostgreSQL:
             connection = await connections.connect(site.run, login, "postgres")
         except NotRunningError:
             return False
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             return connections.is_full(error)
         async with connection:
             await connection.execute("SELECT 1")
@@ -178,6 +182,8 @@ class PostgreSQL:
 
     async def erase(self, site: Site) -> None:
         self._sizes.pop(site.directory, None)
+        if (removing := self._discarding.get(site.directory)) is not None:
+            await removing
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         now = time.monotonic()
@@ -216,6 +222,16 @@ class PostgreSQL:
         places.clear(site)
         places.staged(site).make(self._host.owner(site))
 
+    def _copy(self, installation: Installation, site: Site) -> None:
+        """The template, in place of nothing."""
+        owner = self._host.owner(site)
+        self._stage(site)
+        data = places.staged(site).data
+        if not self._spares.take(installation, data, owner):
+            archive.unpack(installation.template, data, owner)
+        (site.directory / FRESH).touch(mode=0o600)
+        places.replace(site)
+
     def _unpack(self, archived: Path, site: Site) -> None:
         self._stage(site)
         archive.unpack(archived, places.staged(site).data, self._host.owner(site))
@@ -234,18 +250,24 @@ class PostgreSQL:
     async def _apply(self, site: Site) -> None:
         """Raises NotRunningError where no server takes logins."""
         fresh = site.directory / FRESH
-        superuser = self._superuser(site)
         if fresh.exists():
             secret = self._host.secret(self._installations.template_site(), SECRET)
-            former = Login(roles.SUPERUSER, secret)
-            verifier = scram.verifier(superuser.password)
             # Refused where a cell died after it had done this and before it was noted.
             with contextlib.suppress(psycopg.OperationalError):
-                async with connections.administration(site.run, former) as connection:
-                    await roles.set_password(connection, verifier)
-            fresh.unlink()
-        async with connections.administration(site.run, superuser) as connection:
-            ended = await roles.apply(connection, logins.wanted(site))
+                await self._tell(site, Login(roles.SUPERUSER, secret))
+        if not logins.applied(site):
+            await self._tell(site, self._superuser(site))
+        fresh.unlink(missing_ok=True)
+
+    async def _tell(self, site: Site, login: Login) -> None:
+        """The logins there are to be, and the superuser's password where it is another yet."""
+        superuser = self._superuser(site)
+        async with connections.administration(site.run, login) as connection:
+            async with connection.transaction():
+                if login != superuser:
+                    await roles.set_password(connection, scram.verifier(superuser.password))
+                ended = await roles.apply(connection, logins.wanted(site))
+            await roles.end_sessions(connection, ended)
             for name in ended:
                 for database in await roles.databases_owned_in(connection, name):
                     inside = connections.administration(site.run, superuser, database)
@@ -253,6 +275,19 @@ class PostgreSQL:
                         await roles.hand_over(there, name)
                 await roles.drop(connection, name)
         logins.mark_applied(site)
+
+    def _discard(self, site: Site) -> None:
+        """Begins to remove what is not used any more; nobody waits for that."""
+        unused = places.discarded(site)
+        if unused and site.directory not in self._discarding:
+            work = asyncio.to_thread(_remove, unused)
+            task = self._discarding[site.directory] = asyncio.create_task(work)
+            task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 TimescaleDB = partial(PostgreSQL, family=TIMESCALEDB)

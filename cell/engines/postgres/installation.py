@@ -11,7 +11,8 @@ import hashlib
 import os
 import pwd
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ TEMPLATE_VERSION = 1
 # Types, operators and index methods that touch nothing outside the database.
 TRUSTED = ("vector",)
 INSIDE = Path("/opt/postgres")
+SPARES = 2
 INITDB_TIMEOUT_S = 120.0
 SECRET = "template"  # noqa: S105 - a purpose
 BUILTIN_LOCALES_SINCE = 17
@@ -47,8 +49,30 @@ class Installation:
     binaries: Path
     mounts: tuple[Mount, ...]
 
+    @property
+    def spares(self) -> list[Path]:
+        """Where copies of the template lie that an instance may take."""
+        name = self.template.name
+        return [self.template.with_name(f"{name}-spare-{each}") for each in range(SPARES)]
+
     def program(self, name: str) -> str:
         return str(self.binaries / name)
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else makes anything here meanwhile; what one that died began is removed."""
+    for each in (folder.parent, folder):
+        each.mkdir(exist_ok=True)
+        each.chmod(0o711)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in folder.glob("making-*"):
+            shutil.rmtree(left)
+        yield
+    finally:
+        os.close(lock)
 
 
 class Installations:
@@ -69,7 +93,7 @@ class Installations:
         found = self._installation(source, key)
         if found.folder.exists() and found.template.exists():
             return found
-        async with self._alone():
+        async with _in_thread(alone(self._folder)):
             if not found.folder.exists():
                 await asyncio.to_thread(self._link, source, found.folder)
             if not found.template.exists():
@@ -126,24 +150,6 @@ class Installations:
         template = self._folder / f"{key}-{name}"
         return Installation(source, folder, template, binaries, mounts)
 
-    @contextlib.asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Nobody else makes anything here meanwhile; what one that died began is removed."""
-        for folder in (self._folder.parent, self._folder):
-            folder.mkdir(exist_ok=True)
-            folder.chmod(0o711)
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
-            await asyncio.to_thread(self._clear)
-            yield
-        finally:
-            os.close(lock)
-
-    def _clear(self) -> None:
-        for left in self._folder.glob("making-*"):
-            shutil.rmtree(left)
-
     def _link(self, source: Source, folder: Path) -> None:
         making = self._folder / "making-programs"
         root = _root(source)
@@ -179,6 +185,8 @@ class Installations:
             packed = self._folder / "making-template"
             await asyncio.to_thread(archive.pack, made.data, packed)
             packed.rename(installation.template)
+            with contextlib.suppress(OSError):
+                made.data.rename(installation.spares[0])
             await asyncio.to_thread(shutil.rmtree, made.directory)
         finally:
             site.make(host.owner(site))
@@ -188,8 +196,9 @@ class Installations:
         major = int(installation.source.major)
         cluster = roles.cluster_statements(major, scram.verifier(secret))
         await self._single(installation, made, "postgres", cluster)
-        database = roles.database_statements(self._family.extension)
-        await self._single(installation, made, roles.DATABASE, database)
+        if self._family.extension is not None:
+            statement = f"CREATE EXTENSION {self._family.extension}"
+            await self._single(installation, made, roles.DATABASE, [statement])
 
     async def _single(
         self, installation: Installation, site: Site, database: str, statements: list[str]
@@ -200,10 +209,22 @@ class Installations:
             *(installation.program("postgres"), "--single", "-j"),
             *("-D", str(self._host.view(site).data)),
             *("-c", "exit_on_error=on", "-c", f"shared_preload_libraries={preload}"),
-            *("-c", "log_min_error_statement=panic", "-c", "log_checkpoints=off", database),
+            *("-c", "log_min_error_statement=panic", "-c", "log_checkpoints=off"),
+            # The archive is synchronised, and each copy of it is.
+            *("-c", "fsync=off", database),
         ]
         content = "".join(f"{each};\n\n" for each in statements).encode()
         await self.run(installation, site, words, content=content)
+
+
+@contextlib.asynccontextmanager
+async def _in_thread(waiting: AbstractContextManager[None]) -> AsyncIterator[None]:
+    """Enters what may take a while to be entered."""
+    await asyncio.to_thread(waiting.__enter__)
+    try:
+        yield
+    finally:
+        waiting.__exit__(None, None, None)
 
 
 def _key(source: Source) -> str:

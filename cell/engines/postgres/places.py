@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -41,11 +42,19 @@ def clear(site: Site) -> None:
 
 
 def replace(site: Site) -> None:
-    """Puts the staged data in place. Once begun, it is also ended, if not by this process."""
+    """Puts the staged data in place. Once begun, it is also ended, if not by this process.
+
+    What was there lies beside it until it is discarded, which takes time nobody should wait for.
+    """
     staged(site).data.rename(_ready(site))
     _synchronise(site.directory)
     finish(site)
-    clear(site)
+    staged(site).directory.rename(_unused(site))
+
+
+def discarded(site: Site) -> list[Path]:
+    """What is not used any more."""
+    return list(site.directory.glob("unused-*"))
 
 
 def finish(site: Site) -> None:
@@ -54,7 +63,7 @@ def finish(site: Site) -> None:
     if not ready.is_dir():
         return
     with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(site.data)
+        site.data.rename(_unused(site))
     ready.rename(site.data)
     _synchronise(site.directory)
 
@@ -71,6 +80,10 @@ def _read(path: Path, most: int) -> str:
         return ""
     finally:
         os.close(descriptor)
+
+
+def _unused(site: Site) -> Path:
+    return site.directory / f"unused-{secrets.token_hex(4)}"
 
 
 def _ready(site: Site) -> Path:

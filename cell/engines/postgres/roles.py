@@ -52,12 +52,6 @@ def cluster_statements(major: int, verifier: str) -> list[str]:
     ]
 
 
-def database_statements(extension: str | None) -> list[str]:
-    """For the owner's database."""
-    made = [f"CREATE EXTENSION {extension}"] if extension else []
-    return [f"ALTER SCHEMA public OWNER TO {OWNER}", *made]
-
-
 async def set_password(connection: Connection, verifier: str) -> None:
     """The superuser's."""
     await _run(
@@ -77,23 +71,28 @@ async def disable(connection: Connection) -> None:
 
 async def apply(connection: Connection, verifiers: Mapping[str, str]) -> list[str]:
     """From now on these logins work and no other of ours; answers those that ended."""
-    async with connection.transaction():
-        family = await _family(connection)
-        for name, verifier in verifiers.items():
-            if name != OWNER and name not in family:
-                await _make(connection, name)
-            statement = "ALTER ROLE {} LOGIN PASSWORD {}"
-            await _run(connection, statement, sql.Identifier(name), sql.Literal(verifier))
-        ended = [name for name in family if name not in verifiers]
-        for name in ended:
-            await _forbid(connection, name)
-    if ended:
-        await connection.execute(END_SESSIONS, [ended])
-    return [name for name in ended if name != OWNER]
+    family = await _family(connection)
+    for name, verifier in verifiers.items():
+        if name != OWNER and name not in family:
+            await _make(connection, name)
+        statement = "ALTER ROLE {} LOGIN PASSWORD {}"
+        await _run(connection, statement, sql.Identifier(name), sql.Literal(verifier))
+    ended = [name for name in family if name not in verifiers]
+    for name in ended:
+        await _forbid(connection, name)
+    return ended
+
+
+async def end_sessions(connection: Connection, names: list[str]) -> None:
+    """Those that logged in as one of them, whatever role they act in now."""
+    if names:
+        await connection.execute(END_SESSIONS, [names])
 
 
 async def databases_owned_in(connection: Connection, name: str) -> Sequence[str]:
-    """Where a role owns something."""
+    """Where a login owns something; what the owner has stays the owner's."""
+    if name == OWNER:
+        return []
     found = await connection.execute(OWNING_IN, [name])
     return [database for (database,) in await found.fetchall()]
 
@@ -106,6 +105,8 @@ async def hand_over(connection: Connection, name: str) -> None:
 
 async def drop(connection: Connection, name: str) -> None:
     """Only one that nothing refers to: rights and policies are not ours to take away."""
+    if name == OWNER:
+        return
     try:
         await _run(connection, "DROP ROLE {}", sql.Identifier(name))
     except psycopg.errors.DependentObjectsStillExist:

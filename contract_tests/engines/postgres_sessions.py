@@ -1,0 +1,43 @@
+"""How the tests of PostgreSQL speak to it: psycopg on its socket, as the gateway would."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from cell.engines.driver import Login
+from contract_tests.engines.conftest import Subject
+
+NEWEST = ("postgres", None)
+every_version = pytest.mark.parametrize(
+    "subject", [NEWEST, ("postgres", "16"), ("postgres", "15")], indirect=True
+)
+newest = pytest.mark.parametrize("subject", [NEWEST], indirect=True)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def session(subject: Subject, login: Login | None = None, database: str = "app") -> Connection:
+    login = login or subject.login
+    return psycopg.connect(
+        host=str(subject.site.run),
+        user=login.username,
+        password=login.password,
+        dbname=database,
+        autocommit=True,
+    )
+
+
+def superuser(subject: Subject) -> Login:
+    return Login("menagerie", subject.host.secret(subject.site, "postgres"))
+
+
+def ask(subject: Subject, statement: str, login: Login | None = None) -> list[tuple[Any, ...]]:
+    """The rows of one statement; empty where it has none."""
+    with session(subject, login) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def value(subject: Subject, statement: str, login: Login | None = None) -> Any:
+    return ask(subject, statement, login)[0][0]

@@ -1,0 +1,157 @@
+"""What the owner of a PostgreSQL instance may do, and what no statement of his can."""
+
+import psycopg
+import pytest
+
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import ask, every_version, session, superuser, value
+
+pytestmark = every_version
+
+ALLOWED = (
+    "CREATE SCHEMA sales",
+    "CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body text)",
+    "ALTER TABLE t ENABLE ROW LEVEL SECURITY",
+    "CREATE POLICY p ON t USING (true)",
+    "CREATE FUNCTION f() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'",
+    "CREATE DATABASE another",
+    "CREATE PUBLICATION p FOR TABLE t",
+    "SELECT pg_ls_waldir()",
+    "SELECT query FROM pg_stat_activity",
+    "SELECT pg_cancel_backend(0)",
+    "ALTER DATABASE app SET work_mem = '8MB'",
+    "ANALYZE",
+    "DROP SCHEMA public CASCADE",
+)
+# By what they would reach: files and programs of the server, its settings, other roles, networks.
+HOSTILE = (
+    "COPY (SELECT 1) TO '/tmp/x'",
+    "COPY (SELECT 1) TO PROGRAM 'id'",
+    "CREATE TABLE x (line text); COPY x FROM PROGRAM 'cat /etc/passwd'",
+    "CREATE TABLE x (line text); COPY x FROM '/etc/passwd'",
+    "SELECT pg_read_file('PG_VERSION')",
+    "SELECT pg_read_binary_file('/etc/passwd')",
+    "SELECT pg_ls_dir('/')",
+    "SELECT pg_stat_file('/etc/passwd')",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT lo_export(lo_create(0), '/tmp/x')",
+    "SELECT * FROM pg_hba_file_rules",
+    "SELECT * FROM pg_authid",
+    "SELECT passwd FROM pg_shadow",
+    "ALTER SYSTEM SET listen_addresses = '*'",
+    "SET session_preload_libraries = 'x'",
+    "SET log_statement = 'all'",
+    "SET session_replication_role = 'replica'",
+    "SELECT pg_reload_conf()",
+    "SELECT pg_switch_wal()",
+    "SELECT pg_create_physical_replication_slot('mine')",
+    "SELECT pg_create_logical_replication_slot('mine', 'test_decoding')",
+    "LOAD '/tmp/x.so'",
+    "CREATE PUBLICATION p FOR ALL TABLES",
+    "CREATE FUNCTION f() RETURNS int LANGUAGE c AS '/tmp/x.so', 'f'",
+    "CREATE FUNCTION f() RETURNS int LANGUAGE internal AS 'pg_backend_pid'",
+    "CREATE LANGUAGE plpython3u",
+    "CREATE EXTENSION dblink",
+    "CREATE EXTENSION postgres_fdw",
+    "CREATE EXTENSION file_fdw",
+    "CREATE EXTENSION adminpack",
+    "CREATE FOREIGN DATA WRAPPER w",
+    "CREATE SUBSCRIPTION s CONNECTION 'host=127.0.0.1' PUBLICATION p",
+    "CREATE TABLESPACE t LOCATION '/tmp'",
+    "CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION pg_notify()",
+    "SET ROLE menagerie",
+    "SET SESSION AUTHORIZATION menagerie",
+    "GRANT menagerie TO app",
+    "ALTER ROLE app SUPERUSER",
+    "ALTER ROLE app REPLICATION",
+    "ALTER ROLE app BYPASSRLS",
+    "ALTER ROLE menagerie PASSWORD 'x'",
+    "GRANT pg_execute_server_program TO app",
+    "GRANT pg_read_server_files TO app",
+    "DROP DATABASE postgres",
+    "CREATE TABLE postgres.public.x (n int)",
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'menagerie'",
+)
+
+
+def test_the_owner_can_do_what_owners_do(running: Subject) -> None:
+    with session(running) as connection:
+        for statement in ALLOWED:
+            connection.execute(statement.encode())
+    assert value(running, "SELECT current_setting('is_superuser')") == "off"
+    with session(running, database="another") as connection:
+        connection.execute("CREATE TABLE mine (n int)")
+
+
+def test_hostile_statements_reach_nothing(running: Subject) -> None:
+    with session(running, superuser(running), "postgres") as other:
+        other.execute("SELECT 1")
+        for statement in HOSTILE:
+            with session(running) as connection, pytest.raises(psycopg.Error) as caught:
+                connection.execute(statement.encode())
+            assert not isinstance(caught.value, psycopg.OperationalError), (statement, caught.value)
+        other.execute("SELECT 1")
+
+
+def test_only_passwords_open_the_door(running: Subject) -> None:
+    for user, database in (("menagerie", "postgres"), ("app", "app"), ("root", "app")):
+        for password in ("", "x"):
+            with pytest.raises(psycopg.OperationalError, match="password"):
+                psycopg.connect(
+                    host=str(running.site.run), user=user, password=password, dbname=database
+                )
+    # Nor is there a way in for those who would copy the whole cluster.
+    with pytest.raises(psycopg.OperationalError, match=r"(?i)pg_hba|replication"):
+        psycopg.connect(
+            host=str(running.site.run),
+            user="app",
+            password=running.login.password,
+            replication="database",
+            dbname="app",
+        )
+
+
+def test_roles_the_owner_makes_are_his_and_never_more(running: Subject) -> None:
+    if running.spec.engine_version == "15":
+        # There, whoever makes roles may run programs on the server.
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            ask(running, "CREATE ROLE reporting")
+        return
+    with session(running) as connection:
+        connection.execute("CREATE ROLE reporting LOGIN PASSWORD 'a long one of its own'")
+        connection.execute("CREATE TABLE t (n int)")
+        connection.execute("GRANT SELECT ON t TO reporting")
+        connection.execute("SET ROLE reporting")
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        connection.execute("RESET ROLE")
+        for rights in ("SUPERUSER", "REPLICATION", "BYPASSRLS"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f"ALTER ROLE reporting {rights}".encode())
+
+
+def test_vectors_are_the_owners_to_use_where_the_source_has_them(running: Subject) -> None:
+    available = ask(running, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
+    if not available:
+        pytest.skip("the source of this version has no pgvector")
+    with session(running) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute("CREATE TABLE items (at vector(3))")
+        connection.execute("INSERT INTO items VALUES ('[1,2,3]'), ('[4,5,6]')")
+        connection.execute("CREATE INDEX ON items USING hnsw (at vector_l2_ops)")
+        found = connection.execute("SELECT at FROM items ORDER BY at <-> '[4,5,7]' LIMIT 1")
+        assert found.fetchone() == ("[4,5,6]",)
+
+
+def test_the_log_holds_no_statements(running: Subject) -> None:
+    secret = "a-password-that-must-not-be-written"
+    for statement in (
+        f"CREATE ROLE menagerie PASSWORD '{secret}'",
+        f"ALTER ROLE nobody PASSWORD '{secret}'",
+        f'SELECT 1/0 AS "{secret}"',
+    ):
+        with pytest.raises(psycopg.Error):
+            ask(running, statement)
+    log = running.site.log.read_text()
+    assert secret not in log
+    assert "SCRAM-SHA-256$" not in log
+    assert "division by zero" in log
