@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from cell import snapshots
+from cell import entrance, snapshots
 from cell.credentials import Credential, Credentials
 from cell.engines.driver import Driver, EngineError
 from cell.layout import Layout
@@ -56,6 +56,7 @@ class Lifecycle:
 
     async def put(self, instance_id: str, spec: Spec) -> Resident:
         """Makes the instance, or brings the one there is to what is wanted now."""
+        entrance.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
         resident = self._resident(instance_id, spec)
         async with resident.lock:
             record = resident.record

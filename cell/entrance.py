@@ -1,0 +1,31 @@
+"""What a spec says about who may come in, checked before it is kept: the gateway trusts it."""
+
+import ipaddress
+import ssl
+
+from cell.records import Spec
+from specserver import Invalid
+
+
+def check(spec: Spec, zone: str) -> None:
+    """Raises Invalid, and says which part is wrong. `zone` is that of the cell's own hosts."""
+    for cidr in spec.allow_cidrs or ():
+        try:
+            ipaddress.ip_network(cidr, strict=False)
+        except ValueError as error:
+            raise Invalid(f"allow_cidrs: {cidr} is no network") from error
+    for domain in spec.domains:
+        if domain == zone or domain.endswith(f".{zone}"):
+            raise Invalid(f"domains: {domain} is among the hosts of the region")
+    if spec.client_ca_pem is not None:
+        _check_authorities(spec.client_ca_pem)
+
+
+def _check_authorities(pem: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise Invalid("client_ca_pem: these are no certificates in PEM") from error
+    if not context.cert_store_stats()["x509"]:
+        raise Invalid("client_ca_pem: there is no certificate in it")

@@ -1,0 +1,138 @@
+"""Client certificates: asked for on the hosts that want them, and on no other."""
+
+import ssl
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from contract_tests.gateway.authorities import SERVER, Authority, Pair
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import Door, raw_get, until
+from contract_tests.gateway.postgres_clients import (
+    Postgres,
+    add_postgres,
+    asked_for_tls,
+    connect,
+    label,
+    pg_door,
+    postgres,
+    read_error,
+    startup,
+)
+
+__all__ = ["pg_door", "postgres"]
+
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority("one", tmp_path)
+
+
+def status(
+    door: Door, host: str, pair: Pair | None, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> int | str:
+    """What a request is answered with, or the alert that ends it."""
+    context = door.context()
+    context.maximum_version = version
+    if pair is not None:
+        context.load_cert_chain(pair.certificate, pair.key)
+    try:
+        with door.connect(host, context) as connection:
+            return raw_get(connection)[0]
+    except ssl.SSLError as error:
+        return str(error.reason)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_certificates_of_the_bundle_are_let_in(
+    door: Door, authority: Authority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    name = f"mutual-{version.name[-1]}"
+    host = door.add_instance(name, client_ca_pem=authority.pem)
+    stranger = Authority("stranger", tmp_path)
+    impostor = Authority("one", tmp_path)  # the same name, another key
+    assert status(door, host, authority.issue("app"), version) == 200
+    missing = status(door, host, None, version)
+    assert missing in {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE"}
+    assert status(door, host, stranger.issue("app"), version) == "TLSV1_ALERT_UNKNOWN_CA"
+    assert "ALERT" in str(status(door, host, impostor.issue("app2"), version))
+    assert "ALERT" in str(status(door, host, authority.issue("server", SERVER), version))
+
+
+def test_other_hosts_ask_for_none(door: Door, authority: Authority) -> None:
+    door.add_instance("mutual-beside", client_ca_pem=authority.pem)
+    host = door.add_instance("beside-mutual")
+    assert status(door, host, None) == 200
+    assert status(door, host, authority.issue("app")) == 200
+
+
+def test_each_of_several_authorities_is_believed(
+    door: Door, authority: Authority, tmp_path: Path
+) -> None:
+    second = Authority("second", tmp_path)
+    host = door.add_instance("mutual-bundle", client_ca_pem=authority.pem + second.pem)
+    assert status(door, host, authority.issue("a")) == 200
+    assert status(door, host, second.issue("b")) == 200
+
+
+def test_a_change_applies_to_new_connections_only(door: Door, authority: Authority) -> None:
+    host = door.add_instance("mutual-change")
+    with door.connect(host) as established:
+        assert raw_get(established)[0] == 200
+        door.set_route(host, client_ca_pem=authority.pem)
+        until(lambda: status(door, host, None) != 200, "a certificate is asked for", 2.0)
+        assert raw_get(established)[0] == 200
+    assert status(door, host, authority.issue("app")) == 200
+    door.set_route(host, client_ca_pem=None)
+    until(lambda: status(door, host, None) == 200, "none is asked for")
+
+
+def test_a_session_begun_without_a_certificate_resumes_nothing_here(
+    door: Door, authority: Authority
+) -> None:
+    open_host = door.add_instance("mutual-open")
+    host = door.add_instance("mutual-closed", client_ca_pem=authority.pem)
+    context = door.context()
+    with door.connect(open_host, context) as first:
+        assert raw_get(first)[0] == 200
+        session = first.session
+    with (
+        door.dial() as plain,
+        context.wrap_socket(plain, server_hostname=host, session=session) as second,
+    ):
+        assert not second.session_reused
+        with pytest.raises(ssl.SSLError, match="certificate required"):
+            second.recv(100)
+
+
+def test_a_bundle_that_does_not_parse_lets_nobody_in(make_door: MakeDoor) -> None:
+    door = make_door()
+    host = door.add_instance("mutual-broken", client_ca_pem="no certificate at all")
+    assert status(door, host, None) == "TLSV1_ALERT_INTERNAL_ERROR"
+
+
+def test_psql_shows_its_certificate(
+    pg_door: Door, postgres: Postgres, authority: Authority
+) -> None:
+    host = add_postgres(pg_door, "mutual", postgres, client_ca_pem=authority.pem)
+    pair = authority.issue("app")
+    shown = {"sslcert": str(pair.certificate), "sslkey": str(pair.key)}
+    with connect(pg_door, host, **shown) as connection:
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+    with pytest.raises(psycopg.OperationalError, match="certificate required"):
+        connect(pg_door, host).close()
+
+
+def test_who_gives_no_server_name_cannot_go_round_it(
+    pg_door: Door, postgres: Postgres, authority: Authority
+) -> None:
+    host = add_postgres(pg_door, "mutual-round", postgres, client_ca_pem=authority.pem)
+    with asked_for_tls(pg_door, None) as connection:
+        named = f"endpoint={label(host)}"
+        connection.sendall(startup(user="app", database="postgres", options=named))
+        refused = read_error(connection)
+    assert refused["C"] == "28000"
+    assert "client certificate" in refused["M"]
