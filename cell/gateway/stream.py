@@ -34,6 +34,7 @@ class Stream:
     """`buffer` is shared by all streams of a worker: what was received is used up in the call."""
 
     __slots__ = (
+        "_broken",
         "_buffer",
         "_ended",
         "_ending",
@@ -59,6 +60,7 @@ class Stream:
         self._buffer = buffer
         self._queue: deque[bytes | memoryview] = deque()
         self._reading = False
+        self._broken = False
         self._ended = False
         self._ending = False
         self._unwritable = False
@@ -137,12 +139,27 @@ class Stream:
             self._ended = True
             self._owner.failed(self)
             return
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._watch_broken()
         if count:
             self._owner.received(self, self._buffer[:count])
+            return
+        self.pause()
+        self._ended = True
+        if self._broken:
+            self._owner.failed(self)
         else:
-            self.pause()
-            self._ended = True
             self._owner.ended(self)
+
+    def _watch_broken(self) -> None:
+        """Goes on reading what a peer said before it reset the connection.
+
+        libuv watches a socket no more once it has reported an error; now that the error has been
+        taken off, it can be watched anew, up to the end.
+        """
+        self._broken = True
+        self.pause()
+        self.resume()
 
     def _on_writable(self) -> None:
         if self.closed:
