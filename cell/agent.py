@@ -200,6 +200,7 @@ class Cell:
         self.tokens.forget_expired()
         self.operations.forget_old()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
+        await self.supervisor.certify_domains()
 
     def _ensure_certificates(self) -> pki.Certificates:
         settings = self.settings

@@ -68,6 +68,9 @@ class Lifecycle:
             record.spec = spec
             if record.desired == "stopped":
                 record.desired = "running"
+            if former.domains != spec.domains:
+                # Before the gateway hears of the name: there is no moment without a certificate.
+                await self._supervisor.certify_domains()
             self._supervisor.save(resident)
             if record.desired == "running":
                 # What the engine is started with is compared; the rest is the gateway's matter.

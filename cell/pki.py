@@ -1,14 +1,15 @@
 """The region's certificates: a local root, an intermediate, and the wildcard the gateway serves.
 
-`ensure` makes what is missing and renews what is due; it may be called as often as one likes, by
-several processes. Private keys of the authorities rest on disk only sealed under the cell's
-`seal.key`; the wildcard's key is a file the gateway reads (mode 0600).
+Custom domains have certificates too, from an intermediate of their own. `ensure` makes what is
+missing and renews what is due; it may be called as often as one likes, by several processes.
+Private keys of the authorities rest on disk only sealed under the cell's `seal.key`; the keys the
+gateway reads are files (mode 0600).
 """
 
 import datetime as dt
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,6 +82,45 @@ def renew_if_due(home: Path, region: str, domain: str, now: dt.datetime) -> bool
     return leaf.read_bytes() != before
 
 
+def ensure_domains(home: Path, region: str, hosts: Iterable[str], now: dt.datetime) -> None:
+    """Have a certificate for each of the custom domains, `domains/<host>.crt`, and for no other."""
+    directory = home / "pki"
+    domains = directory / "domains"
+    domains.mkdir(mode=0o700, parents=True, exist_ok=True)
+    wanted = sorted(set(hosts))
+    with _locked(directory):
+        for path in domains.iterdir():
+            if path.stem not in wanted:
+                path.unlink()
+        if wanted:
+            seal = _Seal(home / "seal.key")
+            root = _root(directory, region, seal, now)
+            issuer = _domain_issuer(directory, root, region, seal, now)
+            for host in wanted:
+                _served(domains / f"{host}.crt", domains / f"{host}.key", issuer, [host], now)
+
+
+def _domain_issuer(
+    directory: Path, root: _Authority, region: str, seal: "_Seal", now: dt.datetime
+) -> _Authority:
+    """An authority beside the other intermediate, which may sign for the region's zone only."""
+    path, key_path = directory / "domains.pem", directory / "domains.key.sealed"
+    if path.exists() and key_path.exists():
+        former = x509.load_pem_x509_certificate(path.read_bytes())
+        if now < former.not_valid_after_utc - INTERMEDIATE_LIFE / 3 and _issued_by(former, root):
+            return _Authority(former, seal.open_key(key_path))
+    key = ec.generate_private_key(ec.SECP256R1())
+    until = min(now + INTERMEDIATE_LIFE, root.certificate.not_valid_after_utc)
+    name = _name(f"Menagerie {region} domains {now:%Y-%m}")
+    builder = _authority(_builder(name, root.certificate.subject, key, now, until), path_length=0)
+    certificate = builder.add_extension(_issued_with(root), critical=False).sign(
+        root.key, hashes.SHA256()
+    )
+    seal.write_key(key_path, key)
+    _write(path, _pem(certificate))
+    return _Authority(certificate, key)
+
+
 def _root(directory: Path, region: str, seal: "_Seal", now: dt.datetime) -> _Authority:
     path, key_path = directory / "root.pem", directory / "root.key.sealed"
     if path.exists() and key_path.exists():
@@ -128,17 +168,24 @@ def _intermediate(
 
 
 def _wildcard(directory: Path, issuer: _Authority, zone: str, now: dt.datetime) -> dt.datetime:
-    path, key_path = directory / "wildcard.pem", directory / "wildcard.key"
+    names = [f"*.{zone}", f"cell.{zone}"]
+    return _served(directory / "wildcard.pem", directory / "wildcard.key", issuer, names, now)
+
+
+def _served(
+    path: Path, key_path: Path, issuer: _Authority, names: list[str], now: dt.datetime
+) -> dt.datetime:
+    """Until when the certificate is valid; it is made or renewed where that is due."""
     if path.exists() and key_path.exists():
         leaf = x509.load_pem_x509_certificate(path.read_bytes())
         current = _issued_by(leaf, issuer) and _same_key(
             leaf.public_key(), serialization.load_pem_private_key(key_path.read_bytes(), None)
         )
-        if current and now < leaf.not_valid_after_utc - LEAF_LIFE / 3 and _covers(leaf, zone):
+        if current and now < leaf.not_valid_after_utc - LEAF_LIFE / 3 and _covers(leaf, names):
             return leaf.not_valid_after_utc
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + LEAF_LIFE, issuer.certificate.not_valid_after_utc)
-    leaf = _leaf(key, issuer, zone, now, until)
+    leaf = _leaf(key, issuer, names, now, until)
     # The gateway keeps its old pair until both files fit together.
     _write(key_path, _key_pem(key), mode=0o600)
     _write(path, _pem(leaf) + _pem(issuer.certificate))
@@ -148,18 +195,18 @@ def _wildcard(directory: Path, issuer: _Authority, zone: str, now: dt.datetime) 
 def _leaf(
     key: ec.EllipticCurvePrivateKey,
     issuer: _Authority,
-    zone: str,
+    names: list[str],
     now: dt.datetime,
     until: dt.datetime,
 ) -> x509.Certificate:
-    name = _name(f"*.{zone}" if len(zone) + 2 <= COMMON_NAME_MAX else "Menagerie gateway")
-    names = [x509.DNSName(f"*.{zone}"), x509.DNSName(f"cell.{zone}")]
+    name = _name(names[0] if len(names[0]) <= COMMON_NAME_MAX else "Menagerie gateway")
+    alternatives = x509.SubjectAlternativeName([x509.DNSName(each) for each in names])
     return (
         _builder(name, issuer.certificate.subject, key, now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(alternatives, critical=False)
         .add_extension(_issued_with(issuer), critical=False)
         .sign(issuer.key, hashes.SHA256())
     )
@@ -218,9 +265,9 @@ def _issued_by(certificate: x509.Certificate, issuer: _Authority) -> bool:
     return True
 
 
-def _covers(leaf: x509.Certificate, zone: str) -> bool:
-    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return f"*.{zone}" in names.get_values_for_type(x509.DNSName)
+def _covers(leaf: x509.Certificate, names: list[str]) -> bool:
+    found = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return set(names) <= set(found.get_values_for_type(x509.DNSName))
 
 
 def _serves_zone(intermediate: x509.Certificate, zone: str) -> bool:

@@ -3,17 +3,18 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
-from cell import activity, snapshots
+from cell import activity, pki, snapshots
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
 from cell.records import Records
-from cell.residents import Resident, Routes
+from cell.residents import ROUTED, Resident, Routes
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
@@ -53,6 +54,13 @@ class Supervisor:
     def publish(self) -> None:
         """Tells the gateway how things are now."""
         self._routes.write(self.residents.values())
+
+    async def certify_domains(self) -> None:
+        """Certificates for the custom domains of all instances, and no others."""
+        residents = [each for each in self.residents.values() if each.record.desired in ROUTED]
+        hosts = [host for each in residents for host in each.record.spec.domains]
+        given = (self._layout.home, self._settings.region, hosts, datetime.now(UTC))
+        await asyncio.to_thread(pki.ensure_domains, *given)
 
     def save(self, resident: Resident) -> None:
         self._records.save(resident.record)
