@@ -49,7 +49,7 @@ class _Parent:
         self._last_activity_at = activity.take_over(self._home / "activity", alive=set())
         self._slots = Slots(settings.workers)
         self._cancels = Cancels(settings.workers)
-        self._fronts = fronts(self._cancels)
+        self._fronts = fronts(self._cancels, settings.mysql_version)
         self._workers: dict[int, int] = {}
         self._started_at = [0.0] * settings.workers
         self._pause_s = [RESTART_FIRST_S] * settings.workers

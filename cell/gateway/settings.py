@@ -18,6 +18,10 @@ class GatewaySettings:
     # By protocol; those left out are not served. HTTPS kinds on equal ports share a listener.
     ports: Mapping[str, int] = field(default_factory=ports.DEFAULT.copy)
     workers: int = 1
+    # What MySQL's clients are told before it is known which server they want. It should be the
+    # lowest version served, since clients choose by it what they ask for; without "MariaDB" in it,
+    # what only MariaDB can do is not offered either.
+    mysql_version: str = "5.5.5-10.11.0-MariaDB"
     # Networks of load balancers that put a PROXY v2 header before each connection. From them the
     # header is required; from anywhere else it is refused as the nonsense it then is.
     proxy_cidrs: tuple[str, ...] = ()

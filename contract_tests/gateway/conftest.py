@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from cell import ports
 from contract_tests.gateway.door import Door, has_ipv6
+from contract_tests.gateway.mysql_clients import PASSWORD
+from contract_tests.gateway.servers import MariaDb, Resp, run_mariadb, run_redis
 
 MakeDoor = Callable[..., Door]
 
@@ -37,3 +40,27 @@ def make_door() -> Iterator[MakeDoor]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture(scope="module")
+def fronts_door() -> Iterator[Door]:
+    """Speaks every protocol, each on a port of its own."""
+    made = Door(ports=ports.every(0))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    for server in run_mariadb():
+        server.run(
+            "CREATE DATABASE shop",
+            f"CREATE USER app@localhost IDENTIFIED BY '{PASSWORD}'",
+            "GRANT ALL ON *.* TO app@localhost",
+        )
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Resp]:
+    yield from run_redis()

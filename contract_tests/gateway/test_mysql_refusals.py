@@ -1,0 +1,198 @@
+"""Whom the MySQL front turns away, and with what words."""
+
+import concurrent.futures
+import socket
+import time
+
+import pymysql
+import pytest
+
+from cell.gateway.protocols import mysql_wire as wire
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.mysql_clients import (
+    command_line,
+    connect,
+    connect_unnamed,
+    mysql_instance,
+    rows,
+)
+from contract_tests.gateway.servers import MariaDb
+from contract_tests.gateway.test_wake import Cell
+
+Refused = pymysql.err.OperationalError
+
+
+@pytest.fixture(scope="module")
+def host(fronts_door: Door, mariadb: MariaDb) -> str:
+    return mysql_instance(fronts_door, mariadb, "strict")
+
+
+def receive_packet(connection: socket.socket, received: bytearray) -> wire.Packet | None:
+    """None at the end of the connection."""
+    while (packet := wire.take_packet(received)) is None:
+        data = connection.recv(65_536)
+        if not data:
+            return None
+        received += data
+    return packet
+
+
+def test_a_plaintext_login_is_told_to_use_tls(fronts_door: Door, host: str) -> None:
+    with pytest.raises(Refused) as refused:
+        connect(fronts_door, host, ssl=None, ssl_disabled=True)
+    assert refused.value.args[0] == 3159
+    assert "insecure transport" in refused.value.args[1]
+    ran = command_line(fronts_door, host, "--execute=SELECT 1", tls=False)
+    assert ran.stdout == ""
+    assert "ERROR 3159 (HY000): Connections using insecure transport" in ran.stderr
+
+
+def test_after_the_request_for_tls_nothing_is_said_in_the_clear(
+    fronts_door: Door, host: str
+) -> None:
+    """Promise 47: also behind the step that leads to TLS."""
+    capabilities = wire.PROTOCOL_41 | wire.SECURE_CONNECTION | wire.PLUGIN_AUTH
+    request = wire.SslRequest(capabilities | wire.SSL, 0, 45)
+    login = wire.HandshakeResponse(capabilities, 0, 45, b"app", b"x" * 20, plugin=b"")
+    received = bytearray()
+    with socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), 20) as plain:
+        assert receive_packet(plain, received) is not None
+        plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
+        plain.sendall(wire.frame(wire.build_response(login), 2))
+        assert receive_packet(plain, received) is None
+
+
+def test_the_administrator_does_not_come_from_outside(
+    fronts_door: Door, mariadb: MariaDb, host: str
+) -> None:
+    """However the name is written, and though the password is right."""
+    mariadb.run("CREATE USER IF NOT EXISTS menagerie@localhost IDENTIFIED BY 'right'")
+    label = host.partition(".")[0]
+    for user in ("menagerie", "Menagerie", "menagerie ", f"menagerie@{label}"):
+        with pytest.raises(Refused, match="Access denied for user 'menagerie'"):
+            connect(fronts_door, host, user, "right")
+    with pytest.raises(Refused, match="Access denied for user 'menagerie'"):
+        connect_unnamed(fronts_door, f"menagerie@{label}", password="right")
+
+
+@pytest.mark.parametrize("user", ["app", "app@", "app@nowhere", "@", "app@\udcff"])
+def test_who_names_no_instance_is_told_how(fronts_door: Door, host: str, user: str) -> None:
+    with pytest.raises(Refused) as refused:
+        connect_unnamed(fronts_door, user.encode("utf-8", "surrogateescape"))
+    assert refused.value.args[0] == 1045
+    assert "SNI" in refused.value.args[1]
+    assert "@" in refused.value.args[1]
+
+
+def test_an_instance_of_another_protocol_is_not_found(fronts_door: Door, host: str) -> None:
+    http = fronts_door.add_instance("web")
+    with pytest.raises(Refused, match="SNI"):
+        connect_unnamed(fronts_door, f"app@{http.partition('.')[0]}")
+    with pytest.raises(Refused, match=r"UNRECOGNIZED_NAME|unrecognized name"):
+        connect(fronts_door, http)
+
+
+def test_over_the_limit_is_said_and_room_is_given_back(fronts_door: Door, mariadb: MariaDb) -> None:
+    limited = mysql_instance(fronts_door, mariadb, "limited", connections_max=2)
+    with connect(fronts_door, limited), connect(fronts_door, limited):
+        with pytest.raises(Refused) as refused:
+            connect(fronts_door, limited)
+        assert refused.value.args[0] == 1040
+        assert refused.value.args[1].startswith("Too many connections")
+        ran = command_line(fronts_door, limited, user=f"app@{limited.partition('.')[0]}")
+        assert "ERROR 1040 (08004): Too many connections" in ran.stderr
+    until(lambda: connects(fronts_door, limited), "room is given back")
+
+
+def connects(door: Door, host: str) -> bool:
+    try:
+        connect(door, host).close()
+    except Refused:
+        return False
+    return True
+
+
+def test_the_servers_own_limit_is_said_in_its_words(make_door: MakeDoor) -> None:
+    """A server that is full says so instead of a greeting, and without an SQLSTATE."""
+    door = make_door(ports={"mysql": 0})
+
+    async def full(_: object, writer: "object") -> None:
+        writer.write(wire.frame(b"\xff\x10\x04Too many connections", 0))  # type: ignore[attr-defined]
+
+    host = door.add_instance("full", full, protocol="mysql")
+    with pytest.raises(Refused) as refused:
+        connect(door, host)
+    assert refused.value.args == (1040, "Too many connections")
+
+
+def test_only_listed_addresses_get_in_by_either_way(fronts_door: Door, mariadb: MariaDb) -> None:
+    closed = mysql_instance(fronts_door, mariadb, "closed", allow_cidrs=["192.0.2.0/24"])
+    before = mariadb.run("SHOW GLOBAL STATUS LIKE 'Connections'")
+    with pytest.raises(Refused, match=r"Lost connection|EOF|reset"):
+        connect(fronts_door, closed)
+    with pytest.raises(Refused, match=r"Lost connection|EOF|reset"):
+        connect_unnamed(fronts_door, f"app@{closed.partition('.')[0]}")
+    after = mariadb.run("SHOW GLOBAL STATUS LIKE 'Connections'")
+    # The second of the two that ask is the only one more.
+    assert int(after[0][1]) - int(before[0][1]) == 1
+    fronts_door.set_route(closed, allow_cidrs=["127.0.0.1"])
+    until(lambda: connects(fronts_door, closed), "the list applies")
+
+
+def test_a_paused_instance_says_so(fronts_door: Door, mariadb: MariaDb) -> None:
+    text = "the instance is paused; resume it to connect"
+    paused = mysql_instance(fronts_door, mariadb, "paused-my", state="paused", refusal=text)
+    with pytest.raises(Refused, match=r"(?i)the instance is paused; resume it to connect"):
+        connect(fronts_door, paused)
+
+
+def test_a_connection_wakes_an_instance_and_is_held(make_door: MakeDoor, mariadb: MariaDb) -> None:
+    door = make_door(ports={"mysql": 0})
+    cell = Cell(door)
+    host = mysql_instance(door, mariadb, "sleepy", state="idle")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        held = pool.submit(connect, door, host)
+        until(lambda: cell.asked, "the cell is asked")
+        time.sleep(0.2)
+        assert not held.done()
+        cell.go.set()
+        with held.result(30) as connection:
+            assert rows(connection, "SELECT 1") == [(1,)]
+    assert len(cell.asked) == 1
+
+
+def test_neither_a_probe_nor_a_half_login_wakes_anybody(make_door: MakeDoor) -> None:
+    door = make_door(ports={"mysql": 0}, first_request_timeout_s=0.5)
+    cell = Cell(door)
+    door.add_instance("undisturbed-my", backend=False, protocol="mysql", state="idle")
+    received = bytearray()
+    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20) as plain:
+        assert receive_packet(plain, received) is not None
+    assert cell.asked == []
+
+
+def test_a_server_that_does_not_answer_is_said(make_door: MakeDoor) -> None:
+    door = make_door(ports={"mysql": 0}, backend_retry_s=0.3)
+    host = door.add_instance("absent-my", backend=False, protocol="mysql")
+    with pytest.raises(Refused, match="The instance does not answer"):
+        connect(door, host)
+
+
+def test_a_client_that_cannot_switch_plugins_is_told(fronts_door: Door, host: str) -> None:
+    context = fronts_door.context()
+    capabilities = wire.PROTOCOL_41 | wire.SECURE_CONNECTION | wire.LONG_PASSWORD
+    request = wire.SslRequest(capabilities | wire.SSL, 0, 45)
+    login = wire.HandshakeResponse(capabilities, 0, 45, b"app", b"x" * 20)
+    received = bytearray()
+    plain = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), 20)
+    assert receive_packet(plain, received) is not None
+    plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
+    with context.wrap_socket(plain, server_hostname=host) as client:
+        client.sendall(wire.frame(wire.build_response(login), 2))
+        packet = receive_packet(client, received)
+    assert packet is not None
+    assert packet.sequence == 3
+    error = wire.parse_error(packet.payload)
+    assert error.code == 1251
+    assert "upgrading" in error.message

@@ -1,0 +1,163 @@
+"""A real Redis behind the gateway, reached by redis-py and valkey-py over verified TLS."""
+
+import concurrent.futures
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import valkey
+
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import ZONE, Door, until
+from contract_tests.gateway.servers import Resp
+from contract_tests.gateway.test_wake import Cell
+
+MEGABYTE = 1_000_000
+CLIENTS = {"redis": redis.Redis, "valkey": valkey.Valkey}
+
+
+@pytest.fixture(autouse=True)
+def _resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clients know nothing but the host: here it resolves, which `.localhost` need not."""
+    resolve = socket.getaddrinfo
+
+    def answer(host: str, *rest: Any, **options: Any) -> Any:
+        known = "127.0.0.1" if str(host).endswith(ZONE) else host
+        return resolve(known, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+
+def resp_instance(door: Door, server: Resp, name: str, **members: Any) -> str:
+    members = {"socket": str(server.socket), "protocol": "resp", **members}
+    return door.add_instance(name, backend=False, **members)
+
+
+def connect(door: Door, host: str, kind: str = "redis", **options: Any) -> Any:
+    standard = {
+        "host": host,
+        "port": door.ports["resp"],
+        "password": "secret",
+        "retry": None,
+        "ssl": True,
+        "ssl_ca_certs": str(door.home / "pki" / "root.pem"),
+        "ssl_check_hostname": True,
+    }
+    return CLIENTS[kind](**(standard | options))
+
+
+@pytest.fixture(scope="module")
+def host(fronts_door: Door, redis_server: Resp) -> str:
+    return resp_instance(fronts_door, redis_server, "keys")
+
+
+@pytest.fixture(params=list(CLIENTS))
+def client(request: pytest.FixtureRequest, fronts_door: Door, host: str) -> Iterator[Any]:
+    with connect(fronts_door, host, request.param) as made:
+        yield made
+
+
+def test_values_go_both_ways_unchanged(client: Any) -> None:
+    value = os.urandom(20 * MEGABYTE)
+    assert client.set("big", value)
+    assert client.get("big") == value
+
+
+def test_a_pipeline_is_answered_in_order(client: Any) -> None:
+    pipeline = client.pipeline(transaction=False)
+    for number in range(5_000):
+        pipeline.echo(str(number))
+    assert pipeline.execute() == [str(number).encode() for number in range(5_000)]
+
+
+def test_messages_arrive_that_nobody_asked_for(client: Any) -> None:
+    with client.pubsub(ignore_subscribe_messages=True) as listener:
+        listener.subscribe("news")
+        until(lambda: client.publish("news", "hello"), "it is subscribed")
+        message = until(lambda: listener.get_message(timeout=1), "the message arrives")
+    assert message["data"] == b"hello"
+
+
+def test_a_wrong_password_gets_the_servers_own_error(fronts_door: Door, host: str) -> None:
+    with (
+        connect(fronts_door, host, password="wrong") as client,
+        pytest.raises(redis.exceptions.AuthenticationError, match="invalid username-password"),
+    ):
+        client.ping()
+
+
+def test_plaintext_is_told_to_use_tls(fronts_door: Door, host: str) -> None:
+    for kind, module in (("redis", redis), ("valkey", valkey)):
+        plain = CLIENTS[kind](host=host, port=fronts_door.ports["resp"], password="secret")
+        with (
+            plain as client,
+            pytest.raises(module.exceptions.ResponseError, match="TLS only: use rediss://"),
+        ):
+            client.ping()
+
+
+def test_over_the_limit_is_said_and_room_is_given_back(
+    fronts_door: Door, redis_server: Resp
+) -> None:
+    limited = resp_instance(fronts_door, redis_server, "few-keys", connections_max=1)
+    with connect(fronts_door, limited) as first:
+        assert first.ping()
+        with (
+            connect(fronts_door, limited) as second,
+            pytest.raises(redis.exceptions.ConnectionError, match="max number of clients reached"),
+        ):
+            second.ping()
+    until(lambda: answers(fronts_door, limited), "room is given back")
+
+
+def answers(door: Door, host: str) -> bool:
+    try:
+        with connect(door, host) as client:
+            return bool(client.ping())
+    except redis.exceptions.ConnectionError:
+        return False
+
+
+def test_only_listed_addresses_get_in(fronts_door: Door, redis_server: Resp) -> None:
+    closed = resp_instance(fronts_door, redis_server, "closed-keys", allow_cidrs=["192.0.2.1"])
+    assert not answers(fronts_door, closed)
+    fronts_door.set_route(closed, allow_cidrs=["127.0.0.1"])
+    until(lambda: answers(fronts_door, closed), "the list applies")
+
+
+def test_a_paused_instance_says_so(fronts_door: Door, redis_server: Resp) -> None:
+    text = "the instance is paused; resume it to connect"
+    paused = resp_instance(fronts_door, redis_server, "p-keys", state="paused", refusal=text)
+    with (
+        connect(fronts_door, paused) as client,
+        pytest.raises(redis.exceptions.ResponseError, match=text),
+    ):
+        client.ping()
+
+
+def test_a_server_that_does_not_answer_is_one_to_try_again(make_door: MakeDoor) -> None:
+    door = make_door(ports={"resp": 0}, backend_retry_s=0.3)
+    host = door.add_instance("absent-keys", backend=False, protocol="resp")
+    with (
+        connect(door, host) as client,
+        pytest.raises(redis.exceptions.BusyLoadingError, match="does not answer"),
+    ):
+        client.ping()
+
+
+def test_a_connection_wakes_an_instance_and_is_held(
+    make_door: MakeDoor, redis_server: Resp
+) -> None:
+    door = make_door(ports={"resp": 0})
+    cell = Cell(door)
+    host = resp_instance(door, redis_server, "sleepy-keys", state="idle")
+    with concurrent.futures.ThreadPoolExecutor() as pool, connect(door, host) as client:
+        held = pool.submit(client.ping)
+        until(lambda: cell.asked, "the cell is asked")
+        assert not held.done()
+        cell.go.set()
+        assert held.result(30)
+    assert len(cell.asked) == 1
