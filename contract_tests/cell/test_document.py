@@ -105,7 +105,7 @@ class Estate:
         elif "instance_id" in case.path_parameters:
             case.path_parameters["instance_id"] = subject
         self.begin_operation(case)
-        if operation_id in STARTING:
+        if operation_id in STARTING and case.meta.generation.mode.is_positive:
             # It may sleep, as a request before this one said after how little it is to.
             self.rig.wake(subject)
         if operation_id == "instances.put" and not case.meta.is_negative_at(ParameterLocation.BODY):
