@@ -8,7 +8,7 @@ from storage import instances
 
 
 def reveal(call: OrgCall, instance_id: str) -> dict[str, Any]:
-    _require_second_factor(call)
+    one_time.require_second_factor(call)
     instance = instances.fetch(call.db, call.org.id, instance_id)
     one_time.check_has_credentials(instance, "reveal")
     call.audit(target=instance.id, name=instance.name)
@@ -17,16 +17,8 @@ def reveal(call: OrgCall, instance_id: str) -> dict[str, Any]:
 
 def rotate(call: OrgCall, instance_id: str) -> dict[str, Any]:
     # A rotation hands out a credential that works, so it must not be the easier way in.
-    _require_second_factor(call)
+    one_time.require_second_factor(call)
     instance = instances.fetch(call.db, call.org.id, instance_id)
     one_time.check_has_credentials(instance, "rotate")
     call.audit(target=instance.id, name=instance.name)
     return one_time.url(call, instance, "rotate", "POST")
-
-
-def _require_second_factor(call: OrgCall) -> None:
-    """Where the user enrolled one, and for everybody where the organization wants it."""
-    caller = call.caller
-    enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
-    if enrolled or call.org.require_mfa:
-        call.require_mfa()

@@ -123,6 +123,12 @@ class Instance(Record):
         if self.status not in {"running", "paused"}:
             raise Conflict(f"cannot branch an instance that is {self.status}")
 
+    def check_running(self, verb: str) -> None:
+        """Conflict unless a login works now."""
+        if self.status != "running":
+            hint = "; resume it first" if self.status == "paused" else ""
+            raise Conflict(f"cannot {verb} an instance that is {self.status}{hint}")
+
     def delete(self, purge_after: datetime | None) -> None:
         """Stop it and keep its data until `purge_after` (None: until it is erased)."""
         gone = {"deleting", "deleted", "erasing", "erased"}

@@ -14,10 +14,12 @@ EXPECTED = {
         "org:read", "members:read", "api-keys:read", "api-keys:write", "projects:read",
         "projects:write", "instances:read", "instances:write", "instances:delete",
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
+        "console:open",
     },
     "member": {
         "org:read", "members:read", "projects:read", "instances:read", "instances:write",
         "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
+        "console:open",
     },
     "auditor": {
         "org:read", "members:read", "api-keys:read", "projects:read", "instances:read",

@@ -28,19 +28,29 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
     {
         engine.id: engine
         for engine in (
-            Engine("postgres", "PostgreSQL", "postgres", (5432,), ("sql", "extensions", "pitr")),
             Engine(
-                "timescaledb", "TimescaleDB", "postgres", (5432,), ("sql", "time_series", "pitr")
+                "postgres",
+                "PostgreSQL",
+                "postgres",
+                (5432,),
+                ("sql", "extensions", "pitr", "console"),
+            ),
+            Engine(
+                "timescaledb",
+                "TimescaleDB",
+                "postgres",
+                (5432,),
+                ("sql", "time_series", "pitr", "console"),
             ),
             Engine("questdb", "QuestDB", "postgres", (5432,), ("sql", "time_series")),
-            Engine("mysql", "MySQL", "mysql", (3306,), ("sql", "pitr")),
-            Engine("mariadb", "MariaDB", "mysql", (3306,), ("sql", "pitr")),
+            Engine("mysql", "MySQL", "mysql", (3306,), ("sql", "pitr", "console")),
+            Engine("mariadb", "MariaDB", "mysql", (3306,), ("sql", "pitr", "console")),
             Engine("valkey", "Valkey", "resp", (6379,), ("key_value", "cache")),
             Engine("redis", "Redis", "resp", (6379,), ("key_value", "cache")),
             Engine("ferretdb", "FerretDB", "mongodb", (27017,), ("documents",)),
             Engine("mongodb", "MongoDB", "mongodb", (27017,), ("documents",)),
             Engine("meilisearch", "Meilisearch", "https", (443,), ("search",)),
-            Engine("duckdb", "DuckDB", "https", (443,), ("sql", "analytics")),
+            Engine("duckdb", "DuckDB", "https", (443,), ("sql", "analytics", "console")),
             Engine("clickhouse", "ClickHouse", "https", (8443, 9440), ("sql", "analytics")),
             Engine("qdrant", "Qdrant", "https", (443,), ("vectors", "grpc")),
             Engine("weaviate", "Weaviate", "https", (443,), ("vectors", "grpc")),

@@ -20,6 +20,7 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "instances:delete": "delete instances; their data is kept for the plan's retention",
         "instances:erase": "erase instances at once, backups included",
         "network:write": "replace allow-lists and the authorities of client certificates",
+        "console:open": "open the SQL console of an instance",
         "credentials:reveal": "fetch an instance's credentials, once per fetch",
         "credentials:rotate": "make a new credential for an instance",
         "logs:read": "read engine logs",
@@ -39,6 +40,7 @@ _MEMBER = frozenset(
         "instances:read",
         "instances:write",
         "instances:delete",
+        "console:open",
         "credentials:reveal",
         "credentials:rotate",
         "logs:read",
@@ -51,7 +53,8 @@ ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "owner": ALL,
         "admin": ALL - {"org:close", "instances:erase"},
-        "developer": _MEMBER | {"api-keys:read", "api-keys:write", "projects:write", "network:write"},
+        "developer": _MEMBER
+        | {"api-keys:read", "api-keys:write", "projects:write", "network:write"},
         "member": _MEMBER,
         # Logs are left out: engines write statements, and so data, into them.
         "auditor": _READ_ALL - {"logs:read"},

@@ -1,0 +1,20 @@
+"""Console: a one-time URL to the page that runs SQL on an instance."""
+
+from control.policy.catalogue import ENGINES
+from handlers import one_time
+from handlers.calls import OrgCall
+from specserver import Reply
+from storage import instances
+from storage.errors import Conflict
+
+
+def open_(call: OrgCall, instance_id: str) -> Reply:
+    # Whoever has the console has what the credential gives.
+    one_time.require_second_factor(call)
+    instance = instances.fetch(call.db, call.org.id, instance_id)
+    engine = ENGINES[instance.engine]
+    if "console" not in engine.features:
+        raise Conflict(f"{engine.name} has no SQL console")
+    instance.check_running("open the console of")
+    call.audit(target=instance.id, name=instance.name)
+    return Reply.created(one_time.url(call, instance, "console", "GET"))
