@@ -7,9 +7,11 @@ from typing import Any
 import pymysql
 import pytest
 
+from cell.engines import PACKAGES, find
 from cell.engines.driver import Login
 from cell.engines.mysql.driver import MySQLFamily
 from cell.layout import Site
+from cell.runtime.host import Host
 from contract_tests.engines.conftest import Subject
 
 on_mariadb = pytest.mark.parametrize("subject", [("mariadb", None)], ids=["mariadb"], indirect=True)
@@ -42,3 +44,12 @@ def rows(subject: Subject, sql: str, login: Login | None = None) -> Sequence[Seq
 
 def administrator(subject: Subject) -> Login:
     return Login("menagerie", subject.host.secret(subject.site, "menagerie"))
+
+
+def newest_mariadb() -> str:
+    """What to order from a cell; the test is skipped where there is none."""
+    host = Host("/nowhere", "none", PACKAGES, confine=False)
+    driver = find(host, ("mariadb",)).get("mariadb")
+    if driver is None:
+        pytest.skip("no driver found mariadb on this machine")
+    return driver.versions()[0]

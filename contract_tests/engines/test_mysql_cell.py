@@ -7,18 +7,13 @@ from typing import Any
 import pymysql
 import pytest
 
-from cell.engines import PACKAGES, find
-from cell.runtime.host import Host
 from contract_tests.cell.rig import GIB, LARGER, Rig, new_id
+from contract_tests.engines.mysql_sessions import newest_mariadb
 
 
 @pytest.fixture(scope="module")
 def version() -> str:
-    host = Host("/nowhere", "none", PACKAGES, confine=False)
-    driver = find(host, ("mariadb",)).get("mariadb")
-    if driver is None:
-        pytest.skip("no driver found mariadb on this machine")
-    return driver.versions()[0]
+    return newest_mariadb()
 
 
 @pytest.fixture
