@@ -22,7 +22,7 @@ def staged(site: Site) -> Site:
 
 def major(site: Site) -> str | None:
     """Which version the data is of; None where there is none."""
-    said = _read(site.data / VERSION, VERSION_BYTES_MAX).strip()
+    said = read(site.data / VERSION, VERSION_BYTES_MAX).strip()
     return said if said.isdecimal() else None
 
 
@@ -31,8 +31,22 @@ def takes_logins(site: Site) -> bool:
 
     Asked before a connection is made, so that the owner's log does not fill with our attempts.
     """
-    lines = _read(site.data / LOCK, LOCK_BYTES_MAX).splitlines()
+    lines = read(site.data / LOCK, LOCK_BYTES_MAX).splitlines()
     return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
+
+
+def read(path: Path, most: int) -> str:
+    """The beginning of a file that is the engine's; empty where it is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, most).decode("ascii", errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
 
 
 def clear(site: Site) -> None:
@@ -66,20 +80,6 @@ def finish(site: Site) -> None:
         site.data.rename(_unused(site))
     ready.rename(site.data)
     _synchronise(site.directory)
-
-
-def _read(path: Path, most: int) -> str:
-    """The beginning of a file that is the engine's; empty where it is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        return os.read(descriptor, most).decode("ascii", errors="replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
 
 
 def _unused(site: Site) -> Path:

@@ -7,7 +7,7 @@ import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import connections, roles, server
+from cell.engines.postgres import connections, places, roles, server
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
 from cell.engines.postgres.settings import Family
 from cell.layout import Site
@@ -20,6 +20,9 @@ log = structlog.get_logger("cell.postgres")
 
 FORMER_DATA = INSTANCE / "former"
 FORMER_PROGRAMS = Path("/opt/former")
+DETAILS = "pg_upgrade_output.d/*/log/pg_upgrade_dump_[0-9]*.log"
+DETAILS_BYTES_MAX = 1 << 20
+COMPLAINT_CHARACTERS = 500
 TIMEOUT_S = 4 * 3600.0
 # The tool writes into the folder it runs in, and complains on its output.
 IN_FOLDER = 'cd "$1" && shift && exec "$@" 1>&2'
@@ -48,7 +51,11 @@ async def upgrade(
         await installations.initialise(new, new_site)
         await _run(host, family, installations, former, wanted)
     except LaunchError as error:
-        raise EngineError(f"the data could not be upgraded: {error}") from error
+        for path in sorted(new_site.data.glob(DETAILS)):
+            said = places.read(path, DETAILS_BYTES_MAX)[-COMPLAINT_CHARACTERS:]
+            log.warning("cell.postgres.upgrade_failed", log=path.name, said=said)
+        complaint = str(error)[-COMPLAINT_CHARACTERS:]
+        raise EngineError(f"the data could not be upgraded: {complaint}") from error
     async with server.private(host, family, new, new_site) as folder:
         await _finish(folder)
 
