@@ -11,7 +11,7 @@ import valkey
 
 from cell.engines import find
 from cell.runtime.host import Host
-from contract_tests.cell.rig import LARGER, Rig, until
+from contract_tests.cell.rig import GIB, LARGER, Rig, until
 
 CLIENTS: dict[str, Any] = {"redis": redis.Redis, "valkey": valkey.Valkey}
 ERRORS = (redis.exceptions.RedisError, valkey.exceptions.ValkeyError)
@@ -63,7 +63,7 @@ def test_a_life_from_order_to_erasure(rig: Rig, host: Host, engine: str) -> None
         pid = rig.engine_pid(instance_id)
         assert rig.action(instance_id, "resize", {"size": LARGER})["size"] == LARGER["name"]
         assert rig.engine_pid(instance_id) == pid
-        assert own.info("memory")["maxmemory"] == int(0.6 * LARGER["memory_bytes"])
+        assert own.info("memory")["maxmemory"] == int(0.6 * 2 * GIB)
         # Rotation: both passwords, and no connection is cut.
         former = rig.reveal(instance_id)["password"]
         new = rig.rotate(instance_id)["password"]

@@ -1,0 +1,134 @@
+"""What lies around an instance and must not be reached from inside it, and who tries to."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cell.agent import cell_name
+from cell.engines import PACKAGES
+from cell.layout import Layout
+from cell.runtime.host import Host
+from contract_tests.cell.rig import Rig
+
+CANARY = "canary-8c1f42"
+# Run in an engine's place. It says GOT only of what it could do; `own` shows that it ran.
+PROBE = """
+import os, socket, sys
+home, canary, cell, neighbour, neighbour_socket, port, own, pid = sys.argv[1:]
+def attempt(name, act):
+    try:
+        print("GOT", name, act(), flush=True)
+    except BaseException as error:
+        print("no", name, type(error).__name__, flush=True)
+def connect(family, address):
+    with socket.socket(family) as s:
+        s.settimeout(2)
+        return s.connect(address)
+attempt("own", lambda: open(own + "/mine", "w").write("x"))
+attempt("canary", lambda: open(canary).read())
+attempt("planted", lambda: open(canary + ".planted", "w").write("x"))
+attempt("home", lambda: os.listdir(home))
+attempt("seal", lambda: open(home + "/seal.key", "rb").read())
+attempt("neighbour's data", lambda: os.listdir(neighbour))
+attempt("passwd", lambda: [l for l in open("/etc/passwd") if l.startswith("root:")][0])
+attempt("system", lambda: open("/usr/lib/planted", "w").write("x"))
+attempt("cell's socket", lambda: connect(socket.AF_UNIX, cell))
+attempt("neighbour's socket", lambda: connect(socket.AF_UNIX, neighbour_socket))
+attempt("loopback", lambda: connect(socket.AF_INET, ("127.0.0.1", int(port))))
+attempt("loopback 6", lambda: connect(socket.AF_INET6, ("::1", int(port))))
+attempt("metadata", lambda: connect(socket.AF_INET, ("169.254.169.254", 80)))
+attempt("metadata 6", lambda: connect(socket.AF_INET6, ("fd00:ec2::254", 80)))
+attempt("kill", lambda: os.kill(int(pid), 0))
+attempt("root", lambda: os.setuid(0))
+attempt("mount", lambda: os.chroot("/"))
+"""
+
+
+@dataclass
+class Surroundings:
+    """`visits` are connections that the listener on loopback got."""
+
+    rig: Rig
+    folder: Path
+    neighbour: str
+    port: int
+    visits: list[str] = field(default_factory=list)
+
+    @property
+    def canary(self) -> Path:
+        return self.folder / "canary.csv"
+
+    @property
+    def cell_socket(self) -> str:
+        return str(Layout.make(self.rig.home).socket)
+
+    def socket(self, instance_id: str) -> Path:
+        route = self.rig.route(instance_id)
+        assert route is not None
+        return Path(route["socket"])
+
+    def secret(self, instance_id: str, purpose: str) -> str:
+        """What only the cell can know: the password of an instance's administrator."""
+        layout = Layout.make(self.rig.home)
+        key = layout.seal_key.read_bytes()
+        host = Host(str(layout.home), cell_name(layout), PACKAGES, confine=False, key=key)
+        return host.secret(layout.site(instance_id, 0), purpose)
+
+    def words(self, own: str = "/instance/data") -> list[str]:
+        """What the probe is told."""
+        data = self.rig.home / "instances" / self.neighbour / "data"
+        return [
+            *(str(self.rig.home), str(self.canary), self.cell_socket, str(data)),
+            *(str(self.socket(self.neighbour)), str(self.port), own, str(os.getpid())),
+        ]
+
+    def place(self, statement: str) -> str:
+        """A statement that names these surroundings."""
+        names = {
+            "{canary}": str(self.canary),
+            "{planted}": str(self.folder / "planted"),
+            "{folder}": str(self.folder),
+            "{seal}": str(self.rig.home / "seal.key"),
+            "{cell}": self.cell_socket,
+            "{neighbour}": str(self.rig.home / "instances" / self.neighbour / "data"),
+            "{port}": str(self.port),
+        }
+        for name, value in names.items():
+            statement = statement.replace(name, value)
+        return statement
+
+    def check(self) -> None:
+        """Nothing came out, nothing came in."""
+        assert self.visits == []
+        assert sorted(path.name for path in self.folder.iterdir()) == ["canary.csv"]
+        assert self.canary.read_text() == CANARY
+        assert self.rig.get("/v1/cell").status_code == 200
+        assert self.rig.observe(self.neighbour)["status"] == "running"
+
+
+@contextmanager
+def listening(visits: list[str]) -> Iterator[int]:
+    """The port of a listener on loopback that notes who comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    visitor, address = listener.accept()
+                except OSError:
+                    return
+                visits.append(str(address))
+                visitor.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            # A thread that waits for visitors is woken by no close.
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()

@@ -1,0 +1,136 @@
+"""Holds promises 44 and 45 for every engine, with its administrator's power: the sandbox holds."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from cell.runtime.cgroups import ROOT
+from contract_tests.cell.rig import SMALL, until
+from contract_tests.isolation.attackers import ATTACKERS
+from contract_tests.isolation.surroundings import CANARY, PROBE, Surroundings, listening
+
+
+def needs(around: Surroundings, *means: str) -> None:
+    """Skips where the machine itself cannot hold an engine."""
+    told = around.rig.get("/v1/cell").json()["confinement"]
+    for name in means:
+        if not told[name]["enforced"]:
+            pytest.skip(f"{name} is not enforced: {told[name]['reason']}")
+
+
+def test_an_administrator_finds_no_file_and_no_network(
+    around: Surroundings, instance: tuple[str, str]
+) -> None:
+    needs(around, "filesystem", "network", "uid")
+    engine, instance_id = instance
+    told = ATTACKERS[engine](around, instance_id)
+    assert len(told) > 10
+    # The name of a file may be told back, what is in it not.
+    assert [answer for answer in told if CANARY in str(answer)] == []
+    around.check()
+
+
+def test_code_in_an_engines_place_finds_nothing_either(
+    around: Surroundings, instance: tuple[str, str]
+) -> None:
+    """As after an overflow: whatever runs where the engine runs, as whom it runs."""
+    needs(around, "filesystem", "network", "uid")
+    enter = shutil.which("nsenter")
+    if enter is None:
+        pytest.skip("nsenter is not installed")
+    _, instance_id = instance
+    site = around.rig.home / "instances" / instance_id
+    pid = orjson.loads((site / "process.json").read_bytes())["pid"]
+    uid = (site / "data").stat().st_uid
+    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
+    done = subprocess.run(
+        [
+            *(enter, "--target", str(pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--"),
+            *(*drop, "--bounding-set=-all", "--inh-caps=-all", "--"),
+            *(sys.executable, "-I", "-S", "-c", PROBE, *around.words()),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+    )
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("GOT")] == ["GOT own 1"]
+    assert len(lines) > 10
+    around.check()
+
+
+def test_every_process_of_an_engine_is_held_by_its_size(
+    around: Surroundings, instance: tuple[str, str]
+) -> None:
+    needs(around, "cpu", "memory", "pids", "uid")
+    engine, instance_id = instance
+    ATTACKERS[engine](around, instance_id)
+    uid = (around.rig.home / "instances" / instance_id / "data").stat().st_uid
+    found = [path for path in Path("/proc").iterdir() if path.name.isdigit() and runs(path, uid)]
+    assert found
+    groups = {group_of(path, instance_id) for path in found}
+    # One for all of them, in each tree.
+    assert len(groups) == 1
+    size = {"memory": str(SMALL["memory_bytes"]), "pids": "512"}
+    for controller, group in groups.pop():
+        if controller:
+            files = {
+                "memory": "memory.limit_in_bytes",
+                "pids": "pids.max",
+                "cpu": "cpu.cfs_quota_us",
+            }
+            told = (ROOT / controller / group / files[controller]).read_text().strip()
+            assert told == {**size, "cpu": "50000"}[controller]
+        else:
+            files = {"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"}
+            told_ = {
+                name: (ROOT / group / file).read_text().strip() for name, file in files.items()
+            }
+            assert told_ == {**size, "cpu": "50000 100000"}
+
+
+def group_of(path: Path, instance_id: str) -> frozenset[tuple[str, str]]:
+    """Where a process is held: by controller on version 1, once on version 2."""
+    lines = [line.split(":", 2) for line in (path / "cgroup").read_text().splitlines()]
+    return frozenset(
+        (controller, group.strip("/"))
+        for _, names, group in lines
+        for controller in names.split(",")
+        if group.endswith(f"/{instance_id}") and controller in {"", "cpu", "memory", "pids"}
+    )
+
+
+def runs(path: Path, uid: int) -> bool:
+    """Whether it is a process of the uid, and not one that has ended."""
+    try:
+        state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+        return path.stat().st_uid == uid and state not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_the_probe_finds_all_of_it_where_nothing_holds_it(
+    around: Surroundings, tmp_path: Path
+) -> None:
+    """Else the tests above would hold whatever happened."""
+    visits: list[str] = []
+    with listening(visits) as port:
+        words = replace(around, port=port).words(str(tmp_path))
+        words[1] = str(tmp_path / "canary")
+        Path(words[1]).write_text(CANARY)
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=True
+        )
+        until(lambda: visits, "the listener was visited")
+    got = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("GOT")}
+    assert got >= {"own", "canary", "planted", "home", "cell's", "neighbour's", "loopback", "kill"}
+
+
+def test_each_engine_of_a_cell_is_attacked(versions: dict[str, str]) -> None:
+    assert set(versions) <= set(ATTACKERS)
