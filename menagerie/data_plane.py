@@ -29,6 +29,7 @@ def run_gateway(settings: Settings) -> None:
             cell_home=settings.cell_home,
             listen=settings.gateway_listen,
             ports=settings.gateway_ports,
+            mysql_version=settings.gateway_mysql_version,
             workers=settings.gateway_workers,
         )
     )

@@ -81,6 +81,11 @@ class Settings(BaseSettings):
     gateway_clickhouse_port: int = Field(
         19440, ge=0, le=65535, description="gateway port for ClickHouse's own protocol (9440 there)"
     )
+    gateway_mysql_version: str = Field(
+        "5.5.5-10.11.0-MariaDB",
+        pattern="^[0-9][!-~]{0,60}$",
+        description="what MySQL clients are greeted with; 8.0.30, say, where MySQL alone is served",
+    )
     gateway_workers: int = Field(1, ge=1, description="gateway processes sharing the ports")
     region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
     instance_domain: str = Field("localhost", description="domain under which instance hosts live")
