@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
+import structlog
 
 from cell.engines.driver import EngineError, Login, Metrics, Snapshot
 from cell.engines.postgres import (
@@ -35,6 +36,8 @@ from cell.layout import Site
 from cell.records import Size, Spec
 from cell.runtime.host import Host, size_bytes
 from cell.runtime.process import Process
+
+log = structlog.get_logger("cell.postgres")
 
 # Says that the superuser still has the password of the template.
 FRESH = "fresh"
@@ -203,6 +206,8 @@ class PostgreSQL:
     def _usable(self, found: Iterable[Source]) -> dict[str, Source]:
         """None where servers would run as root, which they refuse."""
         if self._host.runs_as_root:
+            reason = "PostgreSQL refuses to run as root, and no other user can be had here"
+            log.warning("cell.engine_refused", engine=self.engine, reason=reason)
             return {}
         extension = self._family.extension
         fitting = (each for each in found if extension is None or each.has(extension))
