@@ -11,6 +11,7 @@ from ulid import ULID
 from cell.engines.driver import EngineError
 from cell.engines.mysql import options
 from cell.engines.mysql.dialects import MARIADB
+from cell.engines.mysql.driver import mariadb
 from cell.engines.mysql.templates import Templates
 from cell.layout import Layout
 from cell.records import Size, Spec
@@ -184,3 +185,23 @@ def test_nothing_is_upgraded_where_nothing_is(subject: Subject, layout: Layout) 
     site.make(subject.host.owner(site))
     subject.run(subject.driver.upgrade(site, _as(subject.spec, "10.6"), subject.spec))
     assert list(site.data.iterdir()) == []
+
+
+@on_mariadb
+def test_a_server_runs_where_nothing_confines_it(
+    subject: Subject, layout: Layout, tmp_path: Path
+) -> None:
+    """Servers refuse to run as root, who may be all there is, unless they are told to."""
+    host = Host(str(Layout.make(tmp_path / "cell").home), "open", (), confine=False, key=b"k")
+    site = layout.site(f"inst_{ULID()}", UID + 3)
+    bare = Subject(
+        mariadb(host), subject.speaker, host, site, subject.spec, subject.run, subject.login
+    )
+    bare.provision()
+    bare.start()
+    rows(bare, "CREATE TABLE numbers AS SELECT 42 AS n")
+    taken = bare.run(
+        bare.driver.snapshot(bare.site, bare.process, bare.login, tmp_path / "snapshot")
+    )
+    assert taken.size_bytes > 2**20
+    bare.stop()
