@@ -22,10 +22,16 @@ def mysql_instance(door: Door, server: MariaDb, name: str, **members: Any) -> st
 
 
 def connect(
-    door: Door, host: str, user: str = "app", password: str = PASSWORD, **options: Any
+    door: Door,
+    host: str,
+    user: str = "app",
+    password: str = PASSWORD,
+    preface: bytes = b"",
+    **options: Any,
 ) -> Any:
-    """Verified by the host's own name, which TLS is told."""
+    """Verified by the host's own name, which TLS is told; `preface` is a balancer's."""
     plain = socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20)
+    plain.sendall(preface)
     connection = pymysql.connect(
         **{"host": host, "user": user, "password": password, "ssl": door.context(), **options},
         defer_connect=True,

@@ -3,6 +3,7 @@
 import concurrent.futures
 import socket
 import time
+from collections.abc import Iterator
 
 import pymysql
 import pytest
@@ -18,6 +19,7 @@ from contract_tests.gateway.mysql_clients import (
     rows,
 )
 from contract_tests.gateway.servers import MariaDb
+from contract_tests.gateway.test_allow_list import proxied
 from contract_tests.gateway.test_wake import Cell
 
 Refused = pymysql.err.OperationalError
@@ -160,6 +162,72 @@ def test_a_connection_wakes_an_instance_and_is_held(make_door: MakeDoor, mariadb
         with held.result(30) as connection:
             assert rows(connection, "SELECT 1") == [(1,)]
     assert len(cell.asked) == 1
+
+
+def test_the_administrator_wakes_nobody(make_door: MakeDoor) -> None:
+    door = make_door(ports={"mysql": 0})
+    cell = Cell(door)
+    host = door.add_instance("asleep-my", backend=False, protocol="mysql", state="idle")
+    with pytest.raises(Refused, match="Access denied"):
+        connect(door, host, "menagerie")
+    assert cell.asked == []
+
+
+def test_behind_a_balancer_the_greeting_waits_for_its_header(
+    make_door: MakeDoor, mariadb: MariaDb
+) -> None:
+    door = make_door(ports={"mysql": 0}, proxy_cidrs=["127.0.0.0/8"])
+    host = mysql_instance(door, mariadb, "balanced", allow_cidrs=["203.0.113.7"])
+    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20) as plain:
+        plain.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            plain.recv(1)
+    listed = connect(door, host, preface=proxied("203.0.113.7"))
+    with listed as connection:
+        assert rows(connection, "SELECT 1") == [(1,)]
+    with pytest.raises(Refused, match=r"Lost connection|EOF|reset"):
+        connect(door, host, preface=proxied("203.0.113.8"))
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x20", wire.frame(b"x" * 32, 1)[:20]])
+def test_a_client_that_says_nothing_times_out(hasty_mysql: Door, sent: bytes) -> None:
+    received = bytearray()
+    with socket.create_connection(("127.0.0.1", hasty_mysql.ports["mysql"]), 20) as plain:
+        assert receive_packet(plain, received) is not None
+        plain.sendall(sent)
+        assert receive_packet(plain, received) is None
+
+
+@pytest.fixture(scope="module")
+def hasty_mysql() -> Iterator[Door]:
+    made = Door(ports={"mysql": 0}, handshake_timeout_s=1.0, first_request_timeout_s=1.0)
+    yield made
+    made.close()
+
+
+def test_a_login_in_drops_times_out(hasty_mysql: Door, mariadb: MariaDb) -> None:
+    """A slow-loris inside TLS: it takes no place, and the time for it is over all its bytes."""
+    host = mysql_instance(hasty_mysql, mariadb, "dripping-my", connections_max=1)
+    request = wire.SslRequest(wire.PROTOCOL_41 | wire.SSL, 0, 45)
+    with socket.create_connection(("127.0.0.1", hasty_mysql.ports["mysql"]), 20) as plain:
+        assert receive_packet(plain, bytearray()) is not None
+        plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
+        with hasty_mysql.context().wrap_socket(plain, server_hostname=host) as client:
+            client.sendall(b"\x50\0\0\2")
+            client.settimeout(0.1)
+            began = time.monotonic()
+            while time.monotonic() - began < 20:
+                try:
+                    client.sendall(b"x")
+                    if client.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            else:
+                pytest.fail("a login of ten bytes a second was waited for")
+            assert connects(hasty_mysql, host)
 
 
 def test_neither_a_probe_nor_a_half_login_wakes_anybody(make_door: MakeDoor) -> None:

@@ -1,13 +1,18 @@
 """Promise 47 on every port: TLS 1.2 and 1.3 only, behind whatever a protocol says before TLS."""
 
+import asyncio
+import contextlib
+import json
 import socket
 import ssl
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cell import ports
 from cell.gateway.protocols import mysql_wire as wire
-from contract_tests.gateway.door import Door
+from contract_tests.gateway.door import ZONE, Door, until
 from contract_tests.gateway.test_tls_policy import NEW, OLD, lenient, only
 
 POSTGRES_SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
@@ -18,15 +23,31 @@ PROTOCOLS = list(ports.DEFAULT)
 WEAK = "ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA384:AES128-SHA:AES256-GCM-SHA384"
 
 
+def started(door: Door, protocol: str) -> socket.socket:
+    """Where TLS is next."""
+    plain = socket.create_connection(("127.0.0.1", door.ports[protocol]), 20)
+    if protocol == "mysql":
+        assert plain.recv(1_000)
+        plain.sendall(MYSQL_SSL_REQUEST)
+    if protocol == "postgres":
+        plain.sendall(POSTGRES_SSL_REQUEST)
+        assert plain.recv(1) == b"S"
+    return plain
+
+
+def hosted(door: Door, name: str, protocol: str) -> str:
+    """A host of that protocol, made once."""
+    name = name.replace("_", "-")
+    host = f"duckdb-{name}.{ZONE}"
+    if host in door.routes:
+        return host
+    routed = "clickhouse" if protocol == "clickhouse_https" else protocol
+    path = str(door.home / "run" / f"{name}.sock")
+    return door.add_instance(name, _hang_up, protocol=routed, https_socket=path)
+
+
 def accepts(door: Door, protocol: str, host: str, context: ssl.SSLContext) -> bool:
-    address = ("127.0.0.1", door.ports[protocol])
-    with socket.create_connection(address, 20) as plain:
-        if protocol == "mysql":
-            assert plain.recv(1_000)
-            plain.sendall(MYSQL_SSL_REQUEST)
-        if protocol == "postgres":
-            plain.sendall(POSTGRES_SSL_REQUEST)
-            assert plain.recv(1) == b"S"
+    with started(door, protocol) as plain:
         try:
             context.wrap_socket(plain, server_hostname=host).close()
         except (ssl.SSLError, ConnectionError):
@@ -36,13 +57,7 @@ def accepts(door: Door, protocol: str, host: str, context: ssl.SSLContext) -> bo
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_only_new_versions_and_strong_suites_are_spoken(fronts_door: Door, protocol: str) -> None:
-    routed = "clickhouse" if protocol == "clickhouse_https" else protocol
-    host = fronts_door.add_instance(
-        f"tls-{protocol.replace('_', '-')}",
-        backend=False,
-        protocol=routed,
-        https_socket=str(fronts_door.home / "run" / "none.sock"),
-    )
+    host = hosted(fronts_door, f"tls-{protocol}", protocol)
     for version in NEW:
         assert accepts(fronts_door, protocol, host, only(version))
     for version in OLD:
@@ -51,6 +66,44 @@ def test_only_new_versions_and_strong_suites_are_spoken(fronts_door: Door, proto
     weak.maximum_version = ssl.TLSVersion.TLSv1_2
     weak.set_ciphers(f"{WEAK}:@SECLEVEL=0")
     assert not accepts(fronts_door, protocol, host, weak)
+
+
+@settings(max_examples=25, deadline=None)
+@given(plain=st.binary(max_size=80), secret=st.binary(min_size=1, max_size=80))
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_random_bytes_end_no_worker_and_keep_no_place(
+    fronts_door: Door, protocol: str, plain: bytes, secret: bytes
+) -> None:
+    """Before TLS and in it; behind the gateway is a server that hangs up on the first byte."""
+    workers = fronts_door.workers()
+    host = hosted(fronts_door, f"random-{protocol}", protocol)
+    with (
+        socket.create_connection(("127.0.0.1", fronts_door.ports[protocol]), 20) as connection,
+        contextlib.suppress(OSError),
+    ):
+        connection.sendall(plain)
+    with contextlib.suppress(OSError), started(fronts_door, protocol) as connection:
+        context = fronts_door.context()
+        if protocol == "postgres":
+            context.set_alpn_protocols(["postgresql"])
+        with context.wrap_socket(connection, server_hostname=host) as client:
+            client.sendall(secret)
+            client.settimeout(0.02)
+            client.recv(1_000)
+    assert fronts_door.workers() == workers
+    until(lambda: connections(fronts_door, host) == 0, "no place is kept")
+
+
+def connections(door: Door, host: str) -> int:
+    instance_id = door.routes[host]["instance_id"]
+    found = 0
+    for path in (door.home / "activity").glob("*.json"):
+        found += json.loads(path.read_bytes()).get(instance_id, {}).get("connections", 0)
+    return found
+
+
+async def _hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read(1)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

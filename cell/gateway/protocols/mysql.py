@@ -135,15 +135,15 @@ class MySqlTalk:
             self._fault = NO_PLUGIN_AUTH
             raise Refusal("malformed", self._fault.message)
         username, _, name = login.username.rpartition(b"@")
+        if RESERVED_USERNAME in {each.strip().lower() for each in (username, login.username)}:
+            text = f"Access denied for user '{RESERVED_USERNAME.decode()}'"
+            raise Refusal("not_permitted", text)
         if not username:
             return Begun(login.username)
         return Begun(username, name.decode("ascii", "replace"), otherwise=login.username)
 
     def opened(self, first: bytes, instance_id: str | None) -> Turn:  # noqa: ARG002 - of the seam
         self._login = replace(self._known_login, username=first)
-        if first.strip().lower() == RESERVED_USERNAME:
-            text = f"Access denied for user '{RESERVED_USERNAME.decode()}'"
-            raise Refusal("not_permitted", text)
         return Turn()
 
     def from_client(self, data: bytes) -> Turn:
