@@ -117,7 +117,7 @@ def test_links_in_the_data_are_not_followed(running: Subject, folder: Path) -> N
     running.start()
 
 
-@pytest.mark.parametrize("subject", [("postgres", "16")], indirect=True)
+@pytest.mark.parametrize("subject", [("postgres", "16"), ("postgres", "15")], indirect=True)
 def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
     newest_version = running.driver.versions()[0]
     if newest_version == running.spec.engine_version:
@@ -126,8 +126,10 @@ def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
         connection.execute("CREATE TABLE t (n int PRIMARY KEY, body text)")
         connection.execute("INSERT INTO t SELECT n, n::text FROM generate_series(1, 1000) n")
         connection.execute("CREATE DATABASE more")
-        connection.execute("CREATE EXTENSION vector")
-        connection.execute("CREATE ROLE reporting LOGIN")
+        connection.execute("ALTER TABLE t ALTER n SET (n_distinct = -1)")
+        if running.spec.engine_version != "15":
+            connection.execute("CREATE EXTENSION vector")
+            connection.execute("CREATE ROLE reporting LOGIN")
     # Not stopped in order, which the tool itself would not take.
     running.kill()
     former, running.spec = running.spec, replace(running.spec, engine_version=newest_version)
@@ -136,6 +138,8 @@ def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
     running.start()
     assert value(running, "SHOW server_version_num").startswith(newest_version)
     assert value(running, "SELECT count(*) FROM t") == 1000
+    options = "SELECT attoptions FROM pg_attribute WHERE attname = 'n' AND attrelid = 't'::regclass"
+    assert value(running, options) == ["n_distinct=-1"]
     assert value(running, "SELECT reltuples FROM pg_class WHERE relname = 't'") == 1000
     assert value(running, "SELECT tableowner FROM pg_tables WHERE tablename = 't'") == "app"
     new = running.new_login()

@@ -1,5 +1,6 @@
 """From one major version to another, by pg_upgrade, on a copy."""
 
+import asyncio
 from pathlib import Path
 
 import psycopg
@@ -26,6 +27,15 @@ COMPLAINT_CHARACTERS = 500
 TIMEOUT_S = 4 * 3600.0
 # The tool writes into the folder it runs in, and complains on its output.
 IN_FOLDER = 'cd "$1" && shift && exec "$@" 1>&2'
+# Releases since November 2026 mark columns with an option that those before it do not take. Their
+# own dumps leave it out, and columns that are older have none.
+MARK = b"pg_attver"
+REMOVE_MARKS = """
+UPDATE pg_catalog.pg_attribute SET attoptions = nullif(
+    ARRAY(SELECT o FROM unnest(attoptions) AS o WHERE o NOT LIKE 'pg\\_attver=%'), '{}')
+WHERE EXISTS (SELECT FROM unnest(attoptions) AS o WHERE o LIKE 'pg\\_attver=%')
+"""
+DATABASES = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn"
 OUTDATED = """
 SELECT extname FROM pg_catalog.pg_extension JOIN pg_catalog.pg_available_extensions
 ON name = extname WHERE installed_version <> default_version
@@ -45,8 +55,9 @@ async def upgrade(
     if host.owner(old_site) is not None and not host.hides_files:
         raise EngineError("an upgrade needs bubblewrap, which this cell does not have")
     # A server that was killed has to put its data in order first.
-    async with server.private(host, family, old, old_site):
-        pass
+    async with server.private(host, family, old, old_site) as folder:
+        if not await asyncio.to_thread(_knows_marks, new):
+            await _remove_marks(folder)
     try:
         await installations.initialise(new, new_site)
         await _run(host, family, installations, former, wanted)
@@ -94,10 +105,7 @@ async def _run(
 async def _finish(folder: Path) -> None:
     """Brings extensions to what the new version has, and counts anew for the planner."""
     async with connections.administration(folder, server.SELF) as connection:
-        found = await connection.execute(
-            "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn"
-        )
-        databases = [name for (name,) in await found.fetchall()]
+        databases = await _databases(connection)
     for database in databases:
         async with connections.administration(folder, server.SELF, database) as connection:
             for (name,) in await (await connection.execute(OUTDATED)).fetchall():
@@ -108,3 +116,19 @@ async def _finish(folder: Path) -> None:
                     # It works as it was; the owner may update it.
                     log.warning("cell.postgres.extension_kept", extension=name, reason=str(error))
             await connection.execute("ANALYZE")
+
+
+async def _databases(connection: roles.Connection) -> list[str]:
+    return [name for (name,) in await (await connection.execute(DATABASES)).fetchall()]
+
+
+def _knows_marks(installation: Installation) -> bool:
+    return MARK in (installation.source.binaries / "pg_dump").read_bytes()
+
+
+async def _remove_marks(folder: Path) -> None:
+    async with connections.administration(folder, server.SELF) as connection:
+        databases = await _databases(connection)
+    for database in databases:
+        async with connections.administration(folder, server.SELF, database) as connection:
+            await connection.execute(REMOVE_MARKS)
