@@ -16,13 +16,14 @@ class Traffic:
     bytes_in: int = 0
     bytes_out: int = 0
 
-    def came_in(self, size_bytes: int) -> None:
-        self.bytes_in += size_bytes
-        self.last_activity_at = time.time()
+    seen_bytes: int = 0
 
-    def went_out(self, size_bytes: int) -> None:
-        self.bytes_out += size_bytes
-        self.last_activity_at = time.time()
+    def look(self) -> None:
+        """Notes the time where bytes have moved since the last look."""
+        moved_bytes = self.bytes_in + self.bytes_out
+        if moved_bytes != self.seen_bytes:
+            self.seen_bytes = moved_bytes
+            self.last_activity_at = time.time()
 
 
 class Activity:
@@ -55,6 +56,8 @@ class Activity:
     def write(self) -> bool:
         """True where something had changed since the last time."""
         self.urgent = False
+        for traffic in self._instances.values():
+            traffic.look()
         content = orjson.dumps(
             {instance_id: _shown(traffic) for instance_id, traffic in self._instances.items()}
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from cell.gateway import opening
+from cell.gateway import opening, splice
 from cell.gateway.listening import Entry
 from cell.gateway.preface import ALERT_INTERNAL_ERROR, Admitted, Preface, alert
 from cell.gateway.protocols.front import Begun, Errand, Reply, Turn, TurnedAway
@@ -54,13 +54,16 @@ class Connection(Relay):
                 self._step(data)
             else:
                 self._backend_step(data)
-        except TlsError:
+        except Exception as error:  # noqa: BLE001 - it must neither keep it open nor reach another
+            self.broken_by(error)
+
+    def broken_by(self, error: Exception) -> None:
+        if isinstance(error, TlsError | ssl.SSLError):
             self._on_tls_error()
-        except Refusal as refusal:
-            self._refuse(refusal)
-        except Exception:
-            # A fault met by one connection must neither keep it open nor reach another.
-            log.exception("gateway.connection_failed", step=self._step.__name__)
+        elif isinstance(error, Refusal):
+            self._refuse(error)
+        else:
+            log.error("gateway.connection_failed", step=self._step.__name__, exc_info=error)
             self.close()
 
     def close(self) -> None:
@@ -103,21 +106,21 @@ class Connection(Relay):
         return certificates.context(admitted.alpn, route.host, route.client_ca_pem)
 
     def _shake_hands(self, data: memoryview) -> None:
-        tls = self._session
+        tls = self.session
         tls.receive(data)
         done = tls.handshake()
-        self._flush()
+        self.flush()
         if done and not self._client.closed:
             self._wait(self._shared.settings.first_request_timeout_s, "first_request_timeout")
             self._step = self._read_first_request
             self._step(data[:0])
 
     def _read_first_request(self, data: memoryview) -> None:
-        tls = self._session
+        tls = self.session
         tls.receive(data)
         for chunk in tls.read():
             self._received += chunk
-        self._flush()
+        self.flush()
         if self._client.closed:
             return
         begun = self._talk.begin(self._received)
@@ -188,20 +191,20 @@ class Connection(Relay):
         instance_id = None if self._entered is None else self._entered.instance_id
         first, self._first = self._first, b""
         self._take(self._talk.opened(first, instance_id))
-        self._asked_last = True
+        self.asked_last = True
         self._backend.resume()
-        if self._session.peer_ended:
+        if self.session.peer_ended:
             self._on_client_end()
         elif not self._backend.is_blocked:
             self._client.resume()
 
     def _hear_client(self, data: memoryview) -> None:
-        tls = self._session
+        tls = self.session
         tls.receive(data)
         chunks = tls.read()
-        self._flush()
+        self.flush()
         if chunks and self._backend is not None:
-            self._asked_last = True
+            self.asked_last = True
             self._take(self._talk.from_client(b"".join(chunks)))
         if tls.peer_ended and not self._client_ended:
             self._client.pause()
@@ -213,9 +216,12 @@ class Connection(Relay):
     def _take(self, turn: Turn) -> None:
         if turn.spliced:
             self._step, self._backend_step = self._to_backend, self._to_client
+            if self._backend is not None:
+                self._client.read_by(splice.from_client(self, self._client, self._backend))
+                self._backend.read_by(splice.from_backend(self, self._backend, self._client))
         if turn.to_backend and self._backend is not None:
-            self._moved_at = self._shared.loop.time()
-            self._traffic.came_in(len(turn.to_backend))
+            self.moved = True
+            self.traffic.bytes_in += len(turn.to_backend)
             self._backend.write([turn.to_backend])
         if turn.to_client:
             self._to_client(turn.to_client)
@@ -240,7 +246,7 @@ class Connection(Relay):
     def _end_errand(self) -> None:
         if self._tls is not None:
             self._tls.end()
-            self._flush()
+            self.flush()
         self.close()
 
     def _place(self) -> str | None:
@@ -252,7 +258,7 @@ class Connection(Relay):
     def _on_tls_error(self) -> None:
         self._count("tls_failed")
         self._drop_backend()
-        self._flush()  # the alert
+        self.flush()  # the alert
         self._hang_up()
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -261,9 +267,9 @@ class Connection(Relay):
         self._drop_backend()
         route = self._shared.routes.find(self._host, self._entry.protocols)
         problem = route is not None and route.is_cell
-        self._session.write(self._talk.refusal(refusal, problem=problem))
-        self._session.end()
-        self._flush()
+        self.session.write(self._talk.refusal(refusal, problem=problem))
+        self.session.end()
+        self.flush()
         self._hang_up()
 
     def _drop_backend(self) -> None:
@@ -292,4 +298,4 @@ class Connection(Relay):
             raise Refusal("too_many_connections", text, 1)
         self._entered = route
         if route.instance_id is not None:
-            self._traffic = self._shared.activity.opened(route.instance_id)
+            self.traffic = self._shared.activity.opened(route.instance_id)

@@ -34,11 +34,12 @@ class Relay:
         self._backend_step: Callable[[memoryview], None] = self._to_client
         self._opening: asyncio.Task[None] | None = None
         self._entered: Route | None = None
-        self._traffic = Traffic()
+        self.traffic = Traffic()
         self._client_ended = False
         self._backend_ended = False
-        self._asked_last = False
+        self.asked_last = False
         self._control_bytes = 0
+        self.moved = True  # since it was last looked at
         self._moved_at = shared.loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -71,7 +72,7 @@ class Relay:
             other.pause()
 
     def drained(self, stream: Stream) -> None:
-        self._moved_at = self._shared.loop.time()
+        self.moved = True
         if stream is not self._client:
             self._client.resume()
         elif self._backend is not None:
@@ -88,27 +89,27 @@ class Relay:
     # The relay.
 
     def _to_backend(self, data: memoryview) -> None:
-        tls, backend = self._session, self._backend
+        tls, backend = self.session, self._backend
         if backend is None:
             return
         tls.receive(data)
         chunks = tls.read()
         if tls.has_output:
-            self._flush()
+            self.flush()
         if chunks:
-            self._moved_at = self._shared.loop.time()
-            self._asked_last = True
-            self._traffic.came_in(sum(map(len, chunks)))
+            self.moved = True
+            self.asked_last = True
+            self.traffic.bytes_in += sum(map(len, chunks))
             backend.write(chunks)
         if tls.peer_ended and not self._client_ended:
             self._client.pause()
             self._on_client_end()
 
     def _to_client(self, data: bytes | memoryview) -> None:
-        tls = self._session
-        self._moved_at = self._shared.loop.time()
-        self._asked_last = False
-        self._traffic.went_out(len(data))
+        tls = self.session
+        self.moved = True
+        self.asked_last = False
+        self.traffic.bytes_out += len(data)
         tls.write(data)
         self._client.write([tls.output()])
 
@@ -128,8 +129,8 @@ class Relay:
         self._backend_ended = True
         self._leave()
         if whole:
-            self._session.end()
-            self._flush()
+            self.session.end()
+            self.flush()
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -159,20 +160,26 @@ class Relay:
 
     def close_if_quiet(self) -> bool:
         """For a worker that stops: true where nothing is under way that closing would cut."""
-        quiet_s = self._shared.loop.time() - self._moved_at
+        quiet_s = self._quiet_s()
         if self._opening is None and (
-            self._backend is None or (not self._asked_last and quiet_s >= QUIET_S)
+            self._backend is None or (not self.asked_last and quiet_s >= QUIET_S)
         ):
             if self._tls is not None and self._backend is not None:
                 self._tls.end()
-                self._flush()
+                self.flush()
             self.close()
         return self._client.closed
+
+    def notice_breaks(self) -> None:
+        """To be called now and then: asking after every read would cost more than most reads."""
+        self._client.notice_break()
+        if self._backend is not None:
+            self._backend.notice_break()
 
     def reap(self) -> None:
         """Closes a connection on which nothing has moved for too long."""
         settings = self._shared.settings
-        quiet_s = self._shared.loop.time() - self._moved_at
+        quiet_s = self._quiet_s()
         half_closed = self._client_ended or self._backend_ended
         limit_s = settings.half_closed_timeout_s if half_closed else settings.idle_timeout_s
         if self._backend is not None and quiet_s > limit_s:
@@ -181,12 +188,22 @@ class Relay:
 
     # Small things.
 
+    def broken_by(self, error: Exception) -> None:
+        """What went wrong while bytes were passed on ends this connection and no other."""
+        raise NotImplementedError
+
+    def _quiet_s(self) -> float:
+        now = self._shared.loop.time()
+        if self.moved:
+            self.moved, self._moved_at = False, now
+        return now - self._moved_at
+
     @property
-    def _session(self) -> TlsSession:
+    def session(self) -> TlsSession:
         assert self._tls is not None
         return self._tls
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         if self._tls is None or not self._tls.has_output:
             return
         output = self._tls.output()
@@ -201,7 +218,7 @@ class Relay:
         if self._entered is not None:
             self._shared.slots.leave(self._entered.place)
             if self._entered.instance_id is not None:
-                self._shared.activity.closed(self._traffic)
+                self._shared.activity.closed(self.traffic)
             self._entered = None
 
     def _wait(self, timeout_s: float, reason: str) -> None:

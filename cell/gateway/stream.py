@@ -8,6 +8,7 @@ import asyncio
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 CHUNKS_PER_CALL = 64
@@ -41,6 +42,7 @@ class Stream:
         "_loop",
         "_owner",
         "_queue",
+        "_reader",
         "_reading",
         "_socket",
         "_unwritable",
@@ -59,6 +61,7 @@ class Stream:
         self._owner = owner
         self._buffer = buffer
         self._queue: deque[bytes | memoryview] = deque()
+        self._reader: Callable[[], None] = self._on_readable
         self._reading = False
         self._broken = False
         self._ended = False
@@ -73,12 +76,33 @@ class Stream:
     def resume(self) -> None:
         if not self._reading and not self._ended and not self.closed:
             self._reading = True
-            self._loop.add_reader(self._socket, self._on_readable)
+            self._loop.add_reader(self._socket, self._reader)
 
     def pause(self) -> None:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._socket)
+
+    def read_by(self, reader: Callable[[], None]) -> None:
+        """From now on the loop calls this, and not the owner, when there is something to read."""
+        self._reader = reader
+        if self._reading:
+            self._loop.add_reader(self._socket, reader)
+
+    def send(self, data: bytes) -> None:
+        """As `write`, of one piece and in fewer steps."""
+        if self._queue or self._unwritable or self.closed:
+            self.write([data])
+            return
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._write_failed()
+            return
+        if sent != len(data):
+            self._wait_for_room([memoryview(data)[sent:]])
 
     def write(self, chunks: list[bytes]) -> None:
         """Sent at once as far as it goes; where it does not, the owner hears `blocked`."""
@@ -98,15 +122,20 @@ class Stream:
         except OSError:
             self._write_failed()
             return
+        left = []
         for chunk in chunks:
             if sent >= len(chunk):
                 sent -= len(chunk)
             else:
-                self._queue.append(memoryview(chunk)[sent:])
+                left.append(memoryview(chunk)[sent:])
                 sent = 0
-        if self._queue:
-            self._loop.add_writer(self._socket, self._on_writable)
-            self._owner.blocked(self)
+        if left:
+            self._wait_for_room(left)
+
+    def _wait_for_room(self, left: list[memoryview]) -> None:
+        self._queue.extend(left)
+        self._loop.add_writer(self._socket, self._on_writable)
+        self._owner.blocked(self)
 
     def end(self) -> None:
         """Nothing more will be written; what is queued still goes out first."""
@@ -123,27 +152,36 @@ class Stream:
         if self._queue:
             self._loop.remove_writer(self._socket)
             self._queue.clear()
+        self._reader = self._on_readable  # what it had was more than this stream
         if reset:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self._socket.close()
 
     def _on_readable(self) -> None:
+        data = self.receive()
+        self.notice_break()
+        if data is not None:
+            self._owner.received(self, data)
+
+    def receive(self) -> memoryview | None:
+        """What there is to read; None where there is nothing, which the owner hears if it ended."""
         if self.closed:
-            return
+            return None
         try:
             count = self._socket.recv_into(self._buffer)
         except (BlockingIOError, InterruptedError):
-            return
+            return None
         except OSError:
             self.pause()
             self._ended = True
             self._owner.failed(self)
-            return
-        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._watch_broken()
+            return None
         if count:
-            self._owner.received(self, self._buffer[:count])
-            return
+            return self._buffer[:count]
+        self._on_end()
+        return None
+
+    def _on_end(self) -> None:
         self.pause()
         self._ended = True
         if self._broken:
@@ -151,15 +189,16 @@ class Stream:
         else:
             self._owner.ended(self)
 
-    def _watch_broken(self) -> None:
+    def notice_break(self) -> None:
         """Goes on reading what a peer said before it reset the connection.
 
-        libuv watches a socket no more once it has reported an error; now that the error has been
-        taken off, it can be watched anew, up to the end.
+        libuv watches a socket no more once it has reported an error. Asking for the error takes it
+        off, and the socket can be watched anew, up to the end.
         """
-        self._broken = True
-        self.pause()
-        self.resume()
+        if self._reading and self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._broken = True
+            self.pause()
+            self.resume()
 
     def _on_writable(self) -> None:
         if self.closed:

@@ -12,9 +12,10 @@ class TlsError(Exception):
 
 class TlsSession:
     def __init__(self, context: ssl.SSLContext) -> None:
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self._object = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.decrypt, self.encrypt = self._object.read, self._object.write
         self.peer_ended = False
         self._ended = False
 
@@ -23,7 +24,7 @@ class TlsSession:
         return self._object.version()
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
-        self._incoming.write(data)
+        self.incoming.write(data)
 
     def handshake(self) -> bool:
         """True when it is complete."""
@@ -38,7 +39,7 @@ class TlsSession:
     def read(self) -> list[bytes]:
         """Every whole record that has arrived, decrypted."""
         chunks: list[bytes] = []
-        read, incoming = self._object.read, self._incoming
+        read, incoming = self._object.read, self.incoming
         try:
             while incoming.pending or self._object.pending():
                 chunk = read(CHUNK_BYTES)
@@ -72,7 +73,7 @@ class TlsSession:
 
     @property
     def has_output(self) -> bool:
-        return self._outgoing.pending > 0
+        return self.outgoing.pending > 0
 
     def output(self) -> bytes:
-        return self._outgoing.read()
+        return self.outgoing.read()

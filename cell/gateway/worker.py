@@ -29,6 +29,7 @@ NO_DESCRIPTORS_PAUSE_S = 0.1
 ACTIVITY_S = 1.0
 REPORT_S = 10.0
 REAP_S = 30.0
+BREAKS_S = 1.0
 
 
 class Worker:
@@ -73,6 +74,7 @@ class Worker:
             self._loop.create_task(self._every(ACTIVITY_S, self._write_activity)),
             self._loop.create_task(self._every(REPORT_S, self._report)),
             self._loop.create_task(self._every(self._reap_s(), self._reap)),
+            self._loop.create_task(self._every(BREAKS_S, self._notice_breaks)),
         ]
         for each in self._listeners:
             entry = Entry(self._fronts[each.protocols[0]], each.protocols)
@@ -160,6 +162,10 @@ class Worker:
     def _reap(self) -> None:
         for connection in list(self._shared.connections):
             connection.reap()
+
+    def _notice_breaks(self) -> None:
+        for connection in list(self._shared.connections):
+            connection.notice_breaks()
 
     async def _drain(self) -> None:
         deadline = self._loop.time() + self._settings.drain_s

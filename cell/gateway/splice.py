@@ -1,0 +1,79 @@
+"""The relay of messages as they usually are, in as few steps as that needs.
+
+Each direction is one function that the loop calls. It sees only what is usual: a socket that has
+bytes, whole records, a peer that takes them. All else it leaves to `Stream` and `Relay`.
+"""
+
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cell.gateway.tls_session import CHUNK_BYTES
+
+if TYPE_CHECKING:
+    from cell.gateway.relay import Relay
+    from cell.gateway.stream import Stream
+
+# With more than this, gathering records into one call saves more than the steps cost.
+SMALL_BYTES = 16_384
+
+
+def from_client(  # noqa: C901 - in one function, as said above
+    relay: "Relay", client: "Stream", backend: "Stream"
+) -> Callable[[], None]:
+    session, traffic = relay.session, relay.traffic
+    receive, send = client.receive, backend.send
+    encrypted, answers, decrypt = session.incoming, session.outgoing, session.decrypt
+    take = encrypted.write
+
+    def read() -> None:
+        data = receive()
+        if data is None:
+            return
+        if len(data) > SMALL_BYTES:
+            relay.received(client, data)
+            return
+        try:
+            take(data)
+            relay.moved = relay.asked_last = True
+            while encrypted.pending:
+                message = decrypt(CHUNK_BYTES)
+                if not message:
+                    session.peer_ended = True
+                    break
+                traffic.bytes_in += len(message)
+                send(message)
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record has not arrived
+        except ssl.SSLZeroReturnError:
+            session.peer_ended = True
+        except Exception as error:  # noqa: BLE001 - the relay ends by it, whatever it is
+            relay.broken_by(error)
+            return
+        if answers.pending:
+            relay.flush()
+        if session.peer_ended:
+            relay.received(client, data[:0])
+
+    return read
+
+
+def from_backend(relay: "Relay", backend: "Stream", client: "Stream") -> Callable[[], None]:
+    session, traffic = relay.session, relay.traffic
+    receive, send = backend.receive, client.send
+    encrypt, output = session.encrypt, session.outgoing.read
+
+    def read() -> None:
+        data = receive()
+        if data is None:
+            return
+        try:
+            relay.moved = True
+            relay.asked_last = False
+            traffic.bytes_out += len(data)
+            encrypt(data)
+            send(output())
+        except Exception as error:  # noqa: BLE001 - as above
+            relay.broken_by(error)
+
+    return read
