@@ -1,8 +1,9 @@
 """Owns the benchmark of the gateway: what its TLS costs beside a plain TLS server in one process.
 
-Three ways to the same bytes: straight to the backend's unix socket, to a plain asyncio TLS server
-(TLS and backend in one), and through the gateway. Rounds are interleaved; CPU is that of the
-serving process alone, so other load on the machine mostly cancels out of the ratios.
+Ways to the same bytes: straight to the backend's unix socket, to a plain asyncio TLS server (TLS
+and backend in one), through the gateway, and through HAProxy with one thread where it is installed.
+Rounds are interleaved; CPU is that of the serving process alone, so other load on the machine
+mostly cancels out of the ratios.
 """
 
 import asyncio
@@ -10,9 +11,11 @@ import contextlib
 import datetime as dt
 import json
 import multiprocessing
+import shutil
 import socket
 import ssl
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -40,6 +43,8 @@ GET = b"GET / HTTP/1.1\r\n\r\n"
 BULK = b"GET /bulk HTTP/1.1\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 DIRECT, PLAIN, GATEWAY = "unix socket, no TLS", "asyncio TLS server", "gateway"
+HAPROXY = "HAProxy"
+HAPROXY_BULK_MIN = 0.8
 
 
 async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -148,6 +153,48 @@ def write_routes(home: Path) -> None:
 
 
 @contextlib.contextmanager
+def haproxy(home: Path) -> Iterator[tuple[int, psutil.Process] | None]:
+    """One thread that ends TLS, with the same certificate; None where it is not installed."""
+    program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if program is None:
+        yield None
+        return
+    pair, port = home / "haproxy.pem", free_port()
+    pki_home = home / "pki"
+    pair.write_bytes((pki_home / "wildcard.pem").read_bytes())
+    with pair.open("ab") as file:
+        file.write((pki_home / "wildcard.key").read_bytes())
+    (home / "haproxy.cfg").write_text(
+        "global\n nbthread 1\n"
+        "defaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n"
+        f"frontend in\n bind 127.0.0.1:{port} ssl crt {pair} ssl-min-ver TLSv1.2\n"
+        f" default_backend out\nbackend out\n server one unix@{home / 'backend.sock'}\n"
+    )
+    process = subprocess.Popen([program, "-db", "-f", str(home / "haproxy.cfg")])
+    try:
+        deadline = time.monotonic() + 20
+        while not _listens(port) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
 def ways() -> Iterator[list[Way]]:
     spawning = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="bench") as directory:
@@ -170,19 +217,27 @@ def ways() -> Iterator[list[Way]]:
             peer = psutil.Process(plain.pid)
             workers = [psutil.Process(pid) for pid in gateway_is["workers"]]
             port = gateway_is["ports"]["https"]
-            yield [
+            found = [
                 Way(DIRECT, lambda: connect_unix(str(home / "backend.sock")), [peer]),
                 Way(PLAIN, lambda: connect_tls(context, plain_port), [peer]),
                 Way(GATEWAY, lambda: connect_tls(context, port), workers),
             ]
+            with haproxy(home) as other:
+                if other is not None:
+                    found.append(_by_haproxy(context, *other))
+                yield found
         finally:
             for process in (gateway, plain):
                 process.terminate()
                 process.join(20)
 
 
+def _by_haproxy(context: ssl.SSLContext, port: int, process: psutil.Process) -> Way:
+    return Way(HAPROXY, lambda: connect_tls(context, port), [process])
+
+
 def run(rounds: int = ROUNDS) -> dict[str, Any]:
-    """What each way did, and the gateway's ratio to the others; nothing here is a promise yet."""
+    """What each way did, and the gateway's ratio to the others."""
     with ways() as compared:
         for measure in (bulk, connections, requests):
             for way in compared:
@@ -199,9 +254,16 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
     ratios = {
         f"{what}: {GATEWAY} / {other}": measured[GATEWAY][what] / measured[other][what]
         for what in measured[GATEWAY]
-        for other in (PLAIN, DIRECT)
+        for other in measured
+        if other != GATEWAY
     }
-    return {"measured": measured, "ratios": ratios, "kept": True}
+    bulk_ratio = None
+    if HAPROXY in measured:
+        by_name = {way.name: way.rounds["bulk_mb_per_s"] for way in compared}
+        pairs = zip(by_name[GATEWAY], by_name[HAPROXY], strict=True)
+        bulk_ratio = statistics.median(ours / theirs for ours, theirs in pairs)
+    kept = bulk_ratio is None or bulk_ratio >= HAPROXY_BULK_MIN
+    return {"measured": measured, "ratios": ratios, "bulk_ratio": bulk_ratio, "kept": kept}
 
 
 def show(result: dict[str, Any]) -> None:
@@ -210,13 +272,22 @@ def show(result: dict[str, Any]) -> None:
     table.add_column("")
     for name in measured:
         table.add_column(name, justify="right")
-    table.add_column("x asyncio TLS", justify="right")
-    table.add_column("x unix socket", justify="right")
+    others = [name for name in measured if name != GATEWAY]
+    for other in others:
+        table.add_column(f"x {other}", justify="right")
     for what in measured[GATEWAY]:
-        against = [result["ratios"][f"{what}: {GATEWAY} / {other}"] for other in (PLAIN, DIRECT)]
+        against = [result["ratios"][f"{what}: {GATEWAY} / {other}"] for other in others]
         values = [f"{measured[name][what]:,.0f}" for name in measured]
         table.add_row(what.replace("_", " "), *values, *(f"{ratio:.2f}" for ratio in against))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    if result["bulk_ratio"] is None:
+        console.print("HAProxy is not installed: nothing is said about it.")
+    else:
+        console.print(
+            f"bulk, x HAProxy with one thread: {result['bulk_ratio']:.2f}, "
+            f"at least {HAPROXY_BULK_MIN:.1f}"
+        )
 
 
 if __name__ == "__main__":
