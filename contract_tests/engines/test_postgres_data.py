@@ -215,6 +215,40 @@ def test_settings_follow_the_size(running: Subject) -> None:
 
 
 @newest
+def test_at_the_storage_limit_nothing_grows_and_room_can_be_made(running: Subject) -> None:
+    assert running.process is not None
+    process, size = running.process, running.spec.size
+
+    def measured(*, writable: bool) -> None:
+        # As the cell does now and then.
+        deadline = time.monotonic() + 30
+        while value(running, "SHOW default_transaction_read_only") != ("off" if writable else "on"):
+            assert time.monotonic() < deadline
+            # What was measured last is forgotten with an instance.
+            running.run(running.driver.erase(running.site))
+            running.driver.metrics(running.site, process)
+
+    ask(running, "CREATE TABLE t AS SELECT repeat(md5(n::text), 200) FROM generate_series(1, 9) n")
+    used = running.driver.metrics(running.site, process).storage_bytes
+    small = Size(size.name, size.vcpu, size.memory_bytes, used + 2 * 10**7, size.connections_max)
+    assert running.run(running.driver.resize(running.site, process, small))
+    measured(writable=True)
+    ask(running, "CREATE TABLE large AS SELECT n, md5(n::text) FROM generate_series(1, 600000) n")
+    measured(writable=False)
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        ask(running, "INSERT INTO large VALUES (0, '')")
+    assert running.works(running.login)
+    running.accept(running.login, running.new_login())
+    with session(running) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute("DROP TABLE large")
+    larger = replace(small, storage_bytes=20 * 10**9)
+    assert running.run(running.driver.resize(running.site, process, larger))
+    measured(writable=True)
+    ask(running, "INSERT INTO t VALUES ('again')")
+
+
+@newest
 def test_a_full_server_counts_as_one_that_runs(running: Subject) -> None:
     assert running.process is not None
     taken = [session(running) for _ in range(running.spec.size.connections_max)]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -25,6 +26,7 @@ from cell.engines.postgres import (
     server,
     settings,
     sources,
+    storage,
     upgrade,
 )
 from cell.engines.postgres.connections import NotRunningError
@@ -59,6 +61,8 @@ class PostgreSQL:
         self._sources = self._usable(sources.find() if found is None else found)
         self._installations = Installations(host, family)
         self._spares = Spares()
+        # The server's files are written by the event loop, and where use is measured.
+        self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
         self._sizes: dict[Path, tuple[float, int]] = {}
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
@@ -129,7 +133,10 @@ class PostgreSQL:
         wanted = settings.content(self._family, major, size, view)
         if settings.needs_restart(path.read_bytes(), wanted):
             return False
-        server.write(self._host, site, settings.FILE, wanted)
+        with self._writing:
+            server.write(self._host, site, settings.FILE, wanted)
+        # The limit may be another.
+        self._sizes.pop(site.directory, None)
         process.signal(signal.SIGHUP)
         self._host.limit_cpu(process, size.vcpu)
         return True
@@ -194,6 +201,9 @@ class PostgreSQL:
         if now - measured_at > MEASURE_EVERY_S or measured_at == 0.0:
             storage_bytes = size_bytes(site.data)
             self._sizes[site.directory] = now, storage_bytes
+            if process is not None:
+                with self._writing:
+                    storage.hold(self._host, site, process, storage_bytes)
         if process is None:
             return Metrics(storage_bytes, 0, 0.0)
         usage = self._host.usage(process)

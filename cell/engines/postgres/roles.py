@@ -113,6 +113,22 @@ async def drop(connection: Connection, name: str) -> None:
         log.info("cell.postgres.login_kept", role=name)
 
 
+async def make_groups(connection: Connection, names: Sequence[str]) -> None:
+    """Those that are not there are made; nobody logs in as one, and the owner may give them away.
+
+    Before version 16 owners cannot make roles themselves.
+    """
+    async with connection.transaction():
+        # Of two who make them at once one waits.
+        await connection.execute("SELECT pg_catalog.pg_advisory_xact_lock(0, 0)")
+        for name in names:
+            there = "SELECT FROM pg_catalog.pg_roles WHERE rolname = %s"
+            if await (await connection.execute(there, [name])).fetchone() is None:
+                role, owner = sql.Identifier(name), sql.Identifier(OWNER)
+                await _run(connection, "CREATE ROLE {} NOLOGIN", role)
+                await _run(connection, "GRANT {} TO {} WITH ADMIN OPTION", role, owner)
+
+
 async def _family(connection: Connection) -> list[str]:
     return [name for (name,) in await (await connection.execute(FAMILY)).fetchall()]
 

@@ -16,6 +16,8 @@ BACKGROUND_MAX = 64
 FILE = "postgresql.conf"
 ACCESS = "pg_hba.conf"
 IDENTITIES = "pg_ident.conf"
+# A name of ours, which owners may look up.
+LIMIT = "menagerie.storage_bytes"
 ACCESS_CONTENT = b"local all all scram-sha-256\n"
 # What the server reads at its start only; see `needs_restart`.
 AT_START = frozenset(
@@ -63,6 +65,15 @@ def needs_restart(former: bytes, wanted: bytes) -> bool:
         return {line for line in lines if line.partition(" = ")[0] in AT_START}
 
     return at_start(former) != at_start(wanted)
+
+
+def storage_bytes(content: bytes) -> int | None:
+    """The limit that a file tells."""
+    for line in content.decode().splitlines():
+        name, _, value = line.partition(" = ")
+        if name == LIMIT:
+            return int(value.strip("'"))
+    return None
 
 
 def _place(view: View) -> dict[str, str]:
@@ -114,6 +125,7 @@ def _processes(major: int, size: Size) -> dict[str, str]:
 def _storage(size: Size) -> dict[str, str]:
     storage = size.storage_bytes
     return {
+        LIMIT: str(storage),
         "wal_level": "replica",
         "max_wal_size": _mib(_within(96 * MIB, storage // 10, 8 * GIB)),
         "min_wal_size": _mib(_within(32 * MIB, storage // 100, GIB)),

@@ -1,0 +1,35 @@
+"""What happens at the storage limit: transactions only read, unless somebody asks to write."""
+
+import signal
+
+import structlog
+
+from cell.engines.postgres import places, server, settings
+from cell.layout import Site
+from cell.runtime.host import Host
+from cell.runtime.process import Process
+
+log = structlog.get_logger("cell.postgres")
+
+READ_ONLY = b"default_transaction_read_only = 'on'\n"
+# So that it does not go back and forth at the limit.
+LIFTED_BELOW = 0.95
+
+
+def hold(host: Host, site: Site, process: Process, used_bytes: int) -> None:
+    """Sets or lifts it; who makes room says so in his session, and those who only write do not.
+
+    The file is the only state: a server that is started anew is looked at again.
+    """
+    if not places.takes_logins(site):
+        return
+    content = (site.configuration / settings.FILE).read_bytes()
+    limit_bytes = settings.storage_bytes(content)
+    held = content.endswith(READ_ONLY)
+    if limit_bytes is None or held == (used_bytes > limit_bytes * (LIFTED_BELOW if held else 1)):
+        return
+    wanted = content.removesuffix(READ_ONLY) if held else content + READ_ONLY
+    server.write(host, site, settings.FILE, wanted)
+    process.signal(signal.SIGHUP)
+    event = "cell.storage_freed" if held else "cell.storage_full"
+    log.warning(event, instance_id=site.instance_id, used_bytes=used_bytes)
