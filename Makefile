@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROOMS := specserver handlers control storage cell instance_services clients menagerie
+ROOMS := specserver handlers control storage cell instance_services clients pages menagerie
 ARGS ?=
 
 help: ## list these commands
@@ -34,7 +34,7 @@ check: $(VENV)/.dev ## format, lint, types, the documents' lint, habits, the Doc
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(addprefix -p ,$(ROOMS)) -p contract_tests -p tools
-	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml
+	@$(BIN)/python -m tools.lint_document openapi.yaml cell/openapi.yaml instance_services/duckdb/openapi.yaml instance_services/queues/openapi.yaml
 	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
 	@$(BIN)/hadolint Dockerfile
 

@@ -12,6 +12,8 @@ from typing import Any
 import structlog
 
 from cell import logs, pki
+from cell.console.desk import Desk
+from cell.console.sessions import Sessions
 from cell.credentials import Credentials
 from cell.database import Database
 from cell.engines import PACKAGES, find
@@ -19,6 +21,7 @@ from cell.engines.driver import EngineError
 from cell.layout import Layout, write_atomically
 from cell.lifecycle import Lifecycle
 from cell.operations import Operations
+from cell.queues import QueueDatabases
 from cell.records import Record, Records
 from cell.residents import Resident, Routes
 from cell.runtime.host import Host
@@ -79,12 +82,15 @@ class Cell:
             self.credentials,
             self.supervisor,
         )
+        self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
+        self.console = Desk(Sessions(self.database), self.lifecycle, self.supervisor.login)
         self._chores: list[asyncio.Task[None]] = []
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._certificates = self._ensure_certificates()
 
     async def open(self) -> None:
         """Takes over the engines that still run, and begins to start those that do not."""
+        self.console.open()
         for record in self.records.every():
             self._take_in(record)
         residents = list(self.supervisor.residents.values())
@@ -198,6 +204,7 @@ class Cell:
     async def _housekeeping(self) -> None:
         self.signatures.forget_old()
         self.tokens.forget_expired()
+        self.console.sessions.forget_ended()
         self.operations.forget_old()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()

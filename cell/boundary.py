@@ -20,6 +20,16 @@ def make_boundary(cell: Cell) -> Boundary:
     return boundary
 
 
+def make_mounted_boundary(cell: Cell) -> Boundary:
+    """For the app of a service that runs in the cell: the same callers, its own state."""
+
+    async def boundary(exchange: Exchange) -> Reply:
+        authenticate(cell, exchange)
+        return await exchange.invoke_async(exchange.app_state)
+
+    return boundary
+
+
 def authenticate(cell: Cell, exchange: Exchange) -> None:
     """By the scheme the document names; an operation that names none checks a one-time token."""
     request = exchange.request

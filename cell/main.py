@@ -12,8 +12,10 @@ import uvicorn
 
 from cell import log_lines
 from cell.agent import Cell
-from cell.boundary import make_boundary
+from cell.boundary import make_boundary, make_mounted_boundary
+from cell.console import mount
 from cell.settings import CellSettings
+from instance_services.queues import service as queues
 from specserver import App, render_problem
 from specserver.http_protocol import http_protocol
 
@@ -36,6 +38,8 @@ def run(settings: CellSettings) -> None:
 
 
 def make_app(cell: Cell) -> App:
+    """The cell's own document, and below the paths of instances what is served beside it."""
+    mounted = queues.make_app(cell.queues, make_mounted_boundary(cell), PROBLEM_TYPES)
     return App(
         DOCUMENT,
         handlers="cell.handlers",
@@ -43,6 +47,7 @@ def make_app(cell: Cell) -> App:
         state=cell,
         problem_type_prefix=PROBLEM_TYPES,
         serve_docs=False,
+        extra_routes={"/v1/instances/": mounted, f"{mount.ROOT}/": mount.Pages(cell.console)},
     )
 
 

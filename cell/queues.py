@@ -1,0 +1,92 @@
+"""Leads the service of queues to the databases of instances: which run, and as whom it comes."""
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+
+import psycopg
+
+from cell.engines.driver import Login
+from cell.engines.postgres import connections, roles
+from cell.engines.postgres.connections import NotRunningError
+from cell.lifecycle import Lifecycle
+from cell.residents import Resident
+from cell.runtime.host import Host
+from cell.supervisor import Supervisor
+from instance_services.queues.installation import Connection
+from instance_services.queues.service import RETRY_AFTER, meaning
+from specserver import Conflict, Unavailable
+
+ENGINE = "postgres"
+AT_ONCE = 4
+"""Connections of an instance that queues may take, which are its owner's otherwise."""
+# The owner, whichever of its logins it is, and nothing that lasts longer than the caller waits.
+SETTINGS = (
+    *connections.ANYBODYS,
+    *(f"role={roles.OWNER}", "statement_timeout=8s", "lock_timeout=5s"),
+)
+
+
+class QueueDatabases:
+    """The owner's own login is used: nobody's code in the database gets more rights by queues."""
+
+    def __init__(self, lifecycle: Lifecycle, supervisor: Supervisor, host: Host) -> None:
+        self._lifecycle = lifecycle
+        self._supervisor = supervisor
+        self._host = host
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(AT_ONCE)
+        )
+
+    @contextlib.asynccontextmanager
+    async def owner(self, instance_id: str) -> AsyncIterator[Connection]:
+        """Conflict where the instance has no queues or does not run."""
+        resident = self._running(instance_id)
+        # Who uses queues does not come through the gateway, and the instance is not idle.
+        resident.awake_since = time.time()
+        async with self._turns[instance_id]:
+            connection = await self._connect(resident)
+            try:
+                yield connection
+            finally:
+                await connection.close()
+
+    async def make_roles(self, instance_id: str, names: tuple[str, ...]) -> None:
+        """As the superuser, in a database where no code of the owner's can be: `postgres`."""
+        site = self._running(instance_id).site
+        superuser = Login(roles.SUPERUSER, self._host.secret(site, "postgres"))
+        try:
+            async with connections.administration(site.run, superuser) as connection:
+                await roles.make_groups(connection, names)
+        except NotRunningError as error:
+            raise _not_now() from error
+        except psycopg.Error as error:
+            raise meaning(error) from error
+
+    def _running(self, instance_id: str) -> Resident:
+        resident = self._lifecycle.find(instance_id)
+        engine = resident.record.spec.engine
+        if engine != ENGINE:
+            raise Conflict(f"queues need a postgres instance; this is {engine}")
+        if resident.status != "running":
+            raise Conflict(f"the instance is {resident.status}; queues need it running")
+        return resident
+
+    async def _connect(self, resident: Resident) -> Connection:
+        login = self._supervisor.login(resident)
+        try:
+            return await connections.connect(resident.site.run, login, roles.DATABASE, SETTINGS)
+        except NotRunningError as error:
+            raise _not_now() from error
+        except psycopg.OperationalError as error:
+            if connections.is_full(error):
+                detail = "all connections of the instance are taken"
+                raise Unavailable(detail, headers=RETRY_AFTER) from error
+            said = str(error).partition("FATAL:")[2].strip()
+            raise Conflict(f"the instance refuses its owner: {said}") from error
+
+
+def _not_now() -> Unavailable:
+    return Unavailable("the instance does not answer now", headers=RETRY_AFTER)

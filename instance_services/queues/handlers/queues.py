@@ -1,0 +1,64 @@
+"""Operations of the tag Queues, on the database of the instance in the path."""
+
+from typing import Any
+
+from instance_services.queues import store
+from instance_services.queues.service import Service
+from specserver import Reply
+
+Body = dict[str, Any]
+
+
+async def list_(service: Service, instance_id: str, limit: int, after: str = "") -> Body:
+    async with service.database(instance_id) as database:
+        return await store.page(database, limit=limit, after=after)
+
+
+async def create(service: Service, instance_id: str, body: Body, operation_key: str) -> Reply:
+    name, unlogged = body["name"], body["unlogged"]
+    async with service.database(instance_id) as database:
+        made = await store.once(
+            database, operation_key, lambda: store.create(database, name, unlogged=unlogged)
+        )
+    return Reply(201, made)
+
+
+async def delete(service: Service, instance_id: str, queue_name: str) -> Reply:
+    async with service.database(instance_id) as database, database.transaction():
+        await store.drop(database, queue_name)
+    return Reply.no_content()
+
+
+async def permit(service: Service, instance_id: str, queue_name: str, body: Body) -> Body:
+    async with service.database(instance_id) as database:
+        return await store.permit(database, queue_name, body["data_api_roles"])
+
+
+async def send(
+    service: Service, instance_id: str, queue_name: str, body: Body, operation_key: str
+) -> Reply:
+    messages, delay_s = body["messages"], body["delay_seconds"]
+    async with service.database(instance_id) as database:
+        sent = await store.once(
+            database, operation_key, lambda: store.send(database, queue_name, messages, delay_s)
+        )
+    return Reply(201, sent)
+
+
+async def read(service: Service, instance_id: str, queue_name: str, body: Body) -> Body:
+    count, timeout_s = body["count"], body["visibility_timeout_s"]
+    async with service.database(instance_id) as database:
+        return await store.read(database, queue_name, count=count, timeout_s=timeout_s)
+
+
+async def remove(
+    service: Service, instance_id: str, queue_name: str, body: Body, operation_key: str
+) -> Body:
+    act, ids = store.archive if body["archive"] else store.delete, body["message_ids"]
+    async with service.database(instance_id) as database:
+        return await store.once(database, operation_key, lambda: act(database, queue_name, ids))
+
+
+async def purge(service: Service, instance_id: str, queue_name: str, operation_key: str) -> Body:
+    async with service.database(instance_id) as database:
+        return await store.once(database, operation_key, lambda: store.purge(database, queue_name))
