@@ -1,0 +1,137 @@
+"""The console as its pages ask for it: on threads, while the cell lives on its event loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from cell.console.place import Place
+from cell.console.runs import Run
+from cell.console.sessions import Session, Sessions
+from cell.console.table import Limits
+from cell.console.worker import DIALECTS
+from cell.engines.driver import Login
+from cell.lifecycle import GONE, Lifecycle
+from cell.residents import Resident
+from pages.console import About, Refused
+from specserver import Problem
+
+log = structlog.get_logger("cell.console")
+
+RUNS_MAX = 8
+# Others than DuckDB that speak HTTP understand no SQL over it, or another kind.
+HTTPS_ENGINES = ("duckdb",)
+
+Found = TypeVar("Found")
+
+
+def has_console(engine: str, protocol: str) -> bool:
+    return protocol in DIALECTS and (protocol != "https" or engine in HTTPS_ENGINES)
+
+
+class Desk:
+    """What is asked from a thread is done on the loop. `limits` are those of each run."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        lifecycle: Lifecycle,
+        login: Callable[[Resident], Login],
+        limits: Limits | None = None,
+    ) -> None:
+        self.sessions = sessions
+        self._lifecycle = lifecycle
+        self._login = login
+        self._limits = limits or Limits()
+        self._runs: dict[str, Run] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        """On the loop the cell lives on."""
+        self._loop = asyncio.get_running_loop()
+
+    def end_all(self, instance_id: str) -> None:
+        """Whoever has a console of the instance has none from now on."""
+        self.sessions.end_all(instance_id)
+
+    # What pages ask, on their threads.
+
+    def about(self, instance_id: str, secret: str) -> About | None:
+        return self._on_loop(lambda: self._about(instance_id, secret))
+
+    def run(self, instance_id: str, secret: str, sql: str) -> dict[str, Any]:
+        return self._on_loop(lambda: self._run(instance_id, secret, sql))
+
+    def stop(self, instance_id: str, secret: str) -> None:
+        self._on_loop(lambda: self._stop(instance_id, secret))
+
+    def sign_out(self, instance_id: str, secret: str) -> None:
+        self._on_loop(lambda: self._sign_out(instance_id, secret))
+
+    def _on_loop(self, work: Callable[[], Awaitable[Found]]) -> Found:
+        if self._loop is None:
+            raise Refused(503, "The cell is just starting.")
+
+        async def awaited() -> Found:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result()
+
+    # The same, on the loop.
+
+    async def _about(self, instance_id: str, secret: str) -> About | None:
+        found = self._find(instance_id, secret)
+        if found is None:
+            return None
+        session, resident = found
+        spec = resident.record.spec
+        return About(session.name or instance_id, spec.engine, spec.engine_version, spec.host)
+
+    async def _run(self, instance_id: str, secret: str, sql: str) -> dict[str, Any]:
+        found = self._find(instance_id, secret)
+        if found is None:
+            raise Refused(401, "This session has ended.")
+        session, resident = found
+        if session.key in self._runs:
+            raise Refused(409, "A statement of this session is still running.")
+        if len(self._runs) >= RUNS_MAX:
+            raise Refused(503, "Too many consoles are at work; try again in a moment.")
+        run = self._runs[session.key] = Run(self._place(resident), self._limits)
+        try:
+            resident.touch(for_s=self._limits.seconds)
+            # One that sleeps wakes, as it does when somebody connects.
+            await self._lifecycle.wake(instance_id)
+            answer = await run.answer(sql)
+        except Problem as problem:
+            raise Refused(problem.status, problem.detail) from problem
+        finally:
+            del self._runs[session.key]
+            resident.touch()
+        failed = "error" in answer
+        log.info("cell.console_ran", instance_id=instance_id, failed=failed)
+        return answer
+
+    async def _stop(self, instance_id: str, secret: str) -> None:
+        found = self._find(instance_id, secret)
+        run = self._runs.get(found[0].key) if found else None
+        if run is not None:
+            run.stop()
+
+    async def _sign_out(self, instance_id: str, secret: str) -> None:
+        found = self._find(instance_id, secret)
+        if found is not None:
+            await self._stop(instance_id, secret)
+            self.sessions.end(found[0].key)
+
+    def _find(self, instance_id: str, secret: str) -> tuple[Session, Resident] | None:
+        session = self.sessions.find(instance_id, secret)
+        if session is None:
+            return None
+        resident = self._lifecycle.find(session.instance_id)
+        return None if resident.record.desired in GONE else (session, resident)
+
+    def _place(self, resident: Resident) -> Place:
+        login, driver = self._login(resident), resident.driver
+        socket = str(driver.socket(resident.site))
+        return Place(driver.protocol, socket, login.username, login.password)

@@ -1,0 +1,72 @@
+"""Starting the processes that run statements, and ending them."""
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cell.console.place import Place
+from cell.console.table import Limits
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-P", "-m", "cell.console.worker")
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8": "1"}
+# Past its own limit a process has this long to tell the engine, on a machine that is busy.
+GRACE_S = 15.0
+
+
+class Run:
+    """One statement, or several in one text. `stop` may be called at any time."""
+
+    def __init__(self, place: Place, limits: Limits) -> None:
+        self._place = place
+        self._limits = limits
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopped = False
+
+    async def answer(self, sql: str) -> dict[str, Any]:
+        """The table, or `error` with the engine's words."""
+        if not _is_socket(self._place.socket):
+            return {"error": "the engine does not answer", "elapsed_ms": 0}
+        told = {"place": asdict(self._place), "limits": asdict(self._limits), "sql": sql}
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        self._process = process
+        if self._stopped:
+            self.stop()
+        try:
+            async with asyncio.timeout(self._limits.seconds + GRACE_S):
+                written, _ = await process.communicate(orjson.dumps(told))
+            answer: dict[str, Any] = orjson.loads(written)
+        except (TimeoutError, ValueError):
+            # Killed, by us or for its memory; what the engine does it ends by itself.
+            return {"error": "the statement was stopped: it took too much", "elapsed_ms": 0}
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        return answer
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+
+
+def _is_socket(path: str) -> bool:
+    """The folder is the engine's own: a link it puts there must not lead to another's."""
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False

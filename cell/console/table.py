@@ -1,0 +1,89 @@
+"""What a run shows: the columns, rows and words of its last statement, within bounds."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+CHARACTERS_MAX = 100_000
+"""Of one value; what is longer is cut."""
+NOTES_MAX = 50
+
+
+class StatementError(Exception):
+    """The run failed; the text is for whoever asked, in the engine's own words."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one run. `bytes` are those of the text that is shown, `memory_bytes` of the process."""
+
+    seconds: float = 30.0
+    rows: int = 1_000
+    bytes: int = 4_000_000
+    memory_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: str
+    numeric: bool = False
+
+
+@dataclass
+class Table:
+    """`begin` forgets the statement before; `add` answers whether there is room for more."""
+
+    limits: Limits
+    columns: list[Column] = field(default_factory=list)
+    rows: list[list[str | None]] = field(default_factory=list)
+    changed: int | None = None
+    message: str = ""
+    truncated: bool = False
+    cut: bool = False
+    notes: list[str] = field(default_factory=list)
+    _bytes: int = 0
+
+    def begin(self, columns: Sequence[Column] = ()) -> None:
+        self.columns = list(columns)
+        self.rows = []
+        self.changed, self.message = None, ""
+        self.truncated = self.cut = False
+        self._bytes = 0
+
+    def add(self, values: Sequence[str | None]) -> bool:
+        if self.truncated:
+            return False
+        row = [self._fitting(value) for value in values]
+        size = sum(len(value.encode(errors="replace")) for value in row if value is not None)
+        full = len(self.rows) == self.limits.rows or self._bytes + size > self.limits.bytes
+        # One row is shown however large it is: its values have their own bound.
+        if full and self.rows:
+            self.truncated = True
+            return False
+        self.rows.append(row)
+        self._bytes += size
+        return True
+
+    def note(self, text: str) -> None:
+        if len(self.notes) < NOTES_MAX:
+            self.notes.append(text)
+
+    def document(self, elapsed_ms: float) -> dict[str, Any]:
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "rows": self.rows,
+            "row_count": len(self.rows),
+            "changed": self.changed,
+            "message": self.message,
+            "truncated": self.truncated,
+            "cut": self.cut,
+            "notes": self.notes,
+            "elapsed_ms": round(elapsed_ms, 1),
+        }
+
+    def _fitting(self, value: str | None) -> str | None:
+        if value is None or len(value) <= CHARACTERS_MAX:
+            return value
+        self.cut = True
+        return value[:CHARACTERS_MAX]

@@ -1,0 +1,76 @@
+"""The process of one run: takes what to run on its input, answers a table or an error, ends.
+
+It is a process so that an answer of any size, or a client library in trouble, takes nothing from
+the cell, and so that it can be ended whatever it does.
+"""
+
+import importlib
+import json
+import resource
+import signal
+import sys
+import time
+from typing import Any, NoReturn
+
+from cell.console.place import Place
+from cell.console.table import Limits, StatementError, Table
+
+# By the driver's protocol; loaded one at a time, for each takes its while.
+DIALECTS = {"https": "duckdb", "postgres": "postgres", "mysql": "mysql"}
+LEAVE_WITHIN_S = 3.0
+
+
+class Stopped(BaseException):
+    """The run is to end now; no `except Exception` of a library holds it up."""
+
+
+def main() -> None:
+    told = json.load(sys.stdin)
+    limits = Limits(**told["limits"])
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    signal.signal(signal.SIGALRM, _on_time)
+    signal.signal(signal.SIGTERM, _on_stop)
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds)
+    json.dump(_answer(Place(**told["place"]), told["sql"], limits), sys.stdout)
+
+
+def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
+    table = Table(limits)
+    started = time.monotonic()
+    try:
+        dialect = importlib.import_module(f"cell.console.{DIALECTS[place.protocol]}")
+        started = time.monotonic()
+        dialect.run(place, sql, table)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except (StatementError, Stopped) as error:
+        return _error(str(error), started)
+    except MemoryError:
+        return _error("the answer is too large for the console: ask for less", started)
+    except (OSError, EOFError) as error:
+        return _error(f"the engine does not answer: {error}", started)
+    return table.document((time.monotonic() - started) * 1000)
+
+
+def _error(text: str, started: float) -> dict[str, Any]:
+    return {"error": text, "elapsed_ms": round((time.monotonic() - started) * 1000, 1)}
+
+
+def _on_time(*_: object) -> NoReturn:
+    _leave()
+    raise Stopped("the statement was stopped: it took longer than the console waits")
+
+
+def _on_stop(*_: object) -> NoReturn:
+    _leave()
+    raise Stopped("the statement was stopped")
+
+
+def _leave() -> None:
+    """What is left to do is to tell the engine; without an end to that, the process ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, LEAVE_WITHIN_S)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The SQL console: one page for one instance, asked by its own script and by nobody else."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flask import Flask, Response, abort, g, jsonify, make_response, render_template, request
+from flask.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException
+
+from pages import headers
+
+COOKIE = "__Secure-console"
+STATEMENT_BYTES_MAX = 200_000
+TITLES = {401: "This session has ended", 404: "There is no such page"}
+TEXTS = {
+    401: "Ask for a new console URL to go on. A session ends after 30 minutes without a statement,"
+    " after 8 hours, and when the credential of its instance is rotated.",
+    403: "This request did not come from the console's page. Load the page again.",
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """What the page says of its instance."""
+
+    name: str
+    engine: str
+    version: str
+    host: str
+
+
+class Refused(Exception):  # noqa: N818 - an answer, and nobody's fault
+    """The statement was not run."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Desk(Protocol):
+    """Whoever has sessions and runs statements. `secret` is the cookie's; it may be anything."""
+
+    def about(self, instance_id: str, secret: str) -> About | None:
+        """None where the session is not one of this instance, or has ended."""
+
+    def run(self, instance_id: str, secret: str, sql: str) -> dict[str, Any]:
+        """A table, or `error`; raises Refused."""
+
+    def stop(self, instance_id: str, secret: str) -> None: ...
+
+    def sign_out(self, instance_id: str, secret: str) -> None: ...
+
+
+def make_app(desk: Desk) -> Flask:
+    app = Flask("pages", static_folder="static", template_folder="templates")
+    app.config["MAX_CONTENT_LENGTH"] = 8 * STATEMENT_BYTES_MAX
+    app.after_request(headers.add)
+    app.register_error_handler(HTTPException, _failed)
+    console = _Console(desk)
+    app.add_url_rule("/<instance_id>/", view_func=console.page)
+    for verb, view in (("run", console.run), ("stop", console.stop), ("end", console.end)):
+        app.add_url_rule(f"/<instance_id>/{verb}", verb, view, methods=["POST"])
+    return app
+
+
+class _Console:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def page(self, instance_id: str) -> ResponseReturnValue:
+        about = self._desk.about(instance_id, _secret())
+        if about is None:
+            if _is_from_elsewhere():
+                # A browser keeps a strict cookie to itself on the way from another site. The page
+                # itself asks once more, and is then asked by its own site.
+                return render_template("arriving.html")
+            abort(401)
+        return render_template("console.html", about=about, proof=_proof(_secret()))
+
+    def run(self, instance_id: str) -> ResponseReturnValue:
+        self._check(instance_id)
+        body = request.get_json(silent=True)
+        sql = body.get("sql") if isinstance(body, dict) else None
+        if not isinstance(sql, str) or not sql.strip():
+            return _refusal(400, "There is no statement to run.")
+        if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
+            return _refusal(413, f"A statement may have {STATEMENT_BYTES_MAX:,} bytes.")
+        try:
+            return jsonify(self._desk.run(instance_id, _secret(), sql))
+        except Refused as refused:
+            return _refusal(refused.status, str(refused))
+
+    def stop(self, instance_id: str) -> ResponseReturnValue:
+        self._check(instance_id)
+        self._desk.stop(instance_id, _secret())
+        return "", 204
+
+    def end(self, instance_id: str) -> ResponseReturnValue:
+        self._check(instance_id)
+        self._desk.sign_out(instance_id, _secret())
+        said = {"title": "Signed out", "text": "You can close this page."}
+        response = make_response(render_template("notice.html", **said))
+        path = f"{request.script_root}/{instance_id}/"
+        response.delete_cookie(COOKIE, path, secure=True, httponly=True, samesite="Strict")
+        return response
+
+    def _check(self, instance_id: str) -> None:
+        """Of a request that does something: by a page of ours, and within a session."""
+        g.is_script = request.endpoint != "end"
+        given = request.headers.get("X-Console-Proof") or request.form.get("proof", "")
+        if not hmac.compare_digest(given.encode(), _proof(_secret()).encode()):
+            abort(403 if _secret() else 401)
+        if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            abort(403)
+        if self._desk.about(instance_id, _secret()) is None:
+            abort(401)
+
+
+def _secret() -> str:
+    return request.cookies.get(COOKIE, "")
+
+
+def _proof(secret: str) -> str:
+    """That a request comes from the page: another site has neither the cookie nor the page."""
+    return hmac.new(secret.encode(errors="replace"), b"console page", hashlib.sha256).hexdigest()
+
+
+def _is_from_elsewhere() -> bool:
+    return request.headers.get("Sec-Fetch-Site") == "cross-site"
+
+
+def _refusal(status: int, text: str) -> tuple[Response, int]:
+    return jsonify({"error": text}), status
+
+
+def _failed(error: HTTPException) -> ResponseReturnValue:
+    status = error.code or 500
+    text = TEXTS.get(status) or error.description or "The request cannot be answered."
+    if g.get("is_script"):
+        return _refusal(status, text)
+    title = TITLES.get(status, error.name)
+    response = make_response(render_template("notice.html", title=title, text=text), status)
+    if error.response is None:
+        for name, value in error.get_headers():
+            if name == "Allow":
+                response.headers[name] = value
+    return response
