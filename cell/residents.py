@@ -44,6 +44,10 @@ class Resident:
     def instance_id(self) -> str:
         return self.record.instance_id
 
+    def touch(self, for_s: float = 0.0) -> None:
+        """It is used, now and for so long, in another way than through the gateway."""
+        self.awake_since = time.time() + for_s
+
     @property
     def status(self) -> str:
         if self.record.desired != "running":

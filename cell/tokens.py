@@ -23,6 +23,8 @@ class Claims:
     jti: str
     expires_at: float
     request_id: str
+    name: str = ""
+    """The instance's, where the action shows it."""
 
 
 class Tokens:
@@ -67,6 +69,7 @@ class Tokens:
                 str(document["jti"]),
                 float(document["exp"]),
                 str(document.get("request_id", "")),
+                str(document.get("name", "")),
             )
         except (InvalidSignature, ValueError, KeyError, TypeError):
             return None

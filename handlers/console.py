@@ -17,4 +17,4 @@ def open_(call: OrgCall, instance_id: str) -> Reply:
         raise Conflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
     call.audit(target=instance.id, name=instance.name)
-    return Reply.created(one_time.url(call, instance, "console", "GET"))
+    return Reply.created(one_time.url(call, instance, "console", "GET", name=instance.name))

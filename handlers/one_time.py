@@ -10,11 +10,16 @@ from storage.errors import Conflict
 from storage.instances import GONE, Instance
 
 
-def url(call: OrgCall, instance: Instance, action: str, method: str) -> dict[str, Any]:
-    """A URL on the instance's cell, good for one use within `reveal_ttl_s`."""
+def url(
+    call: OrgCall, instance: Instance, action: str, method: str, **claims: str
+) -> dict[str, Any]:
+    """A URL on the instance's cell, good for one use within `reveal_ttl_s`.
+
+    `claims` are told to the cell beside those that every URL has.
+    """
     cell = cells.fetch(call.db, instance.cell_id)
     expires_at = call.now + timedelta(seconds=call.services.settings.reveal_ttl_s)
-    token = _token(call, instance, action, int(expires_at.timestamp()))
+    token = _token(call, instance, action, int(expires_at.timestamp()), claims)
     return {
         "url": f"{cell.public_url}/v1/{action}/{token}",
         "method": method,
@@ -22,7 +27,9 @@ def url(call: OrgCall, instance: Instance, action: str, method: str) -> dict[str
     }
 
 
-def _token(call: OrgCall, instance: Instance, action: str, expires_unix_s: int) -> str:
+def _token(
+    call: OrgCall, instance: Instance, action: str, expires_unix_s: int, more: dict[str, str]
+) -> str:
     claims = {
         "v": 1,
         "instance_id": instance.id,
@@ -30,6 +37,7 @@ def _token(call: OrgCall, instance: Instance, action: str, expires_unix_s: int) 
         "jti": identifiers.new(""),
         "exp": expires_unix_s,
         "request_id": call.request_id,
+        **more,
     }
     return call.services.signer.token(claims)
 

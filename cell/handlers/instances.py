@@ -41,10 +41,12 @@ async def snapshot(cell: Cell, instance_id: str, body: Body) -> Body:
 
 
 async def delete(cell: Cell, instance_id: str) -> Body:
+    cell.console.end_all(instance_id)
     return cell.lifecycle.observation(await cell.lifecycle.delete(instance_id))
 
 
 async def erase(cell: Cell, instance_id: str) -> Body:
+    cell.console.end_all(instance_id)
     return cell.lifecycle.observation(await cell.lifecycle.erase(instance_id))
 
 

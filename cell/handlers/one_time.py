@@ -6,8 +6,12 @@ import structlog
 
 from cell import logs as log_files
 from cell.agent import Cell
+from cell.console import mount
+from cell.console.desk import has_console
+from cell.console.sessions import LASTS_S
 from cell.lifecycle import GONE
 from cell.residents import Resident
+from pages.console import COOKIE
 from specserver import Conflict, Reply
 
 log = structlog.get_logger("cell.one_time")
@@ -18,7 +22,23 @@ async def reveal(cell: Cell, token: str) -> dict[str, Any]:
 
 
 async def rotate(cell: Cell, token: str) -> dict[str, Any]:
-    return await cell.lifecycle.rotate(_spend(cell, token, "rotate"))
+    resident = _spend(cell, token, "rotate")
+    # To replace a credential is to shut out whoever came by the former one.
+    cell.console.end_all(resident.instance_id)
+    return await cell.lifecycle.rotate(resident)
+
+
+async def console(cell: Cell, token: str) -> Reply:
+    claims = cell.tokens.check(token, "console")
+    driver = cell.lifecycle.find(claims.instance_id).driver
+    if not has_console(driver.engine, driver.protocol):
+        raise Conflict(f"{driver.engine} has no SQL console")
+    instance_id = _spend(cell, token, "console").instance_id
+    secret = cell.console.sessions.begin(instance_id, claims.name)
+    path = f"{mount.ROOT}/{instance_id}/"
+    marks = f"Max-Age={LASTS_S:.0f}; Path={path}; Secure; HttpOnly; SameSite=Strict"
+    headers = {"Location": path, "Set-Cookie": f"{COOKIE}={secret}; {marks}"}
+    return Reply(303, None, {**headers, "Referrer-Policy": "no-referrer"})
 
 
 async def logs(cell: Cell, token: str, follow: bool, tail_lines: int) -> Reply:
