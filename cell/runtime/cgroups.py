@@ -18,6 +18,11 @@ CONTROLLERS = ("cpu", "memory", "pids")
 PERIOD_US = 100_000
 # The kernel refuses quotas below a millisecond.
 QUOTA_MIN_US = 1_000
+# Where more is wanted than there is, sizes get it in proportion; and all engines together weigh
+# as much as the machine has CPUs, not as little as one process beside them.
+SHARES_PER_CPU = 1024
+WEIGHT_PER_CPU = 100
+WEIGHT_MAX = 10_000
 REMOVE_FOR_S = 2.0
 AGENT = "agent"
 
@@ -104,6 +109,7 @@ class GroupsV1:
                 except OSError as error:
                     reason = f"{base} cannot be made: {error.strerror}"
             self.means[controller] = Means(reason is None, reason)
+        self._set("cpu", ".", "cpu.shares", (os.cpu_count() or 1) * SHARES_PER_CPU)
 
     def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
         for base in self._bases.values():
@@ -119,6 +125,8 @@ class GroupsV1:
     def set_cpu(self, name: str, vcpu: float | None) -> None:
         self._set("cpu", name, "cpu.cfs_period_us", PERIOD_US)
         self._set("cpu", name, "cpu.cfs_quota_us", -1 if vcpu is None else _quota(vcpu))
+        if vcpu is not None:
+            self._set("cpu", name, "cpu.shares", max(2, round(vcpu * SHARES_PER_CPU)))
 
     def cpu_s(self, name: str) -> float | None:  # noqa: ARG002 - nothing to do
         # The kernel counts CPU in a tree of its own, which may not be ours: see Process.cpu_s.
@@ -161,6 +169,9 @@ class GroupsV2:
             for name in CONTROLLERS
         }
         _hand_on(base, [name for name in CONTROLLERS if name in given])
+        weight = min(WEIGHT_MAX, (os.cpu_count() or 1) * WEIGHT_PER_CPU)
+        with contextlib.suppress(OSError):
+            (base / "cpu.weight").write_text(str(weight))
 
     def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
         group = self._base / name
@@ -179,6 +190,9 @@ class GroupsV2:
         quota = "max" if vcpu is None else str(_quota(vcpu))
         with contextlib.suppress(OSError):
             (self._base / name / "cpu.max").write_text(f"{quota} {PERIOD_US}")
+            if vcpu is not None:
+                weight = max(1, round(vcpu * WEIGHT_PER_CPU))
+                (self._base / name / "cpu.weight").write_text(str(min(WEIGHT_MAX, weight)))
 
     def cpu_s(self, name: str) -> float | None:
         used_us = _stat(self._base / name, "usage_usec", "cpu.stat")

@@ -300,6 +300,8 @@ def test_groups_of_version_two_are_nested_and_limited(tmp_path: Path) -> None:
     assert (group / "memory.max").read_text() == str(2**30)
     assert (group / "pids.max").read_text() == "100"
     assert (group / "cpu.max").read_text() == "25000 100000"
+    assert (group / "cpu.weight").read_text() == "25"
+    assert int((group.parent / "cpu.weight").read_text()) == 100 * (os.cpu_count() or 1)
     (group / "memory.current").write_text("5000")
     (group / "memory.stat").write_text("anon 1\ninactive_file 1000\n")
     (group / "cpu.stat").write_text("usage_usec 2500000\n")
