@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -115,6 +116,20 @@ def test_links_in_the_data_are_not_followed(running: Subject, folder: Path) -> N
     running.run(running.driver.restore(running.site, folder))
     assert not {"link", "linked", "pipe"} & {path.name for path in running.site.data.iterdir()}
     running.start()
+
+
+@newest
+def test_a_neighbours_log_is_not_copied_through_a_link(
+    running: Subject, folder: Path, tmp_path: Path
+) -> None:
+    log, neighbours = running.site.data / "pg_wal", tmp_path / "neighbour"
+    shutil.copytree(log, neighbours)
+    log.rename(running.site.data / "moved")
+    log.symlink_to(neighbours)
+    with pytest.raises((EngineError, OSError)):
+        running.run(running.driver.snapshot(running.site, running.process, running.login, folder))
+    log.unlink()
+    (running.site.data / "moved").rename(log)
 
 
 @pytest.mark.parametrize("subject", [("postgres", "16"), ("postgres", "15")], indirect=True)

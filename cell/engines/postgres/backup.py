@@ -1,6 +1,7 @@
 """A copy of a cluster while its server runs: PostgreSQL's own backup, taken file by file."""
 
 import asyncio
+import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
 
-CONTROL = "global/pg_control"
+GLOBAL = "global"
+CONTROL = "pg_control"
 LOG = "pg_wal"
 # What a server writes anew at its start: the folders stay and their files do not.
 EMPTIED = frozenset(
@@ -19,7 +21,7 @@ EMPTIED = frozenset(
         *("pg_subtrans", LOG),
     }
 )
-LABELS = frozenset({"backup_label", "backup_label.old", "tablespace_map", CONTROL})
+LABELS = frozenset({"backup_label", "backup_label.old", "tablespace_map", f"{GLOBAL}/{CONTROL}"})
 _SEGMENT = re.compile(r"[0-9A-F]{24}")
 _FIRST = re.compile(r"\(file ([0-9A-F]{24})\)")
 
@@ -65,12 +67,12 @@ def _left_out(name: PurePosixPath) -> bool:
 def _complete(packing: Packing, data: Path, ended: Ended) -> Snapshot:
     """The log first and the control file last, as it tells how far the rest goes."""
     packing.folder(PurePosixPath(LOG) / "archive_status")
-    names = {path.name for path in (data / LOG).iterdir() if _SEGMENT.fullmatch(path.name)}
+    with archive.opened(data / LOG) as folder, os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if _SEGMENT.fullmatch(entry.name)]
     needed = sorted(name for name in names if ended.first <= name <= ended.last)
     if not needed or (needed[0], needed[-1]) != (ended.first, ended.last):
         raise EngineError("the server wrote so much that its log was gone; try again")
-    for name in needed:
-        packing.file(data / LOG / name, f"{LOG}/{name}")
+    packing.files(data, LOG, needed)
     packing.content("backup_label", ended.label.encode())
-    packing.file(data / CONTROL, CONTROL)
+    packing.files(data, GLOBAL, [CONTROL])
     return packing.finish()
