@@ -49,8 +49,9 @@ class Run:
                 written, _ = await process.communicate(orjson.dumps(told))
             answer: dict[str, Any] = orjson.loads(written)
         except (TimeoutError, ValueError):
-            # Killed, by us or for its memory; what the engine does it ends by itself.
-            return {"error": "the statement was stopped: it took too much", "elapsed_ms": 0}
+            # Killed, by us or for its memory; what the engine still does it ends by itself.
+            why = "" if self._stopped else ": it took too much"
+            return {"error": f"the statement was stopped{why}", "elapsed_ms": 0}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

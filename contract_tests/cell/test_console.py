@@ -1,0 +1,254 @@
+"""The console on the cell: its one-time URL, its sessions, its pages, and what it runs."""
+
+import copy
+import html
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from cell.console.sessions import IDLE_S, LASTS_S, Sessions
+from cell.database import Database
+from contract_tests.cell.rig import Rig, until
+
+COOKIE = "__Secure-console"
+
+
+@pytest.fixture(scope="module")
+def instance_id(shared_rig: Rig) -> str:
+    return shared_rig.make()
+
+
+class Browser:
+    """One that holds a session's cookie and the proof that its page carries."""
+
+    def __init__(self, rig: Rig, instance_id: str) -> None:
+        self.http = rig.client()
+        self.path = f"/console/{instance_id}/"
+        token = rig.token(instance_id, "console", name="orders <b>")
+        self.opened = self.http.get(f"/v1/console/{token}")
+        self.token = token
+        found = re.search(rf"{COOKIE}=([^;]+)", self.opened.headers.get("set-cookie", ""))
+        self.secret = found[1] if found else ""
+        self.proof = ""
+
+    def load(self) -> httpx.Response:
+        page = self.http.get(self.path, headers={"Cookie": f"{COOKIE}={self.secret}"})
+        found = re.search(r'data-proof="([0-9a-f]+)"', page.text)
+        self.proof = found[1] if found else ""
+        return page
+
+    def post(self, verb: str, body: Any = None, **headers: str) -> httpx.Response:
+        given = {"Cookie": f"{COOKIE}={self.secret}", "X-Console-Proof": self.proof, **headers}
+        return self.http.post(f"{self.path}{verb}", json=body, headers=given)
+
+    def run(self, sql: str) -> dict[str, Any]:
+        answer = self.post("run", {"sql": sql})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+
+@pytest.fixture
+def browser(shared_rig: Rig, instance_id: str) -> Iterator[Browser]:
+    made = Browser(shared_rig, instance_id)
+    made.load()
+    yield made
+    made.http.close()
+
+
+def test_the_url_sets_a_cookie_once_and_leads_to_a_clean_one(browser: Browser) -> None:
+    assert browser.opened.status_code == 303
+    assert browser.opened.headers["location"] == browser.path
+    assert browser.opened.headers["cache-control"] == "no-store"
+    marks = set(browser.opened.headers["set-cookie"].split("; ")[1:])
+    assert marks == {
+        "Max-Age=28800",
+        f"Path={browser.path}",
+        "Secure",
+        "HttpOnly",
+        "SameSite=Strict",
+    }
+    assert len(browser.secret) >= 43
+    again = browser.http.get(f"/v1/console/{browser.token}")
+    assert (again.status_code, again.json()["code"]) == (410, "used")
+    assert "set-cookie" not in again.headers
+
+
+def test_the_page_is_of_its_instance_and_of_nobody_else(browser: Browser, instance_id: str) -> None:
+    page = browser.load()
+    assert page.status_code == 200
+    assert html.escape("orders <b>") in page.text
+    assert "duckdb 1.5" in page.text
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert page.headers["x-frame-options"] == "DENY"
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["referrer-policy"] == "no-referrer"
+    assert browser.secret not in page.text
+    for name in ("console.js", "console.css", "icon.svg"):
+        file = browser.http.get(f"/console/static/{name}")
+        assert file.status_code == 200
+        assert "://" not in file.text.replace("http://www.w3.org/2000/svg", "")
+    assert browser.http.get("/console/nothing").status_code in {404, 308}
+
+
+def test_without_a_session_there_is_a_page_that_says_so(shared_rig: Rig, browser: Browser) -> None:
+    other = shared_rig.make()
+    with shared_rig.client() as http:
+        for path, cookie in (
+            (browser.path, ""),
+            (browser.path, "wrong"),
+            (browser.path, browser.secret + "x"),
+            (f"/console/{other}/", browser.secret),
+            ("/console/inst_01JD0000000000000000000000/", browser.secret),
+        ):
+            page = http.get(path, headers={"Cookie": f"{COOKIE}={cookie}"})
+            assert page.status_code == 401
+            assert "This session has ended" in page.text
+            assert page.headers["content-type"].startswith("text/html")
+            run = http.post(
+                f"{path}run",
+                json={"sql": "SELECT 1"},
+                headers={"Cookie": f"{COOKIE}={cookie}", "X-Console-Proof": browser.proof},
+            )
+            assert run.status_code in {401, 403}
+            assert "error" in run.json()
+        from_elsewhere = http.get(browser.path, headers={"Sec-Fetch-Site": "cross-site"})
+        assert from_elsewhere.status_code == 200
+        assert 'http-equiv="refresh"' in from_elsewhere.text
+
+
+def test_a_request_that_is_not_of_the_page_is_refused(browser: Browser) -> None:
+    body = {"sql": "CREATE TABLE forged (n INTEGER)"}
+    for verb in ("run", "stop", "end"):
+        for headers in ({"X-Console-Proof": ""}, {"X-Console-Proof": "0" * 64}):
+            assert browser.post(verb, body, **headers).status_code == 403
+        for site in ("cross-site", "same-site", "none"):
+            assert browser.post(verb, body, **{"Sec-Fetch-Site": site}).status_code == 403
+        assert browser.http.get(f"{browser.path}{verb}").status_code == 405
+    assert browser.post("run", {"sql": "SELECT 1"}).status_code == 200
+    assert "forged" in browser.run("FROM forged")["error"]
+
+
+def test_a_statement_is_answered_as_a_table(browser: Browser) -> None:
+    answer = browser.run("SELECT 42 AS n, 'tea' AS word, NULL AS nothing, [1, 2] AS list")
+    assert [column["name"] for column in answer["columns"]] == ["n", "word", "nothing", "list"]
+    assert [column["numeric"] for column in answer["columns"]][:2] == [True, False]
+    assert answer["rows"] == [["42", "tea", None, "[1, 2]"]]
+    assert (answer["row_count"], answer["truncated"]) == (1, False)
+    many = browser.run("SELECT range AS n FROM range(5000)")
+    assert (many["row_count"], many["truncated"]) == (1000, True)
+    assert many["rows"][-1] == ["999"]
+    long = browser.run("SELECT repeat('x', 300000) AS text")
+    assert len(long["rows"][0][0]) == 100_000
+    assert long["cut"]
+    changed = browser.run("CREATE TABLE kept (n INTEGER); INSERT INTO kept VALUES (1), (2)")
+    assert (changed["columns"], changed["changed"]) == ([], 2)
+
+
+def test_errors_are_the_engines_own(browser: Browser) -> None:
+    wrong = browser.run("SELEC 1")
+    assert "syntax error" in wrong["error"]
+    assert browser.post("run", {"sql": "  "}).status_code == 400
+    assert browser.post("run", [1]).status_code == 400
+    assert browser.post("run", {"sql": "x" * 200_001}).status_code == 413
+    assert browser.post("run", {"sql": "x" * 3_000_000}).status_code == 413
+
+
+def test_signing_out_ends_the_session(browser: Browser) -> None:
+    form = {"proof": browser.proof}
+    headers = {"Cookie": f"{COOKIE}={browser.secret}"}
+    left = browser.http.post(f"{browser.path}end", data=form, headers=headers)
+    assert left.status_code == 200
+    assert "Signed out" in left.text
+    assert "Max-Age=0" in left.headers["set-cookie"]
+    assert browser.load().status_code == 401
+
+
+@pytest.mark.parametrize("verb", ["delete", "erase"])
+def test_a_session_ends_with_its_instance(shared_rig: Rig, verb: str) -> None:
+    instance_id = shared_rig.make()
+    browser = Browser(shared_rig, instance_id)
+    assert browser.load().status_code == 200
+    shared_rig.action(instance_id, verb)
+    assert browser.load().status_code == 401
+    if verb == "delete":
+        shared_rig.put(instance_id)
+        assert browser.load().status_code == 401
+
+
+def test_a_rotation_ends_every_session(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    browser = Browser(shared_rig, instance_id)
+    assert browser.load().status_code == 200
+    shared_rig.rotate(instance_id)
+    assert browser.load().status_code == 401
+    fresh = Browser(shared_rig, instance_id)
+    fresh.load()
+    assert fresh.run("SELECT 1")["rows"] == [["1"]]
+
+
+def test_a_statement_can_be_stopped(shared_rig: Rig, browser: Browser) -> None:
+    answers: list[dict[str, Any]] = []
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    asking = threading.Thread(target=lambda: answers.append(browser.run(endless)))
+    asking.start()
+    second = copy.copy(browser)
+    with shared_rig.client() as second.http:
+
+        def runs() -> bool:
+            return second.post("run", {"sql": "SELECT 1"}).status_code == 409
+
+        def is_stopped() -> bool:
+            second.post("stop")
+            asking.join(0.2)
+            return not asking.is_alive()
+
+        until(runs, "the statement runs")
+        until(is_stopped, "the statement is stopped")
+    assert answers[0]["error"] == "the statement was stopped"
+
+
+def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make(idle_pause_s=1.5)
+    browser = Browser(shared_rig, instance_id)
+    browser.load()
+    for _ in range(8):
+        assert browser.run("SELECT 1")["rows"] == [["1"]]
+        assert shared_rig.observe(instance_id)["restarts"] == 0
+        time.sleep(0.2)
+    shared_rig.status_is(instance_id, "paused")
+    assert browser.run("SELECT 2")["rows"] == [["2"]]
+    shared_rig.action(instance_id, "pause")
+    refused = browser.post("run", {"sql": "SELECT 3"})
+    assert refused.status_code == 409
+    assert "paused by request" in refused.json()["error"]
+
+
+def test_sessions_end_by_time_and_are_kept_as_hashes(tmp_path: Path) -> None:
+    now = 1_000_000.0
+    sessions = Sessions(Database(tmp_path / "cell.db"), lambda: now)
+    secret = sessions.begin("inst_a", "a")
+    assert sessions.find("inst_b", secret) is None
+    for _ in range(20):
+        now += IDLE_S - 1
+        found = sessions.find("inst_a", secret)
+        assert (found is not None) == (now < 1_000_000.0 + LASTS_S)
+    idle = sessions.begin("inst_a", "a")
+    now += IDLE_S
+    assert sessions.find("inst_a", idle) is None
+    sessions.forget_ended()
+    many = [sessions.begin("inst_a", "a") for _ in range(60)]
+    assert sessions.find("inst_a", many[0]) is None
+    assert sessions.find("inst_a", many[-1]) is not None
+    assert secret.encode() not in b"".join(
+        path.read_bytes() for path in tmp_path.iterdir() if path.is_file()
+    )
