@@ -119,6 +119,20 @@ def test_links_in_the_data_are_not_followed(running: Subject, folder: Path) -> N
 
 
 @newest
+def test_data_that_is_damaged_is_not_taken_for_none(running: Subject) -> None:
+    ask(running, "CREATE TABLE t AS SELECT 1 n")
+    running.stop()
+    version = running.site.data / "PG_VERSION"
+    version.rename(running.site.data / "elsewhere")
+    with pytest.raises(EngineError):
+        running.run(running.driver.provision(running.site, running.spec))
+    (running.site.data / "elsewhere").rename(version)
+    running.run(running.driver.provision(running.site, running.spec))
+    running.start()
+    assert value(running, "SELECT n FROM t") == 1
+
+
+@newest
 def test_a_neighbours_log_is_not_copied_through_a_link(
     running: Subject, folder: Path, tmp_path: Path
 ) -> None:

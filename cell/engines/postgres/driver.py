@@ -83,6 +83,9 @@ class PostgreSQL:
         await asyncio.to_thread(places.finish, site)
         if places.major(site) is not None:
             return
+        if any(site.data.iterdir()):
+            # A new cluster in its place would be the end of it.
+            raise EngineError("the data is there and is no cluster any more")
         installation = await self._installation(spec.engine_version, site)
         await asyncio.to_thread(self._copy, installation, site)
         self._spares.refill(installation)
