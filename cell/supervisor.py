@@ -49,6 +49,7 @@ class Supervisor:
         self.residents: dict[str, Resident] = {}
         self.traffic: dict[str, Traffic] = {}
         self._stopping = False
+        self._ending: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def publish(self) -> None:
@@ -162,20 +163,25 @@ class Supervisor:
             if self._is_idle(resident) and not resident.lock.locked():
                 self.spawn(self._sleep(resident))
             self._flush(resident)
-        for instance_id in self._credentials.expired():
-            resident_ = self.residents.get(instance_id)
-            if resident_ is not None and resident_.record.desired != "erased":
-                try:
-                    await self.hand_out_credentials(resident_)
-                except (EngineError, OSError) as error:
-                    # Next time; meanwhile the others must not wait for this one.
-                    reason = str(error)
-                    log.warning("cell.not_told", instance_id=instance_id, reason=reason)
-                    continue
+        for instance_id in set(self._credentials.expired()) - self._ending:
+            # Apart: an engine that does not answer holds up no other, nor the cell's start.
+            self._ending.add(instance_id)
+            self.spawn(self._end_overlap(instance_id))
+        await asyncio.to_thread(self._measure, list(self.residents.values()))
+
+    async def _end_overlap(self, instance_id: str) -> None:
+        """Tried again at a later tick where the engine cannot be told now."""
+        resident = self.residents.get(instance_id)
+        try:
+            if resident is not None and resident.record.desired != "erased":
+                await self.hand_out_credentials(resident)
                 log.info("cell.credential_ended", instance_id=instance_id)
             # Forgotten once the engine knows, and not before: else it would never be told.
             self._credentials.forget_expired(instance_id)
-        await asyncio.to_thread(self._measure, list(self.residents.values()))
+        except (EngineError, OSError) as error:
+            log.warning("cell.not_told", instance_id=instance_id, reason=str(error))
+        finally:
+            self._ending.discard(instance_id)
 
     def traffic_of(self, resident: Resident) -> Traffic:
         return self.traffic.get(resident.instance_id, Traffic())
