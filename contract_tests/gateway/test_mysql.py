@@ -9,6 +9,8 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from contract_tests.gateway.authorities import Authority
+from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import Door, until
 from contract_tests.gateway.mysql_clients import (
     command_line,
@@ -150,6 +152,35 @@ def test_a_query_is_killed_by_another_connection(fronts_door: Door, host: str) -
         with pytest.raises(pymysql.err.OperationalError, match="interrupted"):
             slept.result(50)
         assert rows(victim, "SELECT 1") == [(1,)]
+
+
+def test_greeted_as_mysql_clients_find_mariadb_all_the_same(
+    make_door: MakeDoor, mariadb: MariaDb
+) -> None:
+    door = make_door(ports={"mysql": 0}, mysql_version="8.0.30")
+    host = mysql_instance(door, mariadb, "as-mysql")
+    with connect(door, host) as connection:
+        assert connection.server_version == "8.0.30"
+        assert "MariaDB" in rows(connection, "SELECT VERSION()")[0][0]
+    user = f"app@{host.partition('.')[0]}"
+    ran = command_line(door, host, "--execute=SELECT 1; SELECT 2", user=user)
+    assert (ran.stdout, ran.stderr) == ("1\n2\n", "")
+
+
+def test_client_certificates_are_asked_for_where_they_are_wanted(
+    fronts_door: Door, mariadb: MariaDb, tmp_path: Path
+) -> None:
+    authority = Authority("clients", tmp_path)
+    host = mysql_instance(fronts_door, mariadb, "mutual-my", client_ca_pem=authority.pem)
+    context = fronts_door.context()
+    with pytest.raises(pymysql.err.OperationalError, match=r"CERTIFICATE_REQUIRED|Lost"):
+        connect(fronts_door, host, ssl=context)
+    pair = authority.issue("app")
+    context.load_cert_chain(pair.certificate, pair.key)
+    with connect(fronts_door, host, ssl=context) as connection:
+        assert rows(connection, "SELECT 1") == [(1,)]
+    with pytest.raises(pymysql.err.OperationalError, match="SNI"):
+        connect_unnamed(fronts_door, f"app@{host.partition('.')[0]}")
 
 
 def test_a_result_of_100_megabytes_is_exact(fronts_door: Door, host: str) -> None:
