@@ -1,7 +1,8 @@
 """The relay of messages as they usually are, in as few steps as that needs.
 
 Each direction is one function that the loop calls. It sees only what is usual: a socket that has
-bytes, whole records, a peer that takes them. All else it leaves to `Stream` and `Relay`.
+bytes, whole records, a peer that takes them. All else it leaves to `Stream` and `Relay`. Calls of
+functions are most of what Python adds to a message, so there are as few of them as there can be.
 """
 
 import ssl
@@ -21,20 +22,22 @@ SMALL_BYTES = 16_384
 def from_client(  # noqa: C901 - in one function, as said above
     relay: "Relay", client: "Stream", backend: "Stream"
 ) -> Callable[[], None]:
-    session, traffic = relay.session, relay.traffic
-    receive, send = client.receive, backend.send
+    session, traffic, buffer = relay.session, relay.traffic, client.buffer
+    receive_into, send = client.receive_into, backend.send
     encrypted, answers, decrypt = session.incoming, session.outgoing, session.decrypt
     take = encrypted.write
 
     def read() -> None:
-        data = receive()
-        if data is None:
+        try:
+            count = receive_into(buffer)
+        except OSError as error:
+            client.cannot_read(error)
             return
-        if len(data) > SMALL_BYTES:
-            relay.received(client, data)
+        if not 0 < count <= SMALL_BYTES:
+            client.has_read(count)
             return
         try:
-            take(data)
+            take(buffer[:count])
             relay.moved = relay.asked_last = True
             while encrypted.pending:
                 message = decrypt(CHUNK_BYTES)
@@ -53,25 +56,30 @@ def from_client(  # noqa: C901 - in one function, as said above
         if answers.pending:
             relay.flush()
         if session.peer_ended:
-            relay.received(client, data[:0])
+            relay.received(client, buffer[:0])
 
     return read
 
 
 def from_backend(relay: "Relay", backend: "Stream", client: "Stream") -> Callable[[], None]:
-    session, traffic = relay.session, relay.traffic
-    receive, send = backend.receive, client.send
+    session, traffic, buffer = relay.session, relay.traffic, backend.buffer
+    receive_into, send = backend.receive_into, client.send
     encrypt, output = session.encrypt, session.outgoing.read
 
     def read() -> None:
-        data = receive()
-        if data is None:
+        try:
+            count = receive_into(buffer)
+        except OSError as error:
+            backend.cannot_read(error)
+            return
+        if not count:
+            backend.has_read(0)
             return
         try:
             relay.moved = True
             relay.asked_last = False
-            traffic.bytes_out += len(data)
-            encrypt(data)
+            traffic.bytes_out += count
+            encrypt(buffer[:count])
             send(output())
         except Exception as error:  # noqa: BLE001 - as above
             relay.broken_by(error)

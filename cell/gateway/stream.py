@@ -36,7 +36,6 @@ class Stream:
 
     __slots__ = (
         "_broken",
-        "_buffer",
         "_ended",
         "_ending",
         "_loop",
@@ -46,7 +45,9 @@ class Stream:
         "_reading",
         "_socket",
         "_unwritable",
+        "buffer",
         "closed",
+        "receive_into",
     )
 
     def __init__(
@@ -59,7 +60,8 @@ class Stream:
         self._loop = loop
         self._socket = connected
         self._owner = owner
-        self._buffer = buffer
+        self.buffer = buffer
+        self.receive_into = connected.recv_into
         self._queue: deque[bytes | memoryview] = deque()
         self._reader: Callable[[], None] = self._on_readable
         self._reading = False
@@ -158,30 +160,28 @@ class Stream:
         self._socket.close()
 
     def _on_readable(self) -> None:
-        data = self.receive()
-        self.notice_break()
-        if data is not None:
-            self._owner.received(self, data)
-
-    def receive(self) -> memoryview | None:
-        """What there is to read; None where there is nothing, which the owner hears if it ended."""
         if self.closed:
-            return None
+            return
         try:
-            count = self._socket.recv_into(self._buffer)
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError:
-            self.pause()
-            self._ended = True
-            self._owner.failed(self)
-            return None
-        if count:
-            return self._buffer[:count]
-        self._on_end()
-        return None
+            count = self.receive_into(self.buffer)
+        except OSError as error:
+            self.cannot_read(error)
+            return
+        self.notice_break()
+        self.has_read(count)
 
-    def _on_end(self) -> None:
+    def cannot_read(self, error: OSError) -> None:
+        if self.closed or isinstance(error, BlockingIOError | InterruptedError):
+            return
+        self.pause()
+        self._ended = True
+        self._owner.failed(self)
+
+    def has_read(self, count: int) -> None:
+        """So many bytes are in the buffer; none where the peer has ended."""
+        if count:
+            self._owner.received(self, self.buffer[:count])
+            return
         self.pause()
         self._ended = True
         if self._broken:
