@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import subprocess
+from typing import Any
 
 import asyncpg
 import psycopg
@@ -253,7 +254,7 @@ def test_refusals_in_the_protocols_words(
     make_door: MakeDoor, members: dict[str, str], sqlstate: str, text: str
 ) -> None:
     door = make_door(ports={"https": 0, "postgres": 0}, backend_retry_s=0.2)
-    given = {"socket": "/nowhere", **members}
+    given: dict[str, Any] = {"socket": "/nowhere", **members}
     host = door.add_instance("refused", backend=False, protocol="postgres", **given)
     with asked_for_tls(door, host) as connection:
         connection.sendall(startup(user="app", database="postgres"))

@@ -169,7 +169,7 @@ class _Flood:
 
 def test_a_reader_that_stops_reading_costs_little_memory(make_door: MakeDoor) -> None:
     door = make_door()
-    flood = _Flood(200 * MEGABYTE)
+    flood = _Flood(1_000 * MEGABYTE)
     host = door.add_instance("flood", flood.serve)
     gateway = psutil.Process(door.workers()[0])
     before = gateway.memory_info().rss

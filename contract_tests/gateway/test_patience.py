@@ -1,0 +1,133 @@
+"""Clients that take their time, on the port of every protocol: none is waited for without end."""
+
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from cell import ports
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.postgres_clients import (
+    SSL_REQUEST,
+    Postgres,
+    add_postgres,
+    connect,
+    postgres,
+)
+
+__all__ = ["postgres"]
+
+PATIENCE_S = 2.0
+GROWTH_MAX_BYTES = 64 * 2**20
+# The beginning of something that each protocol would wait for the rest of.
+HALVES = {
+    "postgres": [SSL_REQUEST[:5], SSL_REQUEST, SSL_REQUEST + b"\x16\x03\x01\x02\x00\x01"],
+    "mysql": [b"\x20\x00", b"\x20\x00\x00\x01\x85\xa6\xff\x01"],
+}
+WITH_TLS = [b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]
+
+
+@pytest.fixture(scope="module")
+def short_door() -> Iterator[Door]:
+    made = Door(
+        ports=ports.every(0),
+        handshake_timeout_s=PATIENCE_S,
+        first_request_timeout_s=PATIENCE_S,
+    )
+    yield made
+    made.close()
+
+
+def dial(door: Door, protocol: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", door.ports[protocol]), 20)
+
+
+def ends(connection: socket.socket) -> bool:
+    """Reads to the end, whatever is said before it; a reset is an end too."""
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        while connection.recv(10_000):
+            pass
+    return True
+
+
+@pytest.mark.parametrize("protocol", list(ports.DEFAULT))
+def test_half_a_beginning_times_out(short_door: Door, protocol: str) -> None:
+    with contextlib.ExitStack() as held:
+        silent = []
+        for half in [b"", *WITH_TLS, *HALVES.get(protocol, [])]:
+            silent.append(held.enter_context(dial(short_door, protocol)))
+            silent[-1].sendall(half)
+        assert all(ends(each) for each in silent)
+
+
+@pytest.mark.parametrize("protocol", ["postgres", "mysql"])
+def test_one_byte_at_a_time_times_out(short_door: Door, protocol: str) -> None:
+    packet = SSL_REQUEST if protocol == "postgres" else b"\x20\x00\x00\x01" + bytes(32)
+    began_at = time.monotonic()
+    with dial(short_door, protocol) as connection:
+        with contextlib.suppress(ConnectionError):
+            for byte in packet * 40:
+                connection.sendall(bytes((byte,)))
+                time.sleep(0.1)
+                if time.monotonic() - began_at > 60:
+                    pytest.fail("it was let go on")
+        assert ends(connection)
+
+
+def test_a_startup_that_does_not_end_times_out(short_door: Door, postgres: Postgres) -> None:
+    host = add_postgres(short_door, "startup-half", postgres)
+    with dial(short_door, "postgres") as plain:
+        plain.sendall(SSL_REQUEST)
+        assert plain.recv(1) == b"S"
+        with short_door.context().wrap_socket(plain, server_hostname=host) as connection:
+            connection.sendall(struct.pack("!II", 100, 3 << 16) + b"user\0app\0")
+            assert ends(connection)
+
+
+def test_a_session_on_which_nothing_moves_is_reaped(
+    make_door: MakeDoor, postgres: Postgres
+) -> None:
+    door = make_door(ports={"https": 0, "postgres": 0}, idle_timeout_s=2.0)
+    host = add_postgres(door, "session-quiet", postgres)
+    with connect(door, host) as connection:
+        pid = connection.info.backend_pid
+        until(lambda: not _runs(postgres, pid), "the server has seen it end")
+
+
+def _runs(postgres: Postgres, pid: int) -> bool:
+    with postgres.administrator() as administrator:
+        found = administrator.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (pid,))
+        return bool(found.fetchall())
+
+
+def test_a_result_of_1_gb_that_nobody_reads_costs_little_memory(
+    make_door: MakeDoor, postgres: Postgres
+) -> None:
+    door = make_door(ports={"https": 0, "postgres": 0})
+    host = add_postgres(door, "unread", postgres)
+    gateway = psutil.Process(door.workers()[0])
+    with connect(door, host) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        before = gateway.memory_info().rss
+        statement = "COPY (SELECT repeat('x', 999999) FROM generate_series(1, 1000)) TO STDOUT"
+        with cursor.copy(statement) as copy:
+            assert copy.read()
+            until(lambda: _waits_to_write(postgres, connection.info.backend_pid), "it is full")
+            assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
+            size = sum(map(len, copy))
+        assert size >= 998 * 1_000_000
+        assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
+
+
+def _waits_to_write(postgres: Postgres, pid: int) -> bool:
+    with postgres.administrator() as administrator:
+        found = administrator.execute(
+            "SELECT wait_event FROM pg_stat_activity WHERE pid = %s", (pid,)
+        )
+        return found.fetchall() == [("ClientWrite",)]
