@@ -33,6 +33,8 @@ def run(place: Place, sql: str, table: Table) -> None:
     session = _Session(connection.pgconn, table)
     try:
         session.run(sql.encode())
+    except psycopg.Error as error:
+        raise StatementError(str(error)) from error
     except BaseException:
         # Stopped or too late: the engine is told, and does not go on for nobody.
         if session.is_busy:
@@ -100,7 +102,9 @@ class _Session:
     def _declare(self, statement: bytes) -> bool:
         # With its parameters apart, even if there are none, a message holds one statement.
         self._pgconn.send_query_params(statement, [])
-        return all(result.status == pq.ExecStatus.COMMAND_OK for result in self._results())
+        # All are taken, as nothing else can be sent before.
+        told = [result.status for result in self._results()]
+        return told == [pq.ExecStatus.COMMAND_OK]
 
     def _do(self, statement: bytes) -> None:
         self._pgconn.send_query(statement)

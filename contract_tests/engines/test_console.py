@@ -1,0 +1,168 @@
+"""What the console runs, on real engines: values, bounds, limits of time, and nothing undone."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cell.console.desk import has_console
+from cell.console.place import Place
+from cell.console.runs import Run
+from cell.console.table import Limits
+from cell.engines import DRIVERS
+from cell.runtime.host import Host
+from contract_tests.engines.conftest import Subject
+from control.policy.catalogue import ENGINES
+
+CONSOLES = ["duckdb", "postgres", ("postgres", "15"), "mariadb", "mysql"]
+with_console = pytest.mark.parametrize("subject", CONSOLES, ids=str, indirect=True)
+on_postgres = pytest.mark.parametrize("subject", ["postgres"], indirect=True)
+on_mariadb = pytest.mark.parametrize("subject", ["mariadb"], indirect=True)
+
+SERIES = {
+    "duckdb": "SELECT range AS n FROM range({})",
+    "postgres": "SELECT n FROM generate_series(0, {} - 1) n",
+    "mariadb": "SELECT seq - 1 AS n FROM seq_1_to_{}",
+    "mysql": "WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {} - 1)"
+    " SELECT n FROM s",
+}
+SLEEPS = {
+    "duckdb": "SELECT count(*) FROM range(1000000000) a, range(1000000000) b",
+    "postgres": "SELECT pg_sleep(300)",
+    "mariadb": "SELECT SLEEP(300)",
+    "mysql": "SELECT SLEEP(300)",
+}
+
+
+def place(subject: Subject) -> Place:
+    socket = str(subject.driver.socket(subject.site))
+    return Place(subject.driver.protocol, socket, subject.login.username, subject.login.password)
+
+
+def perform(subject: Subject, sql: str, **limits: Any) -> dict[str, Any]:
+    run = Run(place(subject), Limits(**limits))
+    return dict(subject.run(run.answer(sql)))
+
+
+def value(subject: Subject, sql: str) -> str | None:
+    answer = perform(subject, sql)
+    assert "error" not in answer, answer
+    found: str | None = answer["rows"][0][0]
+    return found
+
+
+def test_the_catalogue_says_which_engines_have_a_console(host: Host) -> None:
+    drivers = [make(host) for make in DRIVERS]
+    having = {driver.engine for driver in drivers if has_console(driver.engine, driver.protocol)}
+    assert having == {name for name, each in ENGINES.items() if "console" in each.features}
+
+
+@with_console
+def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
+    answer = perform(running, "SELECT 42 AS n, 'tea, é' AS word, NULL AS nothing;")
+    assert [column["name"] for column in answer["columns"]] == ["n", "word", "nothing"]
+    assert answer["columns"][0]["numeric"]
+    assert not answer["columns"][1]["numeric"]
+    assert answer["rows"] == [["42", "tea, é", None]]
+    assert not answer["truncated"]
+
+    series = SERIES[running.spec.engine]
+    many = perform(running, series.format(900), rows=10)
+    assert ([row[0] for row in many["rows"]], many["truncated"]) == (list("0123456789"), True)
+    assert not perform(running, series.format(10), rows=10)["truncated"]
+
+    made = "CREATE TABLE kept (n INTEGER); INSERT INTO kept VALUES (1), (2); SELECT 'last' AS it"
+    assert perform(running, made)["rows"] == [["last"]]
+    changed = perform(running, "UPDATE kept SET n = n + 10")
+    assert (changed["columns"], changed["changed"]) == ([], 2)
+    assert value(running, "SELECT sum(n) FROM kept") == "23"
+    assert "nowhere" in perform(running, "SELECT * FROM nowhere")["error"]
+
+    long = perform(running, "SELECT repeat('x', 150000) AS a, 'y' AS b")
+    assert len(long["rows"][0][0]) == 100_000
+    assert long["cut"]
+    # Neither a transaction nor a setting goes on from one run to the next.
+    open_ = perform(running, "BEGIN; INSERT INTO kept VALUES (1000)")
+    assert "error" not in open_
+    assert value(running, "SELECT count(*) FROM kept") == "2"
+
+
+@with_console
+def test_time_and_memory_have_an_end(running: Subject) -> None:
+    sleep = SLEEPS[running.spec.engine]
+    late = perform(running, sleep, seconds=1.5)
+    assert "took longer than the console waits" in late["error"]
+    # The engine has ended it too: it answers another at once, where statements take turns.
+    assert "error" not in perform(running, "SELECT 1")
+
+    async def stopped() -> dict[str, Any]:
+        run = Run(place(running), Limits())
+        answer = asyncio.ensure_future(run.answer(sleep))
+        await asyncio.sleep(1)
+        run.stop()
+        return await answer
+
+    told = running.run(stopped())["error"]
+    assert told == "the statement was stopped", running.site.log.read_text()[-2000:]
+
+    large = perform(running, "SELECT repeat('x', 200000000) AS text", memory_bytes=400_000_000)
+    if "error" not in large:
+        # What the engine itself does not make, or makes as NULL, is no danger.
+        assert large["cut"] or large["rows"] == [[None]]
+    assert "error" not in perform(running, "SELECT 1")
+
+
+@with_console
+def test_a_link_in_the_place_of_the_socket_is_not_followed(running: Subject) -> None:
+    real = running.driver.socket(running.site)
+    link = running.site.directory / real.name
+    link.symlink_to(real)
+    there = place(running)
+    run = Run(Place(there.protocol, str(link), there.username, there.password), Limits())
+    assert running.run(run.answer("SELECT 1"))["error"] == "the engine does not answer"
+
+
+@on_postgres
+def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(running: Subject) -> None:
+    perform(running, "CREATE TABLE kept (n INTEGER)")
+    insert = "INSERT INTO kept SELECT generate_series(1, 3000) RETURNING n"
+    assert perform(running, insert)["truncated"]
+    assert value(running, "SELECT count(*) FROM kept") == "3000"
+    deleting = "WITH gone AS (DELETE FROM kept RETURNING n) SELECT n FROM gone"
+    assert perform(running, deleting)["truncated"]
+    assert value(running, "SELECT count(*) FROM kept") == "0"
+    both = perform(running, "SELECT 1; SELECT 2 AS two")
+    assert both["rows"] == [["2"]]
+    assert perform(running, "/* a */ -- b\n SELECT 3 -- c")["rows"] == [["3"]]
+    assert perform(running, "SELECT 1 / 0")["error"].startswith("ERROR:  division by zero")
+    assert "LINE 1: SELEC 1" in perform(running, "SELEC 1")["error"]
+    assert perform(running, "DO $$ BEGIN RAISE NOTICE 'hello'; END $$")["notes"] == [
+        "NOTICE: hello"
+    ]
+    for copy in ("COPY kept FROM STDIN", "COPY kept TO STDOUT"):
+        assert "COPY" in perform(running, copy)["error"]
+    assert "NUL" in perform(running, "SELECT '\0'")["error"]
+    assert perform(running, "BEGIN; SELECT 1")["notes"]
+    sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sl' || 'eep%'"
+    perform(running, "SELECT pg_sleep(300)", seconds=1.5)
+    assert value(running, sleeping) == "0"
+
+
+@on_mariadb
+def test_mariadb_undoes_nothing_and_reads_no_file_of_the_cell(running: Subject) -> None:
+    perform(running, "CREATE TABLE kept (n INTEGER)")
+    insert = "INSERT INTO kept SELECT seq FROM seq_1_to_3000 RETURNING n"
+    assert perform(running, insert)["truncated"]
+    assert value(running, "SELECT count(*) FROM kept") == "3000"
+    assert perform(running, "SELECT n FROM kept LIMIT 2000")["truncated"]
+    assert perform(running, "SELECT UNHEX('00ff') AS bytes")["rows"] == [["0x00ff"]]
+    read = "LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE kept"
+    assert "ERROR" in perform(running, read)["error"]
+    assert perform(running, "BEGIN; INSERT INTO kept VALUES (1)")["notes"]
+    perform(running, "SELECT SLEEP(300)", seconds=1.5)
+    running_now = (
+        "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLE%'"
+    )
+    assert value(running, running_now) == "0"
+    assert perform(running, "DROP DATABASE app").get("error") is None
+    assert value(running, "SELECT 1") == "1"
