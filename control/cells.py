@@ -11,6 +11,7 @@ import httpx
 import orjson
 from sqlalchemy.orm import Session
 
+from control.queues import HttpQueues, QueueRefused, Queues
 from control.signing import Signer
 from control.work.errors import GiveUp, LeaseLost
 from storage import cells
@@ -26,6 +27,8 @@ _UNIX: Final = "http+unix://"
 _RETRY_CODES: Final = frozenset({"in_flight", "busy"})
 _RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
 """A signature that is refused is its operators' to mend, within the deadline."""
+_QUEUES_REFUSE: Final = frozenset({404, 409, 413, 422})
+"""What is the caller's to hear as the cell says it."""
 
 
 class CellUnavailable(Exception):  # noqa: N818 - a state of the cell
@@ -65,6 +68,7 @@ class CellClient(Protocol):
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
+    def queues(self, instance_id: str) -> Queues: ...
 
 
 class Cells(Protocol):
@@ -151,8 +155,26 @@ class HttpCell:
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._act("POST", f"{_path(instance_id)}/actions/erase", None, key, lease)
 
+    def queues(self, instance_id: str) -> Queues:
+        return HttpQueues(f"{_path(instance_id)}/queues", self._ask_queues)
+
     def close(self) -> None:
         self._http.close()
+
+    def _ask_queues(
+        self, method: str, path: str, body: Mapping[str, Any] | None, key: str | None
+    ) -> Answer:
+        headers = {} if key is None else {"Operation-Key": key}
+        content = b""
+        if body is not None:
+            content = orjson.dumps(body)
+            headers["Content-Type"] = "application/json"
+        answer = self._exchange(method, path, content, headers, OBSERVE_TIMEOUT_S)
+        if answer.status_code in _QUEUES_REFUSE:
+            said = orjson.loads(answer.content)
+            errors = said.get("errors", [])
+            raise QueueRefused(answer.status_code, said["detail"], said["code"], errors)
+        return _meaning(answer)
 
     def _ask(self, path: str) -> Answer:
         return self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S)
@@ -170,8 +192,13 @@ class HttpCell:
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
     ) -> Answer:
+        return _meaning(self._exchange(method, path, body, headers, timeout_s))
+
+    def _exchange(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> httpx.Response:
         try:
-            answer = self._http.request(
+            return self._http.request(
                 method,
                 path,
                 content=body or None,
@@ -182,7 +209,6 @@ class HttpCell:
             raise CellUnavailable("the cell did not answer in time") from error
         except httpx.HTTPError as error:
             raise CellUnavailable("the cell cannot be reached") from error
-        return _meaning(answer)
 
 
 def _followed(url: str) -> str:

@@ -25,6 +25,7 @@ class Estate:
     tenant: Tenant
     instance_id: str
     domain_id: str = f"dom_{NEVER}"
+    queue_name: str = "orders"
 
     @property
     def ids(self) -> dict[str, str]:
@@ -34,6 +35,7 @@ class Estate:
             "instance_id": self.instance_id,
             "key_id": self.tenant.key_id,
             "domain_id": self.domain_id,
+            "queue_name": self.queue_name,
             "session_id": "current",
         }
 
@@ -44,6 +46,7 @@ NOBODY = {
     "instance_id": f"inst_{NEVER}",
     "key_id": f"key_{NEVER}",
     "domain_id": f"dom_{NEVER}",
+    "queue_name": "never",
     "session_id": f"ses_{NEVER}",
 }
 

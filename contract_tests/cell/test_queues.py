@@ -117,12 +117,12 @@ def test_messages_go_through_a_queue_in_their_order(queues: Queues) -> None:
     ids = queues.send(name, *({"n": n, "text": "ä\u2028'\"\\"} for n in range(1000)))
     assert ids == list(range(1, 1001))
     read = queues.read(name, count=3)
-    assert [(each["id"], each["read_count"], each["body"]["n"]) for each in read] == [
+    assert [(each["message_id"], each["read_count"], each["body"]["n"]) for each in read] == [
         (1, 1, 0), (2, 1, 1), (3, 1, 2),
     ]  # fmt: skip
     assert read[0]["body"]["text"] == "ä\u2028'\"\\"
     assert read[0]["enqueued_at"] < read[0]["visible_at"]
-    assert queues.read(name, count=1)[0]["id"] == 4, "what is hidden is not read again"
+    assert queues.read(name, count=1)[0]["message_id"] == 4, "what is hidden is not read again"
     shown = queues.list()[name]
     assert (shown["depth"], shown["hidden"], shown["total_messages"]) == (996, 4, 1000)
     assert shown["oldest_message_age_s"] >= 0
@@ -201,9 +201,9 @@ def test_large_messages_are_read_a_few_at_a_time(queues: Queues) -> None:
         owner.execute(
             """SELECT pgmq.send('large', jsonb_build_object('t', repeat('x', 5000000)))"""
         )
-    assert [each["id"] for each in queues.read(name)] == [1, 2]
+    assert [each["message_id"] for each in queues.read(name)] == [1, 2]
     assert queues.list()[name]["depth"] == 3, "what did not fit is not hidden"
-    assert [each["id"] for each in queues.read(name)] == [3, 4]
+    assert [each["message_id"] for each in queues.read(name)] == [3, 4]
     answer = queues.act("POST", f"/{name}/actions/read", {"count": 9, "visibility_timeout_s": 9})
     problem(answer, 409, "message 5 has more than")
 
@@ -258,7 +258,7 @@ def test_a_crash_empties_unlogged_queues_only(shared_rig: Rig) -> None:
     queues.permit(lost, "anon")
     os.kill(shared_rig.engine_pid(queues.instance_id), signal.SIGKILL)
     until(lambda: shared_rig.observe(queues.instance_id)["restarts"], "the engine is back")
-    assert [each["id"] for each in queues.read(kept)] == ids
+    assert [each["message_id"] for each in queues.read(kept)] == ids
     assert queues.read(lost) == []
     assert queues.list()[lost]["data_api_roles"] == ["anon"], "the queue itself is there"
     assert queues.send(lost, {})

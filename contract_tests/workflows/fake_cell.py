@@ -13,6 +13,8 @@ import orjson
 from sqlalchemy.orm import Session
 from ulid import ULID
 
+from contract_tests.workflows import fake_queues
+from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells import Answer, CellClient, CellRefused, InstanceUnknown
 from control.work import LeaseLost
 from storage.cells import Cell
@@ -39,7 +41,7 @@ class FakeCell:
         self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
-            file.executescript(SCHEMA)
+            file.executescript(SCHEMA + fake_queues.SCHEMA)
 
     # What the control plane asks.
 
@@ -109,6 +111,14 @@ class FakeCell:
 
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("erase", instance_id, {"status": "erased"}, key, lease)
+
+    def queues(self, instance_id: str) -> FakeQueues:
+        return FakeQueues(
+            instance_id,
+            self._open,
+            self.before,
+            self.after,
+        )
 
     # What tests do to it, and ask of it.
 

@@ -1,8 +1,9 @@
 """Call: what a handler is given, and all it may do beside reading and changing records."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -40,6 +41,9 @@ class Call:
     services: Services
     rule: Rule
     ip: str
+    act_key: str = ""
+    """Names what a cell is asked to do: the same for every try of one request."""
+    _pending: list[Callable[[], None]] | None = field(default=None, init=False)
     _audited: bool = field(default=False, init=False)
     _unchanged: bool = field(default=False, init=False)
 
@@ -71,6 +75,9 @@ class Call:
         if self.rule.audit is None:
             raise Forgotten(f"{self.exchange.operation.id} audits, and its x-audit names nothing")
         self._audited = True
+        if self._pending is not None:
+            self._pending.append(partial(self.audit, target, org=org, **detail))
+            return
         within = org or self.org
         caller = self.caller
         audit.append(
@@ -116,6 +123,20 @@ class Call:
             raise ValueError(f"{kind} is started in no lane: name one, or an instance")
         args = {"request_id": self.request_id, **args}
         work.enqueue(self.db, kind, lane, args, after_s=after_s)
+
+    def let_go(self) -> None:
+        """Give the database's connection back, before somebody is asked who may take long."""
+        self.db.close()
+
+    def wait_to_record(self) -> None:
+        """The boundary's: what is audited from now on waits for `record`."""
+        self._pending = []
+
+    def record(self, db: Session) -> None:
+        """The boundary's: write down, in this transaction, what was done outside of it."""
+        pending, self._pending, self.db = self._pending or [], None, db
+        for act in pending:
+            act()
 
     def changes_nothing(self) -> None:
         """Say that nothing was done, as in a dry run, so that no audit is owed."""

@@ -42,6 +42,11 @@ class ReplayKey:
     def context(self) -> str:
         return f"replay\0{self.scope}\0{self.operation}\0{self.key}"
 
+    @property
+    def act(self) -> str:
+        """The same for every try of this request, and for no other: what a cell knows it by."""
+        return hashlib.sha256(f"{self.context}\0{self.fingerprint}".encode()).hexdigest()
+
 
 class Replays:
     """The answers of the last 24 hours, sealed."""
@@ -85,11 +90,19 @@ class Replays:
     def answer(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
         """The answer given before to a key that is held."""
         found = replays.find(db, key.scope, key.operation, key.key)
-        if found is None:
-            return None
-        if found.expires_at <= now:
+        if found is not None and found.expires_at <= now:
             db.delete(found)
             db.flush()
+            return None
+        return self._told(found, key)
+
+    def seen(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
+        """The same by reading only, for a key that is not held: it may be answered any moment."""
+        found = replays.find(db, key.scope, key.operation, key.key)
+        return None if found is None or found.expires_at <= now else self._told(found, key)
+
+    def _told(self, found: Replay | None, key: ReplayKey) -> Reply | None:
+        if found is None:
             return None
         if not hmac.compare_digest(found.body_sha256, key.fingerprint):
             message = "was used for another request within 24 hours; take a new one"

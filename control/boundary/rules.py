@@ -23,6 +23,8 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     "assurance": frozenset({"none", "mfa"}),
     "role": frozenset({"owner"}),
 }
+# Who may do what an operation does, where it is not the transaction of the request.
+_DOERS: Final = (None, "cell")
 
 
 class DocumentRefused(Exception):  # noqa: N818 -- a fact about the document
@@ -48,6 +50,8 @@ class Rule:
     optional: bool
     in_org: bool
     mutating: bool
+    outside: bool = False
+    """A cell does it, before the transaction that records it; see decision 0010."""
 
     @property
     def writes(self) -> bool:
@@ -60,7 +64,7 @@ def rule_of(operation: Operation) -> Rule:
     method = operation.method.upper()
     extensions = {
         f"x-{name}": operation.extension(name)
-        for name in ("authorize", "audit", "audit-reason", "rate-limit", "events")
+        for name in ("authorize", "audit", "audit-reason", "rate-limit", "events", "done-by")
         if operation.extension(name) is not None
     }
     faults = list(_faults(operation.path, method, extensions, operation.security))
@@ -81,6 +85,7 @@ def rule_of(operation: Operation) -> Rule:
         optional={} in operation.security,
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
+        outside=extensions.get("x-done-by") == "cell",
     )
 
 
@@ -110,6 +115,8 @@ def _faults(
         yield "x-audit is none, and x-audit-reason does not say why"
     if extensions.get("x-rate-limit") not in RATES:
         yield f"x-rate-limit is {extensions.get('x-rate-limit')!r}, not one of {', '.join(RATES)}"
+    if extensions.get("x-done-by") not in _DOERS:
+        yield f"x-done-by is {extensions['x-done-by']!r}; only a cell does what is not done here"
     unknown = set(extensions.get("x-events") or ()) - EVENT_KINDS
     if unknown:
         yield f"x-events names unknown kinds: {', '.join(sorted(unknown))}"

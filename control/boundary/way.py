@@ -6,6 +6,7 @@ refused, limited or wrong never holds the lock of writers; and again in the tran
 writes, so that a right taken away while waiting is gone. Changes in one org exclude each other.
 """
 
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -93,6 +94,8 @@ class Way:
         ip = self._proxies.client_address(request.client, request.headers.get("x-forwarded-for"))
         try:
             visit = Visit(exchange, rule, ip, _token(exchange, rule))
+            if rule.outside:
+                return self._write_outside(visit)
             if rule.writes:
                 return self._write(visit)
             return self._read(visit)
@@ -117,6 +120,42 @@ class Way:
             return self._write_once(visit, key)
         except _Failed as failed:
             return failed.reply
+
+    def _write_outside(self, visit: Visit) -> Reply:
+        """A cell may take long, and nothing is held meanwhile; what it did is recorded then.
+
+        Where that fails, or this process ends, the same request again does the same act again,
+        which the cell answers and does not repeat.
+        """
+        with self._services.database.read() as db:
+            admission = self._admit(db, visit)
+            self._prepare(visit, admission)
+            if admission.org is not None:
+                refuse_closed(admission.org)
+            key = self._replay_key(visit, admission)
+            before = None if key is None else self._replays.seen(db, key, admission.at)
+            if before is not None:
+                return before
+            call = self._call(db, visit, admission)
+            call.act_key = uuid.uuid4().hex if key is None else key.act
+            call.wait_to_record()
+            reply = visit.exchange.invoke(call)
+        if reply.status >= _FAILURES_FROM:
+            return reply
+        return self._record(call, reply, key)
+
+    def _record(self, call: Call, reply: Reply, key: ReplayKey | None) -> Reply:
+        with self._services.database.write() as db:
+            if key is not None:
+                self._replays.lock(db, key)
+                before = self._replays.answer(db, key, call.now)
+                if before is not None:
+                    return before
+            call.record(db)
+            call.finish(reply)
+            if key is not None:
+                self._replays.keep(db, key, call.now, reply)
+        return reply
 
     def _write_once(self, visit: Visit, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:

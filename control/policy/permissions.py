@@ -23,6 +23,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "console:open": "open the SQL console of an instance",
         "credentials:reveal": "fetch an instance's credentials, once per fetch",
         "credentials:rotate": "make a new credential for an instance",
+        "queues:read": "see the queues of an instance and how full they are",
+        "queues:write": "make and delete queues, and send, read and take out messages",
         "logs:read": "read engine logs",
         "usage:read": "see metrics and usage",
         "audit:read": "read the audit log",
@@ -43,6 +45,8 @@ _MEMBER = frozenset(
         "console:open",
         "credentials:reveal",
         "credentials:rotate",
+        "queues:read",
+        "queues:write",
         "logs:read",
         "usage:read",
     }

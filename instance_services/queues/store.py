@@ -212,7 +212,7 @@ def _message(row: Sequence[Any]) -> Answer:
             code="message_unreadable",
         ) from error
     return {
-        "id": msg_id,
+        "message_id": msg_id,
         "read_count": read_ct,
         "enqueued_at": moment(enqueued_at),
         "visible_at": moment(visible_at),

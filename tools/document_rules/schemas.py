@@ -92,7 +92,9 @@ def _wrong_form(name: str, schema: Json) -> str | None:
         return "a size is in whole Bytes"
     if "usd" in name and (not re.search(r"usd_cents(_|$)", name) or "integer" not in kinds):
         return "money is UsdCents, and its name says so"
-    if re.fullmatch(r"(.+_)?id", name) and not ({"pattern", "enum"} & schema.keys()):
+    # A number is an id that a customer's database gave, and not one of ours.
+    ours = re.fullmatch(r"(.+_)?id", name) and "integer" not in kinds
+    if ours and not ({"pattern", "enum"} & schema.keys()):
         return None if name == "request_id" else "an id has the pattern of its kind"
     return None
 
