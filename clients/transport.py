@@ -1,13 +1,18 @@
 """HTTP connections: certificates always verified, and `*.localhost` reached wherever it is."""
 
+import contextlib
 import logging
 import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
 
+from clients import private_files
 from clients.errors import ConfigurationError
 from clients.hosts import LOOPBACK, is_local
 
@@ -71,6 +76,31 @@ def trust(ca_file: str | None = None, ca_pem: str | None = None) -> ssl.SSLConte
     return context
 
 
+@dataclass(frozen=True)
+class Authorities:
+    """Whom to trust on top of the system's authorities: a file's, and those of a cell."""
+
+    ca_file: str | None = None
+    ca_pem: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        return trust(self.ca_file, self.ca_pem)
+
+    @contextlib.contextmanager
+    def as_file(self) -> Iterator[str]:
+        """Yield one file with all of them, the system's too, for programs that take only that."""
+        system = ssl.get_default_verify_paths().cafile
+        files = [one for one in (system, self.ca_file) if one]
+        try:
+            texts = [Path(one).expanduser().read_text(encoding="utf-8") for one in files]
+        except OSError as error:
+            raise ConfigurationError(f"cannot use the certificates: {error}") from error
+        with tempfile.TemporaryDirectory(prefix="menagerie-") as folder:
+            path = Path(folder) / "ca.pem"
+            private_files.write(path, "\n".join([*texts, self.ca_pem or ""]))
+            yield str(path)
+
+
 def open_http(
     url: str,
     *,
@@ -92,3 +122,12 @@ def open_http(
         timeout=httpx.Timeout(timeout_s, connect=10.0),
         headers={"User-Agent": USER_AGENT},
     )
+
+
+def document(response: httpx.Response) -> dict[str, Any]:
+    """Answer the JSON object a response carries, or one that carries its text."""
+    try:
+        raw = response.json()
+    except ValueError:
+        raw = {"detail": response.text[:500]}
+    return raw if isinstance(raw, dict) else {"detail": str(raw)[:500]}

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from clients.cli import sql
+from clients.cli import native, sql
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
-from clients.endpoint import HTTPS_ENGINES, Credential, CredentialFile
+from clients.credentials import Credential, CredentialFile
 from clients.hosts import LOOPBACK, is_local
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -45,8 +45,16 @@ def credentials(
         show(record, output)
         return
     print_record(record)
-    if endpoint.instance["engine"] in HTTPS_ENGINES:
-        typer.echo(f"\n{curl_line(credential, desk.client.ca_file)}")
+    line = opening_line(endpoint.instance["engine"], credential, desk.client.ca_file)
+    if line is not None:
+        typer.echo(f"\n{line}")
+
+
+def opening_line(engine: str, credential: Credential, ca_file: str | None) -> str | None:
+    """Answer a line for a shell that asks for the password; None where no client is known."""
+    if engine == "duckdb":
+        return curl_line(credential, ca_file)
+    return native.shell_line(engine, credential, ca_file)
 
 
 def curl_line(credential: Credential, ca_file: str | None, password: str | None = None) -> str:

@@ -1,41 +1,66 @@
-"""`menagerie demo`: the README's walk, done by itself, with the curl line of each step."""
+"""`menagerie demo`: the README's walk, done by itself, with the shell's line for each step."""
 
 import json
 import secrets
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
 
-from clients.cli import sql
+from clients.cli import native, sql
 from clients.cli.credentials import curl_line
 from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.cli.progress import waiting
+from clients.credentials import Credential
 from clients.document import Operation
-from clients.endpoint import Endpoint, Session
+from clients.endpoint import Endpoint
 from clients.errors import ConfigurationError
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
-CREATE: Final = (
-    "CREATE TABLE animals AS SELECT * FROM (VALUES ('duck', 2, 1.1), ('elephant', 4, 5400.0),"
-    " ('dolphin', 0, 200.0)) AS t(name, legs, weight_kg)"
+
+class DemoEngine(StrEnum):
+    """The engines the demo can walk with."""
+
+    duckdb = "duckdb"
+    postgres = "postgres"
+    mariadb = "mariadb"
+    mysql = "mysql"
+    redis = "redis"
+    valkey = "valkey"
+
+
+# In words that every SQL engine here knows.
+SQL: Final = (
+    "CREATE TABLE animals (name VARCHAR(20), legs INTEGER, weight_kg DOUBLE PRECISION)",
+    "INSERT INTO animals VALUES ('duck', 2, 1.1), ('elephant', 4, 5400), ('dolphin', 0, 200)",
+    "SELECT name, legs, weight_kg FROM animals ORDER BY weight_kg DESC",
 )
-SELECT: Final = "SELECT name, legs, weight_kg FROM animals ORDER BY weight_kg DESC"
+COMMANDS: Final = (
+    "HSET elephant legs 4 weight_kg 5400",
+    "HGETALL elephant",
+)
+STATEMENTS: Final = {DemoEngine.redis: COMMANDS, DemoEngine.valkey: COMMANDS}
 
 
-@app.command(epilog="Example: `menagerie demo --keep`")
+@app.command(epilog="Example: `menagerie demo --engine postgres --keep`")
 def demo(
+    engine: Annotated[
+        DemoEngine, typer.Option("--engine", help="The engine to walk with.")
+    ] = DemoEngine.duckdb,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the instance afterwards.")] = False,
     profile: ProfileOption = None,
 ) -> None:
-    """Walk the whole way once: create a DuckDB instance, wait, reveal, query, delete.
+    """Walk the whole way once: create an instance, wait, reveal, query, delete.
 
-    Each step is shown with the curl line that does the same. The lines read the API key from
-    `$MENAGERIE_API_KEY` and the instance's password from `$PASSWORD`.
+    Each step is shown with the line for a shell that does the same, by curl or the engine's own
+    client. The lines read the API key from `$MENAGERIE_API_KEY` and the instance's password from
+    `$PASSWORD`.
     """
     desk = open_desk(profile)
     with desk.client:
-        instance = _create(desk)
+        _require_available(desk, engine)
+        instance = _create(desk, engine)
         try:
             _walk(desk, instance)
         finally:
@@ -45,13 +70,21 @@ def demo(
                 _delete(desk, instance)
 
 
-def _create(desk: Desk) -> dict[str, Any]:
+def _require_available(desk: Desk, engine: DemoEngine) -> None:
+    catalogue = desk.client.send(desk.operation("GET", "/v1/engines"), {}).body
+    found = next((one for one in catalogue if one["id"] == engine), None)
+    if found is None or found["availability"] != "available":
+        reason = (found or {}).get("reason") or "it is not in the catalogue"
+        raise ConfigurationError(f"{engine} cannot be ordered here: {reason}")
+
+
+def _create(desk: Desk, engine: DemoEngine) -> dict[str, Any]:
     operation = desk.operation("POST", "/projects/{project_id}/instances")
     if desk.profile.project_id is None:
         raise ConfigurationError("the profile names no project: set MENAGERIE_PROJECT")
     org = desk.org()
     project_id = desk.identify_at("/projects/{project_id}", desk.profile.project_id, **org)
-    order = {"engine": "duckdb", "size": "f0", "name": f"demo-{secrets.token_hex(3)}"}
+    order = {"engine": str(engine), "size": "f0", "name": f"demo-{secrets.token_hex(3)}"}
     _step("Create an instance", curl(desk, operation, {"project_id": project_id}, order))
     arguments = {**org, "project_id": project_id, **order}
     instance: dict[str, Any] = desk.client.send(operation, arguments).body
@@ -70,12 +103,18 @@ def _walk(desk: Desk, instance: dict[str, Any]) -> None:
     _step("Reveal its credentials, once: the answer's `url` is fetched from the cell", fetch)
     endpoint = Endpoint(desk.client, instance)
     credential = endpoint.reveal()
-    with Session(endpoint, credential) as session:
-        for statement in (CREATE, SELECT):
-            body = json.dumps({"sql": statement}).replace("'", "'\\''")
-            line = curl_line(credential, desk.client.ca_file, "$PASSWORD").partition(" -d ")[0]
-            _step("Query it over TLS", f"{line} -d '{body}'")
+    with endpoint.session(credential) as session:
+        for statement in STATEMENTS.get(instance["engine"], SQL):
+            _step("Query it over TLS", _line(desk, instance["engine"], credential, statement))
             sql.show(session.query(statement), sql.Rows.table)
+
+
+def _line(desk: Desk, engine: str, credential: Credential, statement: str) -> str:
+    ca_file = desk.client.ca_file
+    if engine == DemoEngine.duckdb:
+        body = json.dumps({"sql": statement}).replace("'", "'\\''")
+        return f"{curl_line(credential, ca_file, '$PASSWORD').partition(' -d ')[0]} -d '{body}'"
+    return native.shell_line(engine, credential, ca_file, statement) or ""
 
 
 def _delete(desk: Desk, instance: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ def query(
     desk = open_desk(profile, org=org)
     with desk.client:
         endpoint = sql.endpoint_of(desk, instance)
-        sql.require_sql_over_https(endpoint)
+        sql.require_session(endpoint)
         text = read_text(statement, "SQL")
         with sql.Keeper(endpoint, store=not no_store) as keeper:
             result = keeper.query(text, [sql.parameter(one) for one in param or ()])

@@ -1,7 +1,6 @@
-"""The interactive client for instances that answer SQL over HTTPS."""
+"""The interactive client for instances whose engine's own client is not there."""
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,52 +9,30 @@ from typing import Final
 import typer
 
 from clients.cli import sql
+from clients.cli.dialects import DUCKDB, Dialect
 from clients.cli.output import plain
-from clients.endpoint import Result
 from clients.errors import ClientError
+from clients.sessions import Result
 
 PROMPT: Final = "{name}> "
 CONTINUED: Final = "{name}. "
-HELP: Final = """\\q            leave (so does Ctrl-D)
-\\d            list the tables
-\\d NAME       describe a table
-\\timing       show or hide how long each statement took
-\\?            this help
-A statement ends with `;` and may take several lines. Ctrl-C drops what was typed."""
-TABLES: Final = (
-    "SELECT table_schema, table_name, table_type FROM information_schema.tables ORDER BY 1, 2"
-)
-COLUMNS: Final = (
-    "SELECT column_name, data_type, is_nullable FROM information_schema.columns"
-    " WHERE table_name = ? ORDER BY ordinal_position"
-)
-# What may hold a `;` that does not end the statement: strings, names, comments.
-OPAQUE: Final = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|\$(\w*)\$.*?\$\1\$", re.DOTALL
-)
-OPEN: Final = re.compile(r"'|\"|/\*|\$\w*\$")
+LEAVE: Final = frozenset({"\\q", "\\quit", "quit", "exit"})
 
 Run = Callable[[str, list[str]], Result]
-
-
-def statements(text: str) -> tuple[list[str], str]:
-    """Answer the complete statements of the text, and what is left to be completed."""
-    blanked = OPAQUE.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
-    # Only what stands before an unclosed quote can end a statement.
-    unclosed = OPEN.search(blanked)
-    readable = blanked[: unclosed.start()] if unclosed else blanked
-    done, start = [], 0
-    for found in re.finditer(";", readable):
-        done.append(text[start : found.start()].strip())
-        start = found.end()
-    return [one for one in done if one], text[start:].lstrip()
 
 
 class Repl:
     """Reads statements, runs them, shows their rows; an error ends a statement, not the session."""
 
-    def __init__(self, name: str, run: Run, read: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Run,
+        read: Callable[[str], str] | None = None,
+        dialect: Dialect = DUCKDB,
+    ) -> None:
         self._name = name
+        self._dialect = dialect
         self._run = run
         self._read = read or input
         self._timing = True
@@ -71,33 +48,36 @@ class Repl:
                 typer.echo("", err=True)
                 left = ""
                 continue
-            if not left and line.strip().startswith("\\"):
-                if not self._command(line.strip()):
-                    return
+            word = line.strip().rstrip(";").rstrip()
+            if not left and word.lower() in LEAVE:
+                return
+            if not left and word.startswith("\\"):
+                self._command(word)
                 continue
-            done, left = statements(f"{left}\n{line}" if left else line)
+            done, left = self._dialect.split(f"{left}\n{line}" if left else line)
             for statement in done:
                 self._show(statement)
         if left.strip():
             self._show(left)
 
-    def _command(self, line: str) -> bool:
-        """Do a backslash command; answer whether to go on."""
+    def _command(self, line: str) -> None:
+        """Do a backslash command."""
         word, _, rest = line.partition(" ")
-        if word in {"\\q", "\\quit"}:
-            return False
-        if word == "\\timing":
+        name = rest.strip()
+        asked = {
+            "\\d": self._dialect.columns if name else self._dialect.tables,
+            "\\dt": self._dialect.columns if name else self._dialect.tables,
+            "\\l": self._dialect.databases,
+        }.get(word)
+        if asked:
+            self._show(asked, [name] if name and word != "\\l" else [])
+        elif word == "\\timing":
             self._timing = not self._timing
             typer.echo(f"timing is {'on' if self._timing else 'off'}", err=True)
-        elif word == "\\d":
-            name = rest.strip()
-            self._show(COLUMNS if name else TABLES, [name] if name else [])
+        elif word == "\\?":
+            typer.echo(self._dialect.help, err=True)
         else:
-            typer.echo(
-                HELP if word == "\\?" else f"unknown command {plain(word)}; \\? lists them",
-                err=True,
-            )
-        return True
+            typer.echo(f"unknown command {plain(word)}; \\? lists them", err=True)
 
     def _show(self, statement: str, params: list[str] | None = None) -> None:
         try:

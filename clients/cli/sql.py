@@ -1,21 +1,25 @@
-"""SQL on an instance from the command line: whose credential, which session, how rows are shown."""
+"""Statements from the command line: whose credential, which session, how rows are shown."""
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import typer
 
 from clients.cli import output
 from clients.cli.desk import Desk
-from clients.endpoint import HTTPS_ENGINES, Credential, CredentialFile, Endpoint, Result, Session
-from clients.errors import ConfigurationError, QueryFailed
+from clients.credentials import Credential, CredentialFile
+from clients.endpoint import Endpoint
+from clients.errors import ClientError, ConfigurationError, QueryFailed
+from clients.sessions import ENGINES, Result, Session
 
 UNAUTHORIZED = 401
+
+Answered = TypeVar("Answered")
 
 
 class Rows(StrEnum):
@@ -37,6 +41,7 @@ class Keeper:
         self._file = file or CredentialFile()
         self._base_url = endpoint.client.base_url
         self._session: Session | None = None
+        self._is_new = False
 
     def credential(self) -> Credential:
         """Answer the kept credential, or reveal it."""
@@ -48,22 +53,48 @@ class Keeper:
         if self._store:
             self._file.forget(self._base_url, self.endpoint.instance["id"])
         credential = self.endpoint.reveal()
+        self._is_new = True
         if self._store:
             self._file.keep(self._base_url, self.endpoint.instance["id"], credential)
         return credential
 
+    def accepted(self) -> Credential:
+        """Answer a credential the instance takes: a kept one is tried, and renewed if refused.
+
+        For clients that could not ask for another themselves.
+        """
+        kept = self.credential()
+        if self.endpoint.instance["engine"] in ENGINES and not self._is_new:
+            with self.endpoint.session(kept) as session:
+                try:
+                    session.version()
+                except QueryFailed as error:
+                    if error.status == UNAUTHORIZED:
+                        return self.renewed()
+                except ClientError:
+                    # The client itself will say what is wrong.
+                    pass
+        return kept
+
+    def version(self) -> str:
+        """Answer what runs there; with this the credential is known to be taken."""
+        return self._tried(lambda session: session.version())
+
     def query(self, sql: str, params: Sequence[Any] | None = None) -> Result:
         """Run a statement; once more with a fresh credential where a kept one is refused."""
+        return self._tried(lambda session: session.query(sql, params))
+
+    def _tried(self, ask: Callable[[Session], Answered]) -> Answered:
         fresh = self._session is None
-        session = self._session = self._session or Session(self.endpoint, self.credential())
+        session = self._session = self._session or self.endpoint.session(self.credential())
         try:
-            return session.query(sql, params)
+            return ask(session)
         except QueryFailed as error:
             if error.status != UNAUTHORIZED or (fresh and not self._store):
                 raise
         session.close()
-        self._session = Session(self.endpoint, self.renewed())
-        return self._session.query(sql, params)
+        self._session = self.endpoint.session(self.renewed())
+        return ask(self._session)
 
     def __enter__(self) -> Self:
         return self
@@ -83,12 +114,12 @@ def endpoint_of(desk: Desk, name_or_id: str) -> Endpoint:
     return Endpoint(desk.client, desk.instance(name_or_id), org=desk.org())
 
 
-def require_sql_over_https(endpoint: Endpoint) -> None:
+def require_session(endpoint: Endpoint) -> None:
     engine = endpoint.instance["engine"]
-    if engine not in HTTPS_ENGINES:
+    if engine not in ENGINES:
         name = endpoint.instance["name"]
         raise ConfigurationError(
-            f"{engine} does not answer SQL over HTTPS; use `menagerie connect {name}`"
+            f"{engine} is not spoken by `query`; use `menagerie connect {name}`"
         )
 
 

@@ -261,7 +261,20 @@ def _orgs(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
     return 200, {}, [{"id": plane.world.org_id, "name": "Acme", "slug": "acme", "role": "owner"}]
 
 
+def _engines(plane: ControlPlane, seen: Seen) -> Scripted:
+    missing = "no cell of this installation has a runtime for PostgreSQL"
+    return (
+        200,
+        {},
+        [
+            {"id": "duckdb", "availability": "available", "reason": None},
+            {"id": "postgres", "availability": "coming_soon", "reason": missing},
+        ],
+    )
+
+
 ROUTES: Final[dict[tuple[str, str], Callable[..., Scripted]]] = {
+    ("GET", r"/v1/engines"): _engines,
     ("GET", r"/v1/orgs"): _orgs,
     ("GET", ORG + r"/projects"): _projects,
     ("GET", ORG + r"/instances"): _list,

@@ -8,7 +8,7 @@ import pytest
 from clients import errors
 from clients.client import Client, transport_for_localhost
 from clients.document import Document
-from clients.endpoint import Endpoint, Session
+from clients.endpoint import Endpoint
 from clients.retries import Retries
 from clients.transport import open_http
 from contract_tests.clients.servers import DROP, new_id, problem
@@ -236,7 +236,7 @@ def test_a_credential_comes_from_the_cell_without_our_tokens(
     sales = plane.world.add("sales")
     endpoint = Endpoint(client, sales)
     credential = endpoint.reveal()
-    with Session(endpoint, credential) as session:
+    with endpoint.session(credential) as session:
         result = session.query("SELECT $1 + 1 AS n", [41])
     assert (result.columns, result.rows, result.row_count) == (["n"], [[42]], 1)
     fetched, queried = plane.cell.seen

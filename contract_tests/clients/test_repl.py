@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients.cli.repl import Repl, statements
-from clients.endpoint import Result
+from clients.cli.dialects import lines, mysql_statements, statements
+from clients.cli.repl import Repl
 from clients.errors import QueryFailed
+from clients.sessions import Result
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,32 @@ from clients.errors import QueryFailed
 )
 def test_where_statements_end(text: str, done: list[str], left: str) -> None:
     assert statements(text) == (done, left)
+
+
+@pytest.mark.parametrize(
+    ("text", "done", "left"),
+    [
+        (r"SELECT 'it\'s;' ;", [r"SELECT 'it\'s;'"], ""),
+        (r'SELECT "a\";b";', [r'SELECT "a\";b"'], ""),
+        ("SELECT `a;b`;", ["SELECT `a;b`"], ""),
+        ("SELECT 1 # one; two\n;", ["SELECT 1 # one; two"], ""),
+        ("SELECT 5--1;", ["SELECT 5--1"], ""),
+        ("SELECT 1 -- a;\n;", ["SELECT 1 -- a;"], ""),
+        ("SELECT 'a;", [], "SELECT 'a;"),
+    ],
+)
+def test_where_statements_end_in_mysql(text: str, done: list[str], left: str) -> None:
+    assert mysql_statements(text) == (done, left)
+
+
+def test_backslashes_escape_only_where_they_are_announced() -> None:
+    assert statements(r"SELECT E'it\'s;' ;") == ([r"SELECT E'it\'s;'"], "")
+    assert statements("SELECT 'a\\';") == (["SELECT 'a\\'"], "")
+
+
+def test_a_line_is_a_command() -> None:
+    assert lines('SET a "b;c"') == (['SET a "b;c"'], "")
+    assert lines("  ") == ([], "")
 
 
 PIECES = st.sampled_from(["SELECT 1", "'a;b'", '"c;d"', "/* ; */", "$$;$$", "\n", "x"])
@@ -78,6 +105,11 @@ def test_statements_may_take_several_lines() -> None:
     ran, prompts = played("SELECT", "1;", "\\q", "SELECT 2;")
     assert ran == ["SELECT\n1"]
     assert prompts == ["sales> ", "sales. ", "sales> "]
+
+
+@pytest.mark.parametrize("word", ["quit", "exit;", "\\q", "\\quit", "EXIT"])
+def test_there_are_many_words_to_leave(word: str) -> None:
+    assert played(word, "SELECT 1;")[0] == []
 
 
 def test_an_interrupt_drops_what_was_typed() -> None:

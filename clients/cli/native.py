@@ -1,0 +1,142 @@
+"""The engines' own clients: which there are, and how each is told where to go and whom to trust."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+from clients.credentials import Credential
+from clients.errors import ConfigurationError
+from clients.hosts import LOOPBACK, is_local
+
+# Engine: the clients that speak its protocol, best first.
+POSTGRES: Final = ("psql",)
+MYSQL: Final = ("mariadb", "mysql")
+RESP: Final = ("valkey-cli", "redis-cli")
+MONGODB: Final = ("mongosh",)
+PROGRAMS: Final = {
+    "postgres": POSTGRES, "timescaledb": POSTGRES, "questdb": POSTGRES, "mysql": MYSQL,
+    "mariadb": MYSQL, "redis": RESP, "valkey": RESP, "mongodb": MONGODB, "ferretdb": MONGODB,
+}  # fmt: skip
+# Each takes the password from its own variable, where other users of the machine cannot see it.
+PASSWORD_VARIABLES: Final = {"psql": "PGPASSWORD", "mariadb": "MYSQL_PWD", "mysql": "MYSQL_PWD"}
+
+
+def find(engine: str) -> str | None:
+    """Answer the path of the best client there is for the engine."""
+    return next((path for one in PROGRAMS.get(engine, ()) if (path := shutil.which(one))), None)
+
+
+def wanted(engine: str) -> str:
+    return " or ".join(PROGRAMS.get(engine, ())) or "no client we know"
+
+
+def command_line(
+    program: str, credential: Credential, ca_file: str
+) -> tuple[list[str], dict[str, str]]:
+    """Answer the arguments and the environment for the client; secrets are in the latter only."""
+    name = Path(program).name
+    if name in POSTGRES:
+        return [program], _psql_environment(credential, ca_file)
+    if name in MYSQL:
+        options = mysql_options(credential, ca_file, is_mariadb=_is_mariadb(program))
+        return [program, *options], {"MYSQL_PWD": credential.password}
+    if name in RESP:
+        # Either knows its own variable, and valkey-cli knows Redis's in some versions.
+        variables = dict.fromkeys(("REDISCLI_AUTH", "VALKEYCLI_AUTH"), credential.password)
+        return [program, *resp_options(credential, ca_file)], variables
+    raise ConfigurationError(
+        f"{name} takes its password only among its arguments; use `menagerie credentials`"
+    )
+
+
+def _psql_environment(credential: Credential, ca_file: str) -> dict[str, str]:
+    environment = {
+        "PGHOST": credential.host, "PGPORT": str(credential.port), "PGUSER": credential.username,
+        "PGPASSWORD": credential.password, "PGSSLMODE": "verify-full", "PGSSLROOTCERT": ca_file,
+    }  # fmt: skip
+    if credential.database:
+        environment["PGDATABASE"] = credential.database
+    # *.localhost does not resolve everywhere; the name is still what is verified.
+    return environment | ({"PGHOSTADDR": LOOPBACK} if is_local(credential.host) else {})
+
+
+def _is_mariadb(program: str) -> bool:
+    """Whether it is MariaDB's client, which Debian installs under MySQL's name too."""
+    try:
+        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)  # noqa: S603  found on PATH
+    except OSError:
+        return Path(program).name == "mariadb"
+    return "mariadb" in told.stdout.lower()
+
+
+def mysql_options(credential: Credential, ca_file: str, *, is_mariadb: bool) -> list[str]:
+    """Answer the options for mariadb or mysql.
+
+    MariaDB's client sends no server name in TLS before 11.4, nor does MySQL's unless told, so the
+    user's name carries the first label of the host; the gateway takes it off. No version can be
+    told to connect to one address and to verify another name: where *.localhost has to be
+    reached at 127.0.0.1, the certificate is verified by its authority but not by its name, over a
+    way that does not leave this machine. MariaDB's client does that wherever `--ssl-ca` is given
+    (10.11: error 2026 with any other authority); from 11.4 on it verifies all or nothing.
+    """
+    local = is_local(credential.host)
+    if is_mariadb:
+        verify = "--skip-ssl-verify-server-cert" if local else "--ssl-verify-server-cert"
+    else:
+        verify = "--ssl-mode=VERIFY_CA" if local else "--ssl-mode=VERIFY_IDENTITY"
+    return [
+        "--protocol=tcp",
+        f"--host={LOOPBACK if local else credential.host}",
+        f"--port={credential.port}",
+        f"--user={credential.username}@{credential.host.partition('.')[0]}",
+        f"--ssl-ca={ca_file}",
+        verify,
+        *([f"--database={credential.database}"] if credential.database else []),
+    ]
+
+
+def resp_options(credential: Credential, ca_file: str) -> list[str]:
+    """Answer the options for valkey-cli or redis-cli, which verify the authority, not the name."""
+    return [
+        "-h", LOOPBACK if is_local(credential.host) else credential.host,
+        "-p", str(credential.port), "--tls", "--sni", credential.host, "--cacert", ca_file,
+        "--user", credential.username, "-n", credential.database or "0",
+    ]  # fmt: skip
+
+
+def shell_line(
+    engine: str, credential: Credential, ca_file: str | None, statement: str | None = None
+) -> str | None:
+    """Answer a line for a shell; None where no client is known.
+
+    Without a statement it opens the client, which asks for the password; with one it runs that,
+    and the password is read from `$PASSWORD`.
+    """
+    known = PROGRAMS.get(engine, ())
+    ca_file = ca_file or "ca.pem"
+    if known == POSTGRES:
+        words, asks, run = ["psql", _postgres_uri(credential, ca_file)], [], ["-c", statement or ""]
+    elif known == MYSQL:
+        name = "mysql" if engine == "mysql" else "mariadb"
+        words = [name, *mysql_options(credential, ca_file, is_mariadb=name == "mariadb")]
+        asks, run = ["--password"], ["--execute", statement or ""]
+    elif known == RESP:
+        words = [f"{engine}-cli", *resp_options(credential, ca_file)]
+        asks, run = ["--askpass"], shlex.split(statement or "")
+    else:
+        return None
+    if statement is None:
+        return shlex.join([*words, *asks])
+    variable = PASSWORD_VARIABLES.get(words[0], "REDISCLI_AUTH")
+    return f'{variable}="$PASSWORD" {shlex.join([*words, *run])}'
+
+
+def _postgres_uri(credential: Credential, ca_file: str) -> str:
+    options = {"sslmode": "verify-full", "sslrootcert": ca_file}
+    if is_local(credential.host):
+        options["hostaddr"] = LOOPBACK
+    place = f"{credential.username}@{credential.host}:{credential.port}/{credential.database}"
+    return f"postgresql://{place}?{urlencode(options, safe='/')}"
