@@ -198,7 +198,7 @@ def test_a_rotation_ends_every_session(shared_rig: Rig) -> None:
 
 def test_a_statement_can_be_stopped(shared_rig: Rig, browser: Browser) -> None:
     answers: list[dict[str, Any]] = []
-    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    endless = "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)"
     asking = threading.Thread(target=lambda: answers.append(browser.run(endless)))
     asking.start()
     second = copy.copy(browser)
@@ -231,6 +231,31 @@ def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(shared_rig: Rig) ->
     refused = browser.post("run", {"sql": "SELECT 3"})
     assert refused.status_code == 409
     assert "paused by request" in refused.json()["error"]
+
+
+def test_a_cell_that_ends_takes_what_runs_with_it(rig: Rig) -> None:
+    browser = Browser(rig, rig.make())
+    browser.load()
+    endless = {"sql": "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)"}
+    told: list[object] = []
+
+    def ask() -> None:
+        try:
+            told.append(browser.post("run", endless).status_code)
+        except httpx.HTTPError as error:
+            told.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    second = copy.copy(browser)
+    with rig.client() as second.http:
+        until(
+            lambda: second.post("run", {"sql": "SELECT 1"}).status_code == 409,
+            "the statement runs",
+        )
+    assert rig.terminate() == 0
+    asking.join(60)
+    assert told
 
 
 def test_sessions_end_by_time_and_are_kept_as_hashes(tmp_path: Path) -> None:

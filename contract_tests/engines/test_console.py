@@ -27,7 +27,7 @@ SERIES = {
     " SELECT n FROM s",
 }
 SLEEPS = {
-    "duckdb": "SELECT count(*) FROM range(1000000000) a, range(1000000000) b",
+    "duckdb": "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)",
     "postgres": "SELECT pg_sleep(300)",
     "mariadb": "SELECT SLEEP(300)",
     "mysql": "SELECT SLEEP(300)",

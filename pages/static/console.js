@@ -3,10 +3,10 @@
 
 const SHORT = 200; // characters of a value that are shown at first
 const KEPT = 100; // statements in the history
-const HISTORY = `history ${location.pathname}`;
 
 const at = (id) => document.getElementById(id);
 const proof = document.body.dataset.proof;
+const HISTORY = `history ${proof.slice(0, 16)}`; // of this session, and of no other in the same tab
 const [ask, sql, run, stop, status] = ["ask", "sql", "run", "stop", "status"].map(at);
 let past = read();
 let place = past.length;
@@ -27,7 +27,7 @@ function duration(ms) {
   return ms < 1000 ? `${ms.toLocaleString("en")} ms` : `${(ms / 1000).toFixed(2)} s`;
 }
 
-// The history, which lasts as long as the tab.
+// The history, which lasts as long as the session and the tab.
 
 function read() {
   try {
@@ -212,5 +212,8 @@ sql.addEventListener("keydown", (event) => {
     step(event.key === "ArrowUp" ? -1 : 1);
   }
 });
-at("leave").addEventListener("submit", () => sessionStorage.removeItem(HISTORY));
+at("leave").addEventListener("submit", () => sessionStorage.clear());
+for (const key of Object.keys(sessionStorage)) {
+  if (key !== HISTORY) sessionStorage.removeItem(key);
+}
 showHistory();
