@@ -12,6 +12,7 @@ from cell.engines.driver import Driver, EngineError
 from cell.layout import Layout
 from cell.records import Records, Size, Spec
 from cell.residents import Resident, moment
+from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.supervisor import Supervisor, login_of
 from specserver import Conflict, Invalid, NotFound, Unavailable
@@ -103,14 +104,14 @@ class Lifecycle:
         resident = self.find(instance_id)
         async with resident.lock:
             self._refuse_gone(resident, "resize")
-            changed = resident.record.spec.size != size
-            resident.record.spec = resident.record.spec.resized(size)
+            former = resident.record.spec
+            resident.record.spec = former.resized(size)
             self._supervisor.save(resident)
             process = resident.process
             if process is None or not resident.usable:
                 if resident.record.desired == "running":
                     await self._start(resident)
-            elif changed and not await resident.driver.resize(resident.site, process, size):
+            elif former.size != size and not await self._resized(resident, process, former):
                 resident.usable = False
                 self._supervisor.publish()
                 await self._supervisor.stop(resident)
@@ -226,6 +227,16 @@ class Lifecycle:
         resident = Resident(record, site, driver)
         self._supervisor.residents[instance_id] = resident
         return resident
+
+    async def _resized(self, resident: Resident, process: Process, former: Spec) -> bool:
+        """False where the engine must be started anew; Conflict where its data does not fit."""
+        size = resident.record.spec.size
+        try:
+            return await resident.driver.resize(resident.site, process, size)
+        except EngineError as error:
+            resident.record.spec = former
+            self._supervisor.save(resident)
+            raise Conflict(f"cannot resize to {size.name}: {error}") from error
 
     async def _upgrade(self, resident: Resident, spec: Spec) -> None:
         """The specification is saved afterwards: until then it says which version the data is of.

@@ -11,7 +11,7 @@ import valkey
 
 from cell.engines import find
 from cell.runtime.host import Host
-from contract_tests.cell.rig import GIB, LARGER, Rig, until
+from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, until
 
 CLIENTS: dict[str, Any] = {"redis": redis.Redis, "valkey": valkey.Valkey}
 ERRORS = (redis.exceptions.RedisError, valkey.exceptions.ValkeyError)
@@ -104,3 +104,20 @@ def test_what_a_killed_engine_took_is_there_when_it_is_back(
     until(lambda: rig.observe(instance_id)["restarts"] == 1, "it runs again")
     with client(rig, instance_id, engine, password) as own:
         assert own.llen("numbers") == 500
+
+
+def test_a_size_too_small_for_the_data_is_refused_and_nothing_changes(
+    rig: Rig, host: Host, engine: str
+) -> None:
+    instance_id = order(rig, host, engine)
+    tiny = {**SMALL, "name": "tiny", "memory_bytes": 2**28}
+    with client(rig, instance_id, engine) as own:
+        for number in range(200):
+            own.set(f"part {number}", "x" * 1_000_000)
+        path = f"/v1/instances/{instance_id}/actions/resize"
+        refused = rig.act("POST", path, {"size": tiny})
+        assert refused.status_code == 409, refused.text
+        assert "cannot resize to tiny" in refused.json()["detail"]
+        assert rig.observe(instance_id)["size"] == SMALL["name"]
+        assert len(own.get("part 199")) == 1_000_000
+    rig.action(instance_id, "erase")
