@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from cell.layout import Site
 from cell.records import Size, Spec
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 
 
@@ -29,6 +30,14 @@ class Metrics:
     storage_bytes: int
     memory_bytes: int
     cpu_s: float
+
+
+def measured(host: Host, process: Process | None, storage_bytes: int) -> Metrics:
+    """What an engine uses now; nothing but its storage where it does not run."""
+    if process is None:
+        return Metrics(storage_bytes, 0, 0.0)
+    usage = host.usage(process)
+    return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
 from cell.engines.http import ask
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
@@ -124,11 +124,7 @@ class DuckDB:
     async def erase(self, site: Site) -> None: ...
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        storage_bytes = size_bytes(site.data)
-        if process is None:
-            return Metrics(storage_bytes, 0, 0.0)
-        usage = self._host.usage(process)
-        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+        return measured(self._host, process, size_bytes(site.data))
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"https://{login.username}:{quote(login.password, safe='')}@{host}:{port}"

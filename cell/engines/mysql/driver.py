@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
 from cell.engines.mysql import accounts, client, files, options, upgrades
 from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import Server, find, newest_first
@@ -145,11 +145,7 @@ class MySQLFamily:
     async def erase(self, site: Site) -> None: ...
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        storage_bytes = size_bytes(site.data)
-        if process is None:
-            return Metrics(storage_bytes, 0, 0.0)
-        usage = self._host.usage(process)
-        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+        return measured(self._host, process, size_bytes(site.data))
 
     def uri(self, login: Login, host: str, port: int) -> str:
         password = quote(login.password, safe="")

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     backup,
@@ -207,10 +207,7 @@ class PostgreSQL:
             if process is not None:
                 with self._writing:
                     storage.hold(self._host, site, process, storage_bytes)
-        if process is None:
-            return Metrics(storage_bytes, 0, 0.0)
-        usage = self._host.usage(process)
-        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+        return measured(self._host, process, storage_bytes)
 
     def uri(self, login: Login, host: str, port: int) -> str:
         credential = f"{login.username}:{quote(login.password, safe='')}"

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot
+from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
 from cell.engines.resp import files
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
@@ -150,11 +150,7 @@ class Resp:
         await asyncio.to_thread(files.flush, site.data)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        storage_bytes = size_bytes(site.data)
-        if process is None:
-            return Metrics(storage_bytes, 0, 0.0)
-        usage = self._host.usage(process)
-        return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+        return measured(self._host, process, size_bytes(site.data))
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"rediss://{login.username}:{quote(login.password, safe='')}@{host}:{port}/0"
