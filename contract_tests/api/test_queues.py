@@ -232,12 +232,12 @@ def test_who_only_reads_sees_no_messages(house: House, tenant: Tenant, path: str
     queue = make(house, tenant, path)
     auditor = house.member(tenant.org_id, "auditor")
     assert house.get(path, auditor.session).status_code == 200
-    for request in (
+    requests: list[tuple[str, str, dict[str, Any]]] = [
         ("POST", f"{queue}/messages/actions/read", {"count": 1}),
         ("POST", f"{queue}/messages", {"messages": [{}]}),
         ("PUT", f"{queue}/permissions", {"data_api_roles": []}),
-    ):
-        method, asked, body = request
+    ]
+    for method, asked, body in requests:
         is_problem(house.request(method, asked, auditor.session, json=body), 403)
 
 

@@ -189,19 +189,9 @@ def test_messages_are_there_once_whatever_is_killed(killed: Queues, what: str) -
     def kill() -> None:
         for _ in range(KILLS):
             reached = len(answers) + 20
-            until(lambda reached=reached: len(answers) >= reached, "messages are sent")
-            if what == "cell":
-                killed.rig.kill()
-                killed.rig.start()
-            else:
-                restarts = killed.rig.observe(killed.instance_id)["restarts"]
-                os.kill(killed.rig.engine_pid(killed.instance_id), signal.SIGKILL)
-                until(
-                    lambda restarts=restarts: (
-                        killed.rig.observe(killed.instance_id)["restarts"] > restarts
-                    ),
-                    "the engine is back",
-                )
+            while len(answers) < reached:
+                time.sleep(0.02)
+            _kill(killed, what)
 
     with ThreadPoolExecutor(3) as threads:
         workers = [threads.submit(send, worker) for worker in range(3)]
@@ -215,6 +205,18 @@ def test_messages_are_there_once_whatever_is_killed(killed: Queues, what: str) -
         rows = owner.execute("SELECT msg_id, message->>'key' FROM pgmq.q_steady").fetchall()
     assert dict(rows) == {ids[0]: key for key, ids in answers.items()}
     assert len(rows) == len(answers)
+
+
+def _kill(queues: Queues, what: str) -> None:
+    """And returns when it is back."""
+    rig, instance_id = queues.rig, queues.instance_id
+    if what == "cell":
+        rig.kill()
+        rig.start()
+        return
+    restarts = rig.observe(instance_id)["restarts"]
+    os.kill(rig.engine_pid(instance_id), signal.SIGKILL)
+    until(lambda: rig.observe(instance_id)["restarts"] > restarts, "the engine is back")
 
 
 def _until_sent(queues: Queues, name: str, message: Any, key: str) -> list[int]:

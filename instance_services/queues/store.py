@@ -25,7 +25,8 @@ KEPT: Final = "2 days"
 
 _QUEUES: Final = """
 SELECT m.queue_name, m.is_unlogged, m.created_at, coalesce(a.roles, %(roles)s::text[]),
-    x.queue_visible_length, x.queue_length, x.total_messages, greatest(x.oldest_msg_age_sec, 0)
+    x.queue_visible_length, x.queue_length, x.total_messages,
+    CASE WHEN x.queue_length > 0 THEN greatest(x.oldest_msg_age_sec, 0) END
 FROM (
     SELECT * FROM pgmq.meta
     WHERE queue_name COLLATE "C" > %(after)s
