@@ -173,9 +173,14 @@ def gateway(
         gateway_clickhouse_port=gateway_clickhouse_port,
         log_format=log_format,
     )
-    from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
+    from cell.gateway.listening import PortError  # noqa: PLC0415 -- keeps the other commands quick
+    from menagerie import data_plane  # noqa: PLC0415 -- see above
 
-    data_plane.run_gateway(settings)
+    try:
+        data_plane.run_gateway(settings)
+    except PortError as error:
+        typer.echo(f"menagerie gateway: {error}", err=True)
+        raise typer.Exit(2) from error
 
 
 def init(

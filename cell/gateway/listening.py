@@ -13,6 +13,10 @@ BIND_FOR_S = 3.0
 SHARING = frozenset({"https", "clickhouse_https"})
 
 
+class PortError(OSError):
+    """A port cannot be had; the text names the setting it came from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What a connection knows of the port it came in by."""
@@ -55,7 +59,7 @@ def _by_port(settings: GatewaySettings, spoken: frozenset[str]) -> list[tuple[st
     for port, protocols in ports.items():
         if len(protocols) > 1 and not SHARING.issuperset(protocols):
             names = " and ".join(f"gateway_{each}_port" for each in protocols)
-            raise ValueError(f"{names} are both {port}")
+            raise PortError(f"{names} are both {port}")
     return alone + [tuple(protocols) for protocols in ports.values()]
 
 
@@ -77,7 +81,7 @@ def _listen_for(
                 listening.append(Listening(protocols, _bind(settings, address, port, shared=True)))
         except OSError as error:
             text = f"cannot listen on {address}:{port}: {error.strerror}"
-            raise OSError(error.errno, f"{text} (gateway_{protocols[0]}_port)") from error
+            raise PortError(f"{text} (gateway_{protocols[0]}_port)") from error
 
 
 def _bind(settings: GatewaySettings, address: str, port: int, *, shared: bool) -> socket.socket:

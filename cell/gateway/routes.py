@@ -64,6 +64,7 @@ class Routes:
         self._raw: dict[str, Any] = {}
         self._made: dict[str, list[Route]] = {}
         self._routes: dict[tuple[str, str], Route] = {}
+        self._by_instance: dict[tuple[str, str], Route] = {}
         self._zone = ""
         self.version: object = None
         self.cell_socket = str(path.parent / "run" / "cell.sock")
@@ -85,14 +86,11 @@ class Routes:
         return self.find(name if "." in name else f"{name}.{self._zone}", protocols)
 
     def of_instance(self, instance_id: str, protocols: tuple[str, ...]) -> Route | None:
-        return next(
-            (
-                route
-                for route in self._routes.values()
-                if route.instance_id == instance_id and route.protocol in protocols
-            ),
-            None,
-        )
+        for protocol in protocols:
+            route = self._by_instance.get((instance_id, protocol))
+            if route is not None:
+                return route
+        return None
 
     def instance_ids(self) -> set[str]:
         return {route.instance_id for route in self._routes.values() if route.instance_id}
@@ -138,7 +136,9 @@ class Routes:
                 if former is not None:
                     made[host] = former
         self._raw, self._made, self.version = entries, made, document.get("version")
-        self._routes = {(route.host, route.protocol): route for route in _by_rank(made)}
+        ranked = _by_rank(made)
+        self._routes = {(route.host, route.protocol): route for route in ranked}
+        self._by_instance = {(route.place, route.protocol): route for route in ranked}
 
 
 def _by_rank(made: dict[str, list[Route]]) -> list[Route]:

@@ -14,6 +14,7 @@ import pytest
 
 from contract_tests.databases import Databases
 from contract_tests.end_to_end.installation import Installation, order, query, reveal
+from menagerie.settings import GATEWAY_PORTS
 
 PARTS = ("cell", "gateway", "worker", "api")
 
@@ -29,6 +30,7 @@ def apart(tmp_path: Path, databases: Databases) -> Iterator[Installation]:
     url = databases.migrated("postgresql")
     home = tmp_path / "home"
     settings = {
+        **{f"MENAGERIE_GATEWAY_{name.upper()}_PORT": "0" for name in GATEWAY_PORTS},
         "MENAGERIE_HOME": str(home),
         "MENAGERIE_DATABASE_URL": url,
         "MENAGERIE_PORT": str(free_port()),

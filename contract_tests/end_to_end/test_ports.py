@@ -1,0 +1,80 @@
+"""The gateway's ports: found where any will do, and named by their setting where they are taken."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cell import ports
+from cell.gateway.listening import PortError, listen
+from cell.gateway.settings import GatewaySettings
+from menagerie.serve import with_free_ports
+from menagerie.settings import GATEWAY_PORTS, SettingsError, load
+
+
+def every(port: int) -> dict[str, Any]:
+    return {f"gateway_{protocol}_port": port for protocol in GATEWAY_PORTS}
+
+
+def test_the_defaults_are_those_of_the_cell(tmp_path: Path) -> None:
+    assert load(home=tmp_path).gateway_ports == ports.DEFAULT
+    assert set(ports.USUAL) == set(ports.DEFAULT)
+
+
+def test_a_free_port_is_found_for_each(tmp_path: Path) -> None:
+    found = with_free_ports(load(home=tmp_path, port=0, **every(0)))
+    chosen = [found.port, *found.gateway_ports.values()]
+    assert all(chosen)
+    assert len(set(chosen)) == len(chosen)
+
+
+def test_https_kinds_may_share_a_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    shared = every(0) | {"gateway_https_port": port, "gateway_clickhouse_https_port": port}
+    found = with_free_ports(load(home=tmp_path, port=0, **shared)).gateway_ports
+    assert found["https"] == found["clickhouse_https"] == port
+    both = {"https": port, "clickhouse_https": port}
+    settings = GatewaySettings(tmp_path, ports=both)
+    ((listening,),) = listen(settings, frozenset(both))
+    listening.socket.close()
+    assert listening.protocols == ("https", "clickhouse_https")
+
+
+def test_others_may_not(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"^gateway_mysql_port: gateway_https_port is 9999"):
+        load(home=tmp_path, gateway_https_port=9999, gateway_mysql_port=9999)
+    settings = GatewaySettings(tmp_path, ports={"https": 9999, "postgres": 9999})
+    with pytest.raises(PortError, match="gateway_https_port and gateway_postgres_port"):
+        listen(settings, frozenset({"https", "postgres"}))
+
+
+def test_a_port_that_is_taken_is_named_by_its_option(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = load(home=tmp_path, port=0, **every(0) | {"gateway_resp_port": port})
+        with pytest.raises(SettingsError, match=rf"port {port}: .* --gateway-resp-port"):
+            with_free_ports(settings)
+
+
+def test_a_gateway_alone_names_it_too(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = [f"--gateway-{name.replace('_', '-')}-port=0" for name in GATEWAY_PORTS]
+        options.append(f"--gateway-postgres-port={port}")
+        done = subprocess.run(
+            [sys.executable, "-m", "menagerie", "gateway", "--home", str(tmp_path), *options],
+            env={**os.environ, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert "gateway_postgres_port" in done.stderr
+    assert "Traceback" not in done.stderr
