@@ -128,7 +128,8 @@ class Estate:
 
 def _right_put(body: Any, host: str | None = None) -> None:
     """What the cell can run, and what nobody else has, no schema says."""
-    body.update(engine="duckdb", engine_version="1.5", source_snapshot=None, client_ca_pem=None)
+    body.update(engine="duckdb", engine_version="1.5", source_snapshot=None)
+    body.update(allow_cidrs=None, client_ca_pem=None)
     if host is not None:
         body.update(host=host)
 
