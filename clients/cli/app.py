@@ -22,7 +22,7 @@ SHORTCUTS: Final = "Shortcuts"
 # Command: the module that holds it (its `app`), and the line --help shows without loading it.
 SHORTCUT_MODULES: Final = {
     "demo": ("clients.cli.demo", "Walk the whole way once: create, wait, reveal, query."),
-    "query": ("clients.cli.query", "Run one SQL statement on an instance."),
+    "query": ("clients.cli.query", "Run one statement on an instance: SQL, or a command of Redis."),
     "connect": ("clients.cli.connect", "Open a database client on an instance."),
     "credentials": ("clients.cli.credentials", "Reveal an instance's credentials, or rotate them."),
     "logs": ("clients.cli.logs", "Stream the engine logs of an instance."),

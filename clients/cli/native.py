@@ -1,5 +1,6 @@
 """The engines' own clients: which there are, and how each is told where to go and whom to trust."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ PROGRAMS: Final = {
     "postgres": POSTGRES, "timescaledb": POSTGRES, "questdb": POSTGRES, "mysql": MYSQL,
     "mariadb": MYSQL, "redis": RESP, "valkey": RESP, "mongodb": MONGODB, "ferretdb": MONGODB,
 }  # fmt: skip
+# What a shell understands within double quotes.
+UNSAFE: Final = re.compile(r'[$`"\\!]')
 # Each takes the password from its own variable, where other users of the machine cannot see it.
 PASSWORD_VARIABLES: Final = {"psql": "PGPASSWORD", "mariadb": "MYSQL_PWD", "mysql": "MYSQL_PWD"}
 
@@ -131,7 +134,12 @@ def shell_line(
     if statement is None:
         return shlex.join([*words, *asks])
     variable = PASSWORD_VARIABLES.get(words[0], "REDISCLI_AUTH")
-    return f'{variable}="$PASSWORD" {shlex.join([*words, *run])}'
+    return f'{variable}="$PASSWORD" {" ".join(map(quoted, [*words, *run]))}'
+
+
+def quoted(word: str) -> str:
+    """Answer the word for a shell; SQL's own quotes stay readable where they can."""
+    return f'"{word}"' if "'" in word and not UNSAFE.search(word) else shlex.quote(word)
 
 
 def _postgres_uri(credential: Credential, ca_file: str) -> str:

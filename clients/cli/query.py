@@ -1,4 +1,4 @@
-"""`menagerie query`: one SQL statement on an instance."""
+"""`menagerie query`: one statement on an instance."""
 
 from typing import Annotated
 
@@ -24,12 +24,13 @@ def query(
     statement: Annotated[
         str,
         typer.Argument(
-            metavar="SQL", help="The statement; `@file` reads it from a file, `-` from stdin."
+            metavar="STATEMENT",
+            help="SQL, or a command of Redis; `@file` reads it from a file, `-` from stdin.",
         ),
     ],
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", help="A value for `?` or `$1`, in order: JSON, or else text."),
+        typer.Option("--param", help="A value, in order: JSON, or else text."),
     ] = None,
     output: Annotated[
         sql.Rows, typer.Option("--output", "-o", help="How to show the rows.")
@@ -38,7 +39,10 @@ def query(
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Run one SQL statement on an instance.
+    """Run one statement on an instance, and show its rows or its reply.
+
+    Values stand for `$1` in PostgreSQL's SQL, for `?` in MariaDB's and MySQL's, for either in
+    DuckDB's, and for words that are `?` in a command of Redis or Valkey.
 
     The first query reveals the instance's credential and keeps it in `credentials.json` of the
     configuration folder (mode 0600); `--no-store` reveals it anew and keeps nothing.
@@ -47,7 +51,7 @@ def query(
     with desk.client:
         endpoint = sql.endpoint_of(desk, instance)
         sql.require_session(endpoint)
-        text = read_text(statement, "SQL")
+        text = read_text(statement, "STATEMENT")
         with sql.Keeper(endpoint, store=not no_store) as keeper:
             result = keeper.query(text, [sql.parameter(one) for one in param or ()])
     sql.show(result, output)

@@ -1,5 +1,6 @@
 """SQL on PostgreSQL: psycopg, with the server's own text for all that JSON has no type for."""
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -53,11 +54,13 @@ class PostgresSession(Session):
     def __init__(self, credential: Credential, authorities: Authorities) -> None:
         super().__init__(credential, authorities)
         self._connection: psycopg.Connection[Any] | None = None
+        self._files = contextlib.ExitStack()
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._files.close()
 
     def version(self) -> str:
         return f"PostgreSQL {self.query('SHOW server_version').rows[0][0]}"
@@ -67,26 +70,32 @@ class PostgresSession(Session):
             raise errors.QueryFailed(INVALID, "a statement cannot hold the character NUL")
         connection = self._open()
         started = time.perf_counter()
+        run = _Run(connection)
         try:
-            run = _Run(connection)
             answer = run.answer(statement, [_adapted(one) for one in params or ()])
             elapsed_s = time.perf_counter() - started
             run.name_types(answer)
         except psycopg.Error as error:
             raise _told(error, self.credential.host, lost=connection.closed) from error
+        except KeyboardInterrupt:
+            run.settle()
+            raise
         finally:
             if connection.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
-                # Interrupted, or in the middle of a COPY: nobody knows where it stands.
+                # In the middle of a COPY, say: nobody knows where it stands.
                 self.close()
         return answer.result(elapsed_s)
 
     def _open(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            with self._authorities.as_file() as ca_file:
-                try:
-                    self._connection = _connected(self.credential, ca_file)
-                except psycopg.Error as error:
-                    raise _told(error, self.credential.host, lost=True) from error
+            self.close()
+            # It has to stay: a cancel request reads it anew.
+            ca_file = self._files.enter_context(self._authorities.as_file())
+            try:
+                self._connection = _connected(self.credential, ca_file)
+            except psycopg.Error as error:
+                self.close()
+                raise _told(error, self.credential.host, lost=True) from error
             for info in self._connection.adapters.types:
                 if info.name not in NATIVE:
                     self._connection.adapters.register_loader(info.oid, TextLoader)
@@ -165,20 +174,33 @@ class _Run:
         """
         self._collect("BEGIN")
         try:
-            body = statement.rstrip().rstrip(";")
-            self._collect(f"DECLARE {CURSOR} NO SCROLL CURSOR FOR {body}", params, alone=True)
-        except psycopg.Error:
-            if not self._connection.closed:
-                self._collect("ROLLBACK")
-            return None
-        try:
+            if not self._declared(statement.rstrip().rstrip(";"), params):
+                self._roll_back()
+                return None
             answer = self._collect(f"FETCH FORWARD {ROWS_MAX + 1} FROM {CURSOR}")
-        except psycopg.Error:
-            if not self._connection.closed:
-                self._collect("ROLLBACK")
+        except (psycopg.Error, KeyboardInterrupt):
+            self.settle()
+            self._roll_back()
             raise
         self._collect("COMMIT")
         return answer
+
+    def _declared(self, query: str, params: Sequence[Any]) -> bool:
+        try:
+            self._collect(f"DECLARE {CURSOR} NO SCROLL CURSOR FOR {query}", params, alone=True)
+        except psycopg.Error:
+            return False
+        return True
+
+    def _roll_back(self) -> None:
+        if not self._connection.closed:
+            self._collect("ROLLBACK")
+
+    def settle(self) -> None:
+        """Hear out a statement that was cancelled, so that the session can go on."""
+        with contextlib.suppress(psycopg.Error):
+            for _ in self._results():
+                pass
 
     def _collect(
         self, statement: str, params: Sequence[Any] = (), *, alone: bool = False
