@@ -44,7 +44,8 @@ class Desk:
         self._lifecycle = lifecycle
         self._login = login
         self._limits = limits or Limits()
-        self._runs: dict[str, Run] = {}
+        # By session, each with its instance.
+        self._runs: dict[str, tuple[str, Run]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
@@ -52,8 +53,11 @@ class Desk:
         self._loop = asyncio.get_running_loop()
 
     def end_all(self, instance_id: str) -> None:
-        """Whoever has a console of the instance has none from now on."""
+        """Whoever has a console of the instance has none from now on, nor what it still runs."""
         self.sessions.end_all(instance_id)
+        for run_of, run in self._runs.values():
+            if run_of == instance_id:
+                run.stop()
 
     # What pages ask, on their threads.
 
@@ -97,7 +101,8 @@ class Desk:
             raise Refused(409, "A statement of this session is still running.")
         if len(self._runs) >= RUNS_MAX:
             raise Refused(503, "Too many consoles are at work; try again in a moment.")
-        run = self._runs[session.key] = Run(self._place(resident), self._limits)
+        run = Run(self._place(resident), self._limits)
+        self._runs[session.key] = instance_id, run
         try:
             resident.touch(for_s=self._limits.seconds)
             # One that sleeps wakes, as it does when somebody connects.
@@ -114,9 +119,9 @@ class Desk:
 
     async def _stop(self, instance_id: str, secret: str) -> None:
         found = self._find(instance_id, secret)
-        run = self._runs.get(found[0].key) if found else None
-        if run is not None:
-            run.stop()
+        running = self._runs.get(found[0].key) if found else None
+        if running is not None:
+            running[1].stop()
 
     async def _sign_out(self, instance_id: str, secret: str) -> None:
         found = self._find(instance_id, secret)

@@ -20,7 +20,7 @@ class Limits:
     seconds: float = 30.0
     rows: int = 1_000
     bytes: int = 4_000_000
-    memory_bytes: int = 1 << 30
+    memory_bytes: int = 512 * 2**20
 
 
 @dataclass(frozen=True)

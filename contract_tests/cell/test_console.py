@@ -17,6 +17,7 @@ from cell.database import Database
 from contract_tests.cell.rig import Rig, until
 
 COOKIE = "__Secure-console"
+ENDLESS = "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)"
 
 
 @pytest.fixture(scope="module")
@@ -185,12 +186,20 @@ def test_a_session_ends_with_its_instance(shared_rig: Rig, verb: str) -> None:
         assert browser.load().status_code == 401
 
 
-def test_a_rotation_ends_every_session(shared_rig: Rig) -> None:
+def test_a_rotation_ends_every_session_and_what_it_runs(shared_rig: Rig) -> None:
     instance_id = shared_rig.make()
     browser = Browser(shared_rig, instance_id)
     assert browser.load().status_code == 200
-    shared_rig.rotate(instance_id)
-    assert browser.load().status_code == 401
+    answers: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: answers.append(browser.run(ENDLESS)))
+    asking.start()
+    second = copy.copy(browser)
+    with shared_rig.client() as second.http:
+        until(lambda: second.post("run", {"sql": "SELECT 1"}).status_code == 409, "it runs")
+        shared_rig.rotate(instance_id)
+        assert second.load().status_code == 401
+    asking.join(60)
+    assert answers[0]["error"] == "the statement was stopped"
     fresh = Browser(shared_rig, instance_id)
     fresh.load()
     assert fresh.run("SELECT 1")["rows"] == [["1"]]
@@ -198,8 +207,7 @@ def test_a_rotation_ends_every_session(shared_rig: Rig) -> None:
 
 def test_a_statement_can_be_stopped(shared_rig: Rig, browser: Browser) -> None:
     answers: list[dict[str, Any]] = []
-    endless = "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)"
-    asking = threading.Thread(target=lambda: answers.append(browser.run(endless)))
+    asking = threading.Thread(target=lambda: answers.append(browser.run(ENDLESS)))
     asking.start()
     second = copy.copy(browser)
     with shared_rig.client() as second.http:
@@ -236,12 +244,11 @@ def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(shared_rig: Rig) ->
 def test_a_cell_that_ends_takes_what_runs_with_it(rig: Rig) -> None:
     browser = Browser(rig, rig.make())
     browser.load()
-    endless = {"sql": "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)"}
     told: list[object] = []
 
     def ask() -> None:
         try:
-            told.append(browser.post("run", endless).status_code)
+            told.append(browser.post("run", {"sql": ENDLESS}).status_code)
         except httpx.HTTPError as error:
             told.append(error)
 
