@@ -22,10 +22,14 @@ from specserver import Conflict, Unavailable
 ENGINE = "postgres"
 AT_ONCE = 4
 """Connections of an instance that queues may take, which are its owner's otherwise."""
-# The owner, whichever of its logins it is, and nothing that lasts longer than the caller waits.
+TURN_WITHIN_S = 2.0
+# The owner, whichever of its logins it is; nothing lasts longer than the caller waits, and what
+# the owner set as a default for its own sessions does not bend ours.
 SETTINGS = (
     *connections.ANYBODYS,
-    *(f"role={roles.OWNER}", "statement_timeout=8s", "lock_timeout=5s"),
+    *(f"role={roles.OWNER}", "statement_timeout=6s", "lock_timeout=5s"),
+    *(r"default_transaction_isolation=read\ committed", "timezone=UTC", "datestyle=iso"),
+    "client_encoding=utf8",
 )
 
 
@@ -46,7 +50,7 @@ class QueueDatabases:
         resident = self._running(instance_id)
         # Who uses queues does not come through the gateway, and the instance is not idle.
         resident.awake_since = time.time()
-        async with self._turns[instance_id]:
+        async with self._turn(instance_id):
             connection = await self._connect(resident)
             try:
                 yield connection
@@ -64,6 +68,20 @@ class QueueDatabases:
             raise _not_now() from error
         except psycopg.Error as error:
             raise meaning(error) from error
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, instance_id: str) -> AsyncIterator[None]:
+        """Nobody waits so long that the caller has gone when the turn comes."""
+        turns = self._turns[instance_id]
+        try:
+            await asyncio.wait_for(turns.acquire(), TURN_WITHIN_S)
+        except TimeoutError as error:
+            detail = "too many ask for queues of the instance at once"
+            raise Unavailable(detail, headers=RETRY_AFTER) from error
+        try:
+            yield
+        finally:
+            turns.release()
 
     def _running(self, instance_id: str) -> Resident:
         resident = self._lifecycle.find(instance_id)

@@ -50,11 +50,12 @@ class Queues:
         return dict(answer.json()) if answer.content else {}
 
     def make(self, name: str, *, unlogged: bool = False) -> str:
-        self.ask("POST", body={"name": name, "unlogged": unlogged})
+        self.ask("POST", body={"name": name, "unlogged": unlogged}, key=f"{new_id()}:make")
         return name
 
     def send(self, name: str, *messages: Any, delay: int = 0, **more: Any) -> list[int]:
         body = {"messages": list(messages), "delay_seconds": delay}
+        more = {"key": f"{new_id()}:send", **more}
         return list(self.ask("POST", f"/{name}/messages", body, **more)["message_ids"])
 
     def read(self, name: str, count: int = 100, timeout: int = 60) -> list[dict[str, Any]]:
@@ -248,6 +249,45 @@ def test_queues_outlive_a_rotation(shared_rig: Rig) -> None:
         assert owner.execute(owners.encode()).fetchall() == [("app",)]
         owner.execute("SELECT pgmq.drop_queue('before')")
     assert list(queues.list()) == ["after"]
+
+
+def test_what_the_owner_set_for_its_sessions_bends_nothing(shared_rig: Rig) -> None:
+    queues = make(shared_rig)
+    with queues.session() as owner:
+        for setting in (
+            *("default_transaction_isolation = serializable", "datestyle = 'German, DMY'"),
+            *("timezone = 'Asia/Kolkata'", "client_encoding = latin1", "statement_timeout = 1"),
+            *("default_transaction_read_only = on", "search_path = nowhere"),
+            *("standard_conforming_strings = off", "intervalstyle = iso_8601"),
+        ):
+            owner.execute(f"ALTER DATABASE app SET {setting}".encode())
+            owner.execute(f"ALTER ROLE app SET {setting}".encode())
+    name = queues.make("straight")
+    with ThreadPoolExecutor(4) as threads:
+        sent = list(threads.map(lambda _: queues.send(name, {"t": "☕\\"}, key="a:b"), range(4)))
+    assert sent == [[1]] * 4
+    read = queues.read(name)
+    assert read[0]["body"] == {"t": "☕\\"}
+    assert read[0]["visible_at"] > read[0]["enqueued_at"]
+    assert queues.list()[name]["created_at"].endswith("Z")
+
+
+def test_those_who_ask_at_once_take_turns(shared_rig: Rig) -> None:
+    queues = make(shared_rig)
+    name = queues.make("crowded")
+    with ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda _: queues.send(name, {}), range(60)))
+    assert sorted(ids[0] for ids in answers) == list(range(1, 61))
+    with queues.session() as owner, owner.transaction():
+        owner.execute("LOCK TABLE pgmq.q_crowded")
+        body = {"count": 1, "visibility_timeout_s": 1}
+        with ThreadPoolExecutor(6) as threads:
+            asked = [
+                threads.submit(queues.act, "POST", f"/{name}/actions/read", body) for _ in range(6)
+            ]
+            statuses = {each.result().status_code for each in asked}
+    assert statuses == {503}, "a queue that is locked keeps nobody waiting for long"
+    assert len(queues.read(name)) == 60
 
 
 def test_a_crash_empties_unlogged_queues_only(shared_rig: Rig) -> None:

@@ -18,7 +18,9 @@ async def create(service: Service, instance_id: str, body: Body, operation_key: 
     name, unlogged = body["name"], body["unlogged"]
     async with service.database(instance_id) as database:
         made = await store.once(
-            database, operation_key, lambda: store.create(database, name, unlogged=unlogged)
+            database,
+            f"create {name} {operation_key}",
+            lambda: store.create(database, name, unlogged=unlogged),
         )
     return Reply(201, made)
 
@@ -40,7 +42,9 @@ async def send(
     messages, delay_s = body["messages"], body["delay_seconds"]
     async with service.database(instance_id) as database:
         sent = await store.once(
-            database, operation_key, lambda: store.send(database, queue_name, messages, delay_s)
+            database,
+            f"send {queue_name} {operation_key}",
+            lambda: store.send(database, queue_name, messages, delay_s),
         )
     return Reply(201, sent)
 
@@ -56,9 +60,11 @@ async def remove(
 ) -> Body:
     act, ids = store.archive if body["archive"] else store.delete, body["message_ids"]
     async with service.database(instance_id) as database:
-        return await store.once(database, operation_key, lambda: act(database, queue_name, ids))
+        key = f"{act.__name__} {queue_name} {operation_key}"
+        return await store.once(database, key, lambda: act(database, queue_name, ids))
 
 
 async def purge(service: Service, instance_id: str, queue_name: str, operation_key: str) -> Body:
     async with service.database(instance_id) as database:
-        return await store.once(database, operation_key, lambda: store.purge(database, queue_name))
+        key = f"purge {queue_name} {operation_key}"
+        return await store.once(database, key, lambda: store.purge(database, queue_name))
