@@ -34,7 +34,7 @@ Order a DuckDB, fetch its one-time credential from the cell, query it over TLS. 
   curl -sS --cacert "$CA" "https://$HOST:{https_port}/query" -u "app:$PASSWORD" -H "$JSON" \\
        -d '{{"sql": "SELECT 42 AS answer"}}'
 
-Or let it walk by itself: {command} demo
+Or let it walk by itself: {command} demo [--engine postgres]
 """
 
 

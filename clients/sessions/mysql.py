@@ -86,8 +86,8 @@ class MysqlSession(Session):
         return f"MariaDB {name.partition('-')[0]}" if "MariaDB" in name else f"MySQL {name}"
 
     def query(self, statement: str, params: Sequence[Any] | None = None) -> Result:
+        connection = self._open()
         try:
-            connection = self._open()
             started = time.perf_counter()
             cursor = connection.cursor(_Cursor)
             if params:
@@ -109,9 +109,16 @@ class MysqlSession(Session):
         if self._connection is None:
             # One more than is kept, so that it is known that there are more.
             limit = f"SET SESSION sql_select_limit = {ROWS_MAX + 1}"
-            self._connection = self._connected(init_command=limit)
-            # What the gateway greets with is not the connection's number.
-            self._number = int(_answer(self._connection.cursor(_Cursor), NUMBER).rows[0][0])
+            try:
+                connection = self._connected(init_command=limit)
+                # What the gateway greets with is not the connection's number.
+                self._number = int(_answer(connection.cursor(_Cursor), NUMBER).rows[0][0])
+            except (pymysql.err.Error, OSError) as error:
+                # In the middle of a session it is a privilege that lacks, not the password.
+                if error.args[:1] == (ER.ACCESS_DENIED_ERROR,):
+                    raise errors.QueryFailed(UNAUTHORIZED, str(error.args[1])) from error
+                raise _told(error, self.credential.host) from error
+            self._connection = connection
         return self._connection
 
     def _connected(self, **more: Any) -> Any:
@@ -209,8 +216,6 @@ def _read(cursor: Any) -> Answer:
 def _told(error: Exception, host: str) -> errors.ClientError:
     """Answer the error in the server's own words, told apart by whose fault it is."""
     number, words = (*error.args, "")[:2] if len(error.args) > 1 else (0, str(error))
-    if number == ER.ACCESS_DENIED_ERROR:
-        return errors.QueryFailed(UNAUTHORIZED, f"{words} ({number})")
     if not isinstance(error, pymysql.err.Error) or not number or number in OF_THE_CLIENT:
         return errors.ConnectionFailed(f"cannot reach {host}: {words or error}")
     status = UNAVAILABLE if number in NOT_THE_STATEMENT else INVALID

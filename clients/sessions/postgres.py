@@ -37,7 +37,8 @@ QUERY: Final = re.compile(
 NATIVE: Final = frozenset(
     {"bool", "int2", "int4", "int8", "oid", "float4", "float8", "json", "jsonb"}
 )
-REFUSED: Final = "28"
+# What a server says to a login it refuses; libpq has no code for that.
+REFUSED: Final = ("password authentication failed", "is not permitted to log in")
 # Connection, resources, operator's intervention, system: nothing is wrong with the statement.
 NOT_THE_STATEMENT: Final = ("08", "53", "57P", "58", "XX")
 COPIES: Final = {pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH}
@@ -95,6 +96,9 @@ class PostgresSession(Session):
                 self._connection = _connected(self.credential, ca_file)
             except psycopg.Error as error:
                 self.close()
+                words = str(error).strip()
+                if any(one in words for one in REFUSED):
+                    raise errors.QueryFailed(UNAUTHORIZED, words) from error
                 raise _told(error, self.credential.host, lost=True) from error
             for info in self._connection.adapters.types:
                 if info.name not in NATIVE:
@@ -130,8 +134,6 @@ def _told(error: psycopg.Error, host: str, *, lost: bool) -> errors.ClientError:
     """Answer the error in the server's own words, told apart by whose fault it is."""
     state = error.sqlstate or ""
     words = str(error).strip()
-    if state.startswith(REFUSED) or (lost and "password authentication failed" in words):
-        return errors.QueryFailed(UNAUTHORIZED, words)
     if not state:
         return (
             errors.ConnectionFailed(f"cannot reach {host}: {words}")

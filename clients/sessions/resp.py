@@ -53,8 +53,8 @@ class RespSession(Session):
 
     def query(self, statement: str, params: Sequence[Any] | None = None) -> Result:
         command = words(statement, params or ())
+        connection = self._open()
         try:
-            connection = self._open()
             started = time.perf_counter()
             connection.send_command(*command)
             reply = connection.read_response()
@@ -62,9 +62,7 @@ class RespSession(Session):
             raise self._told(error) from error
         except OSError as error:
             self.close()
-            raise errors.ConnectionFailed(
-                f"cannot reach {self.credential.host}: {error}"
-            ) from error
+            raise _unreachable(self.credential.host, error) from error
         except BaseException:
             # The reply to this command would be taken for the next one's.
             self.close()
@@ -77,23 +75,33 @@ class RespSession(Session):
     def _open(self) -> Any:
         if self._connection is None:
             connection: Any = _Connection(self.credential, self._authorities.context())
-            connection.connect()
+            try:
+                connection.connect()
+            except exceptions.ValkeyError as error:
+                if isinstance(error, exceptions.AuthenticationError) or (
+                    str(error).startswith(REFUSED)
+                ):
+                    raise errors.QueryFailed(UNAUTHORIZED, str(error)) from error
+                raise self._told(error) from error
+            except OSError as error:
+                raise _unreachable(self.credential.host, error) from error
             self._connection = connection
         return self._connection
 
     def _told(self, error: exceptions.ValkeyError) -> errors.ClientError:
         """Answer the error in the server's own words, told apart by whose fault it is."""
         said = str(error)
-        if isinstance(error, exceptions.AuthenticationError) or said.startswith(REFUSED):
-            self.close()
-            return errors.QueryFailed(UNAUTHORIZED, said)
         if isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError)) and not (
-            isinstance(error, exceptions.BusyLoadingError)
+            isinstance(error, (exceptions.AuthenticationError, exceptions.BusyLoadingError))
         ):
             self.close()
-            return errors.ConnectionFailed(f"cannot reach {self.credential.host}: {said}")
+            return _unreachable(self.credential.host, error)
         status = UNAVAILABLE if said.startswith(NOT_THE_COMMAND) else INVALID
         return errors.QueryFailed(status, said)
+
+
+def _unreachable(host: str, error: Exception) -> errors.ConnectionFailed:
+    return errors.ConnectionFailed(f"cannot reach {host}: {error}")
 
 
 class _Connection(resp.SSLConnection):

@@ -1,5 +1,6 @@
 """`menagerie query` and `connect` on every engine of a whole installation, by the command."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -8,13 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from clients.cli import native
+from clients.client import Client
 from clients.credentials import Credential
+from clients.endpoint import Endpoint
+from clients.errors import ClientError, QueryFailed
 from contract_tests.clients.servers import Authority
 from contract_tests.end_to_end.installation import Installation, order
 from contract_tests.end_to_end.test_engines import refuse_missing
@@ -338,6 +343,37 @@ def test_demo_walks_with_every_engine(menagerie: CommandLine, engine: str) -> No
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "elephant" in done.stdout
     assert "5400" in done.stdout
+
+
+CUTS = {
+    "postgres": ("SELECT pg_terminate_backend(pg_backend_pid())", "SELECT 1"),
+    "mariadb": ("KILL CONNECTION_ID()", "SELECT 1"),
+    "redis": ("QUIT", "INCR cuts"),
+}
+
+
+@pytest.mark.parametrize("engine", CUTS)
+def test_a_session_in_python_goes_on_after_it_was_cut_off(
+    menagerie: CommandLine, engine: str
+) -> None:
+    name, found = menagerie.instance(engine), menagerie.installation.endpoints
+    cut, after = CUTS[engine]
+    with Client(
+        found["base_url"],
+        api_key=found["api_key"],
+        ca_file=found["ca_file"],
+        org_id=found["org_id"],
+    ) as client:
+        instance = next(one for one in client.paginate("instances.list") if one["name"] == name)
+        with Endpoint(client, instance).session() as session:
+            with contextlib.suppress(ClientError):
+                session.query(cut)
+            assert session.query(after).rows == [[1]]
+            wrong = replace(session.credential, password="wrong")
+        with Endpoint(client, instance).session(wrong) as refused:
+            with pytest.raises(QueryFailed) as raised:
+                refused.query(after)
+            assert raised.value.status == 401
 
 
 def test_an_order_that_cannot_be_filled_says_why(menagerie: CommandLine) -> None:
