@@ -1,7 +1,6 @@
 """Owns Exchange: one request on its way, as the boundary holds it."""
 
 import asyncio
-import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
@@ -126,7 +125,7 @@ class Exchange:
         if security is None:
             return None
         caller = security.authenticate(self.request)
-        if inspect.isawaitable(caller):
+        if hasattr(caller, "__await__"):
             return self._authenticated(caller)
         self.principal, self.scheme = cast("tuple[Any, str]", caller)
         return None

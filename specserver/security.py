@@ -89,7 +89,7 @@ class Security:
             callers: list[Caller] = []
             for check in requirement:
                 principal = check.call(request)
-                if inspect.isawaitable(principal):
+                if hasattr(principal, "__await__"):
                     return self._finish(request, position)
                 if principal is None:
                     break
@@ -103,7 +103,7 @@ class Security:
             callers: list[Caller] = []
             for check in requirement:
                 principal = check.call(request)
-                if inspect.isawaitable(principal):
+                if hasattr(principal, "__await__"):
                     principal = await principal
                 if principal is None:
                     break
