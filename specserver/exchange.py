@@ -126,7 +126,7 @@ class Exchange:
             return None
         caller = security.authenticate(self.request)
         if hasattr(caller, "__await__"):
-            return self._authenticated(caller)
+            return self._authenticated(cast("Awaitable[Any]", caller))
         self.principal, self.scheme = cast("tuple[Any, str]", caller)
         return None
 
