@@ -11,9 +11,12 @@ from sqlalchemy import select
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.fake_cell import nothing
+from control.boundary.way import Way
 from control.cells import CellUnavailable
+from specserver import Reply
 from storage import instances
 from storage.audit import AuditEntry
+from storage.errors import Unavailable
 from storage.organizations import Organization
 
 HOSTILE = ("A", "1a", "_a", "a-b", "a b", "a" * 48, "ä", "a\n", 'a"', "a'", "a;--", "a$", "%I", "")
@@ -153,6 +156,27 @@ def test_an_answer_that_was_lost_is_given_again(house: House, tenant: Tenant, pa
     assert house.get(path, tenant.key).json()["items"][1]["total_messages"] == 1
     actions = [action for action, _, _ in audited(house, tenant)]
     assert actions == ["instance.queue.create"] * 2, "recorded once each"
+
+
+def test_what_could_not_be_recorded_is_recorded_with_the_next_try(
+    house: House, tenant: Tenant, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when this process ends between the cell's answer and its own."""
+
+    def fail(*_given: Any) -> Reply:
+        raise Unavailable("the database is busy with other writes")
+
+    named = {"json": {"name": "orders"}, "headers": {"Idempotency-Key": "k0"}}
+    queue = f"{path}/orders"
+    with monkeypatch.context() as failing:
+        failing.setattr(Way, "_record", fail)
+        is_problem(house.post(path, tenant.key, **named), 503)
+        is_problem(send(house, tenant, queue, {"n": 1}, key="k1"), 503)
+    assert audited(house, tenant) == []
+    assert house.post(path, tenant.key, **named).status_code == 201
+    assert send(house, tenant, queue, {"n": 1}, key="k1").json() == {"message_ids": [1]}
+    assert house.get(path, tenant.key).json()["items"][0]["total_messages"] == 1
+    assert [action for action, _, _ in audited(house, tenant)] == ["instance.queue.create"]
 
 
 def test_one_key_sent_by_many_at_once_sends_once(house: House, tenant: Tenant, path: str) -> None:

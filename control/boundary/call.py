@@ -98,6 +98,7 @@ class Call:
         """Publish an event with this transaction. `data` holds no secrets."""
         if self.services.settings.strict and kind not in self.rule.events:
             raise Forgotten(f"{self.exchange.operation.id} emits {kind}, not among its x-events")
+        self._refuse_outside()
         if self.org is None:
             raise Forgotten(f"{self.exchange.operation.id} emits {kind} outside of any org")
         instance_id = instance.id if isinstance(instance, Instance) else instance
@@ -116,6 +117,7 @@ class Call:
 
         Beside `args` it gets the request's id, and the ids of the instance and its org.
         """
+        self._refuse_outside()
         if instance is not None:
             args = {"org_id": instance.org_id, "instance_id": instance.id, **args}
         lane = lane or (instance.id if instance is not None else None)
@@ -162,6 +164,12 @@ class Call:
             )
         ids = [value for name, value in self.exchange.path.items() if name != "org_id"]
         self.audit(ids[-1] if ids else None)
+
+    def _refuse_outside(self) -> None:
+        if self._pending is not None:
+            raise Forgotten(
+                f"{self.exchange.operation.id} is done by a cell, and only audited here"
+            )
 
     @property
     def _cursors(self) -> Cursors:

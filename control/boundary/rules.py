@@ -117,6 +117,8 @@ def _faults(
         yield f"x-rate-limit is {extensions.get('x-rate-limit')!r}, not one of {', '.join(RATES)}"
     if extensions.get("x-done-by") not in _DOERS:
         yield f"x-done-by is {extensions['x-done-by']!r}; only a cell does what is not done here"
+    elif extensions.get("x-done-by") and extensions.get("x-events"):
+        yield "a cell does it, so there is no transaction for its x-events"
     unknown = set(extensions.get("x-events") or ()) - EVENT_KINDS
     if unknown:
         yield f"x-events names unknown kinds: {', '.join(sorted(unknown))}"
