@@ -1,10 +1,10 @@
 """Console: a one-time URL to the page that runs SQL on an instance."""
 
 from control.policy.catalogue import ENGINES
-from handlers import one_time
+from handlers import network_rules, one_time
 from handlers.calls import OrgCall
 from specserver import Reply
-from storage import instances
+from storage import instances, networks
 from storage.errors import Conflict
 
 
@@ -16,5 +16,6 @@ def open_(call: OrgCall, instance_id: str) -> Reply:
     if "console" not in engine.features:
         raise Conflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
+    network_rules.check_console(networks.of_instance(call.db, instance), call.ip)
     call.audit(target=instance.id, name=instance.name)
     return Reply.created(one_time.url(call, instance, "console", "GET", name=instance.name))

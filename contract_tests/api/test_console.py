@@ -5,6 +5,7 @@ import pytest
 from contract_tests.api.harness import House
 from contract_tests.api.rows import Estate, estate, is_problem
 from contract_tests.api.test_credentials import claims
+from contract_tests.api.test_network import authority
 from contract_tests.api.test_organizations import audited
 from storage import instances
 
@@ -78,3 +79,20 @@ def test_an_engine_without_sql_has_none(house: House) -> None:
     refused = house.post(of(here), here.tenant.key)
     is_problem(refused, 409)
     assert refused.json()["detail"] == "Valkey has no SQL console"
+
+
+def test_it_is_asked_for_from_where_one_may_connect(house: House) -> None:
+    here = estate(house)
+    path = f"{here.tenant.path}/instances/{here.instance_id}/network"
+    session = house.session(here.tenant.owner.id, mfa=True)
+
+    def allow(body: dict[str, object]) -> None:
+        answer = house.request("PUT", path, session, json=body, headers={"If-Match": "*"})
+        assert answer.status_code == 200, answer.text
+
+    allow({"allow_cidrs": ["192.0.2.0/24"]})
+    is_problem(house.post(of(here), here.tenant.key), 403, "address_not_allowed")
+    allow({"allow_cidrs": ["192.0.2.0/24", "203.0.113.0/24"]})
+    assert house.post(of(here), here.tenant.key).status_code == 201
+    allow({"client_ca_pem": authority()[0]})
+    is_problem(house.post(of(here), here.tenant.key), 409)

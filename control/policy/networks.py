@@ -48,6 +48,19 @@ def is_open(cidrs: Sequence[str] | None) -> bool:
     return cidrs is None or any(ipaddress.ip_network(each).prefixlen == 0 for each in cidrs)
 
 
+def admits(cidrs: Sequence[str] | None, address: str) -> bool:
+    """Whether the address is on the list, as the gateway finds it."""
+    if cidrs is None:
+        return True
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        # Not even the server knows who is calling.
+        return False
+    found = getattr(found, "ipv4_mapped", None) or found
+    return any(found in ipaddress.ip_network(each) for each in cidrs)
+
+
 def check_authorities(pem: str, now: datetime) -> list[Violation]:
     """Everything that is wrong with a bundle of client CAs."""
     if _KEY_MARK in pem:
