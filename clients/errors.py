@@ -28,6 +28,10 @@ class ConnectionFailed(ClientError):  # noqa: N818  the state is the name
     """The service could not be reached, or went away before it answered."""
 
 
+class InstanceUnreachable(ConnectionFailed):
+    """An instance could not be reached, or went away before it answered."""
+
+
 class WaitTimedOut(ClientError):  # noqa: N818  the state is the name
     """A resource did not reach the status in time; `last` is how it was seen last."""
 

@@ -32,7 +32,7 @@ class HttpsSession(Session):
         try:
             response = self._http.post(f"{self.credential.base_url}/query", json=body, auth=auth)
         except httpx.TransportError as error:
-            raise errors.ConnectionFailed(
+            raise errors.InstanceUnreachable(
                 f"cannot reach {self.credential.host}: {error}"
             ) from error
         if not response.is_success:

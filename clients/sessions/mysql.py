@@ -95,7 +95,7 @@ class MysqlSession(Session):
             answer = _answer(cursor, statement)
         except (pymysql.err.Error, OSError) as error:
             told = _told(error, self.credential.host)
-            if isinstance(told, errors.ConnectionFailed) or error.args[:1] == (KILLED,):
+            if isinstance(told, errors.InstanceUnreachable) or error.args[:1] == (KILLED,):
                 self.close()
             raise told from error
         except BaseException:
@@ -217,6 +217,6 @@ def _told(error: Exception, host: str) -> errors.ClientError:
     """Answer the error in the server's own words, told apart by whose fault it is."""
     number, words = (*error.args, "")[:2] if len(error.args) > 1 else (0, str(error))
     if not isinstance(error, pymysql.err.Error) or not number or number in OF_THE_CLIENT:
-        return errors.ConnectionFailed(f"cannot reach {host}: {words or error}")
+        return errors.InstanceUnreachable(f"cannot reach {host}: {words or error}")
     status = UNAVAILABLE if number in NOT_THE_STATEMENT else INVALID
     return errors.QueryFailed(status, f"{words} ({number})")

@@ -96,10 +96,7 @@ class PostgresSession(Session):
                 self._connection = _connected(self.credential, ca_file)
             except psycopg.Error as error:
                 self.close()
-                words = str(error).strip()
-                if any(one in words for one in REFUSED):
-                    raise errors.QueryFailed(UNAUTHORIZED, words) from error
-                raise _told(error, self.credential.host, lost=True) from error
+                raise _refused(error, self.credential.host) from error
             for info in self._connection.adapters.types:
                 if info.name not in NATIVE:
                     self._connection.adapters.register_loader(info.oid, TextLoader)
@@ -124,6 +121,15 @@ def _connected(credential: Credential, ca_file: str) -> psycopg.Connection[Any]:
     )
 
 
+def _refused(error: psycopg.Error, host: str) -> errors.ClientError:
+    """Answer why there is no connection: in the words of who answered, if anybody did."""
+    _, fatal, words = str(error).partition("FATAL:")
+    if not fatal:
+        return _told(error, host, lost=True)
+    refused = any(one in words for one in REFUSED)
+    return errors.QueryFailed(UNAUTHORIZED if refused else UNAVAILABLE, words.strip())
+
+
 def _adapted(value: Any) -> Any:
     if isinstance(value, dict):
         return Jsonb(value)
@@ -136,7 +142,7 @@ def _told(error: psycopg.Error, host: str, *, lost: bool) -> errors.ClientError:
     words = str(error).strip()
     if not state:
         return (
-            errors.ConnectionFailed(f"cannot reach {host}: {words}")
+            errors.InstanceUnreachable(f"cannot reach {host}: {words}")
             if lost
             else errors.QueryFailed(INVALID, words)
         )

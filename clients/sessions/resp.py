@@ -82,6 +82,9 @@ class RespSession(Session):
                     str(error).startswith(REFUSED)
                 ):
                     raise errors.QueryFailed(UNAUTHORIZED, str(error)) from error
+                if isinstance(error, exceptions.ResponseError):
+                    # There is no command yet that could be wrong.
+                    raise errors.QueryFailed(UNAVAILABLE, str(error)) from error
                 raise self._told(error) from error
             except OSError as error:
                 raise _unreachable(self.credential.host, error) from error
@@ -100,8 +103,8 @@ class RespSession(Session):
         return errors.QueryFailed(status, said)
 
 
-def _unreachable(host: str, error: Exception) -> errors.ConnectionFailed:
-    return errors.ConnectionFailed(f"cannot reach {host}: {error}")
+def _unreachable(host: str, error: Exception) -> errors.InstanceUnreachable:
+    return errors.InstanceUnreachable(f"cannot reach {host}: {error}")
 
 
 class _Connection(resp.SSLConnection):

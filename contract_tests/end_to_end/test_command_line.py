@@ -376,6 +376,16 @@ def test_a_session_in_python_goes_on_after_it_was_cut_off(
             assert raised.value.status == 401
 
 
+@pytest.mark.parametrize("engine", ["postgres", "mariadb", "redis"])
+def test_a_paused_instance_says_so(menagerie: CommandLine, engine: str) -> None:
+    name = menagerie.instance(engine)
+    assert menagerie.run("instances", "pause", name, "--wait").returncode == 0
+    done = menagerie.run("query", name, ECHO[engine], "--param", "x")
+    assert menagerie.run("instances", "resume", name, "--wait").returncode == 0
+    assert (done.returncode, "nstance is paused" in done.stderr) == (1, True), done.stderr
+    assert "hint" not in done.stderr
+
+
 def test_an_order_that_cannot_be_filled_says_why(menagerie: CommandLine) -> None:
     done = menagerie.run("instances", "create", "--engine", "weaviate", "--size", "f0")
     assert (done.returncode, "coming soon" in done.stderr) == (6, True), done.stderr
