@@ -51,7 +51,7 @@ class FakeCell:
             "region": "local",
             "instance_domain": "localhost",
             "public_host": "cell.local.localhost",
-            "ports": {"https": 8443},
+            "ports": {"https": 8443, "postgres": 15432, "mysql": 13306, "resp": 16379},
             "engines": [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}],
             "ca": {"root_pem": "root", "chain_pem": "chain"},
         }
