@@ -22,7 +22,7 @@ ENV PATH=/opt/menagerie/bin:$PATH \
     MENAGERIE_LOG_FORMAT=json
 USER 10001
 VOLUME /var/lib/menagerie
-EXPOSE 8080 8443
+EXPOSE 8080 8443 15432 13306 16379 17017 18443 19440
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import httpx; httpx.get('http://127.0.0.1:8080/healthz').raise_for_status()"]
 # The API alone. Run the other parts from the same image: worker, cell, gateway, or serve for all.
