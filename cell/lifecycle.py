@@ -193,7 +193,11 @@ class Lifecycle:
         async with resident.lock:
             overlap_s = resident.record.spec.rotation_overlap_s
             made = self._credentials.make(resident.instance_id, overlap_s)
-            await self._supervisor.hand_out_credentials(resident)
+            try:
+                await self._supervisor.hand_out_credentials(resident)
+            except (EngineError, OSError) as error:
+                detail = f"the engine did not take the new credential: {error}"
+                raise Unavailable(detail, headers=RETRY_AFTER) from error
             until = self._credentials.generation(resident.instance_id)[1]
         log.info("cell.rotated", instance_id=resident.instance_id, generation=made.generation)
         return {**self.credential(resident, made), "overlap_until": moment(until)}

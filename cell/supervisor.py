@@ -173,9 +173,12 @@ class Supervisor:
         """Tried again at a later tick where the engine cannot be told now."""
         resident = self.residents.get(instance_id)
         try:
-            if resident is not None and resident.record.desired != "erased":
-                await self.hand_out_credentials(resident)
-                log.info("cell.credential_ended", instance_id=instance_id)
+            if resident is not None:
+                # Not beside a rotation: engines refuse two changes of one login at once.
+                async with resident.lock:
+                    if resident.record.desired != "erased":
+                        await self.hand_out_credentials(resident)
+                        log.info("cell.credential_ended", instance_id=instance_id)
             # Forgotten once the engine knows, and not before: else it would never be told.
             self._credentials.forget_expired(instance_id)
         except (EngineError, OSError) as error:
