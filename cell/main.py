@@ -12,12 +12,12 @@ import uvicorn
 
 from cell import log_lines
 from cell.agent import Cell
+from cell.announced import announced_http
 from cell.boundary import make_boundary, make_mounted_boundary
 from cell.console import mount
 from cell.settings import CellSettings
 from instance_services.queues import service as queues
 from specserver import App, render_problem
-from specserver.http_protocol import http_protocol
 
 DOCUMENT = Path(__file__).with_name("openapi.yaml")
 GRACE_S = 5
@@ -47,6 +47,7 @@ def make_app(cell: Cell) -> App:
         state=cell,
         problem_type_prefix=PROBLEM_TYPES,
         serve_docs=False,
+        checked=True,
         extra_routes={"/v1/instances/": mounted, f"{mount.ROOT}/": mount.Pages(cell.console)},
     )
 
@@ -59,7 +60,9 @@ async def _serve(settings: CellSettings) -> None:
         config = uvicorn.Config(
             app,
             uds=str(cell.layout.socket),
-            http=http_protocol(partial(render_problem, type_prefix=PROBLEM_TYPES)),
+            http=announced_http(
+                partial(render_problem, type_prefix=PROBLEM_TYPES), cell.gateway_token
+            ),
             ws="none",
             lifespan="off",
             access_log=False,

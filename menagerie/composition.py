@@ -84,6 +84,7 @@ def build_app(
         on_shutdown=on_shutdown,
         problem_type_prefix=PROBLEM_TYPES,
         public_extensions=PUBLIC_EXTENSIONS,
+        checked=not settings.dev,  # by `make check`
     )
     check_document(app.document)
     return app

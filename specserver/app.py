@@ -36,6 +36,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
     """An ASGI app on Connexion's specification, resolver, security table and middleware stack.
 
     Everything is checked and compiled here: an App that could be made can serve each operation.
+    `checked` tells that the document was held to OpenAPI 3.1 before, as by a build.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         public_extensions: Iterable[str] = (),
         middlewares: Iterable[Any] = (),
         base_path: str | None = None,
+        checked: bool = False,
     ) -> None:
-        self.document: Document = Document.load(document)
+        self.document: Document = Document.load(document, checked=checked)
         self.public_document = public(self.document.raw, public_extensions)
         self.state = state
         self.threads = Threads(threads)

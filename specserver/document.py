@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import openapi_spec_validator
 import yaml
-from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from specserver.connexion_seam import InvalidSpecification, OpenAPISpecification
 
@@ -28,9 +26,12 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
     followed, and a reference that leads back into itself is left as it is.
     """
 
-    def __init__(self, raw_spec: dict[str, Any], *, base_uri: str = "") -> None:
+    def __init__(
+        self, raw_spec: dict[str, Any], *, base_uri: str = "", checked: bool = False
+    ) -> None:
         self._raw_spec = copy.deepcopy(raw_spec)
-        self._validate_spec(self._raw_spec)
+        if not checked:
+            self._validate_spec(self._raw_spec)
         self._spec = References(self._raw_spec).follow(self._raw_spec)
         self._set_defaults(self._spec)
         self._base_uri = base_uri
@@ -40,6 +41,12 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
         version = str(spec.get("openapi"))
         if not re.fullmatch(r"3\.1\.\d+", version):
             raise DocumentInvalid(f"the document is OpenAPI {version}; 3.1 is served")
+        # Half a second to load and to use, which a document checked before need not cost.
+        import openapi_spec_validator  # noqa: PLC0415
+        from openapi_spec_validator.validation.exceptions import (  # noqa: PLC0415
+            OpenAPIValidationError,
+        )
+
         try:
             openapi_spec_validator.validate(spec)
         except OpenAPIValidationError as error:
@@ -48,15 +55,20 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
             raise DocumentInvalid(f"the document is invalid at {place}: {message}") from error
 
     @classmethod
-    def load(cls, spec: Path | str | dict[str, Any], **_templates: Any) -> "Document":
-        """Reads YAML or JSON, as it is: Connexion would render it as a template first."""
+    def load(
+        cls, spec: Path | str | dict[str, Any], *, checked: bool = False, **_templates: Any
+    ) -> "Document":
+        """Reads YAML or JSON, as it is: Connexion would render it as a template first.
+
+        One that was `checked` before is not held to OpenAPI again.
+        """
         if not isinstance(spec, (str, Path)):
-            return cls(_with_string_keys(spec))
+            return cls(_with_string_keys(spec), checked=checked)
         text = Path(spec).read_text(encoding="utf-8")
         loaded = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a safe loader
         if not isinstance(loaded, dict):
             raise DocumentInvalid(f"{spec} does not hold a mapping")
-        return cls(_with_string_keys(loaded))
+        return cls(_with_string_keys(loaded), checked=checked)
 
     def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Path template, method in upper case, and operation object with its references followed.

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connexion.exceptions import ResolverError
 
 from contract_tests.specserver.calling import DOCUMENT, HANDLERS, call, minimal, package, served
 from specserver import App, Document, DocumentInvalid, HandlerMismatchError
+from specserver.connexion_seam import ResolverError
 
 
 @pytest.mark.parametrize(
@@ -142,3 +142,9 @@ def test_operations_say_what_the_document_says() -> None:
     assert operation.security == [{"key": []}]
     assert operation.extension("authorize") == {"permission": "loaves:read"}
     assert operation.extension("absent", 3) == 3
+
+
+def test_a_document_checked_before_is_not_held_to_openapi_again() -> None:
+    Document.load(minimal({"info": {}}), checked=True)
+    with pytest.raises(DocumentInvalid, match="invalid at"):
+        Document.load(minimal({"info": {}}))

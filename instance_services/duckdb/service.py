@@ -24,6 +24,7 @@ def make_app(engine: Engine, users: Users) -> App:
         on_startup=[engine.start],
         on_shutdown=[engine.stop],
         serve_docs=False,
+        checked=True,
     )
 
 

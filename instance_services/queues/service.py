@@ -59,6 +59,7 @@ def make_app(databases: Databases, boundary: Boundary, problem_types: str) -> Ap
         problem_type_prefix=problem_types,
         max_body_bytes=BODY_BYTES_MAX,
         serve_docs=False,
+        checked=True,
     )
 
 
