@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,7 +106,8 @@ def serve(
     settings = _settings(
         "serve", home=home, host=host, port=port, log_format=log_format, dev=dev, **ports
     )
-    raise typer.Exit(main(settings))
+    with _database_errors("serve"):
+        raise typer.Exit(main(settings))
 
 
 def api(
@@ -118,27 +121,29 @@ def api(
 
     Example: menagerie api --host 0.0.0.0 --processes 4
     """
-    _end_with_parent()
+    _begin_part()
     settings = _settings(
         "api", home=home, host=host, port=port, processes=processes, log_format=log_format
     )
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    raise typer.Exit(control_plane.run_api(settings))
+    with _database_errors("api"):
+        raise typer.Exit(control_plane.run_api(settings))
 
 
 def worker(home: Home = None, log_format: LogFormat = None) -> None:
     """Run the work that outlives requests; as many as wanted on PostgreSQL."""
-    _end_with_parent()
+    _begin_part()
     settings = _settings("worker", home=home, log_format=log_format)
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    raise typer.Exit(control_plane.run_worker(settings))
+    with _database_errors("worker"):
+        raise typer.Exit(control_plane.run_worker(settings))
 
 
 def cell(home: Home = None, log_format: LogFormat = None) -> None:
     """Run the agent that holds credentials and runs engines on this machine."""
-    _end_with_parent()
+    _begin_part()
     settings = _settings("cell", home=home, log_format=log_format)
     from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
 
@@ -160,7 +165,7 @@ def gateway(
 
     The cell tells clients the ports of its own settings: give both the same.
     """
-    _end_with_parent()
+    _begin_part()
     settings = _settings(
         "gateway",
         home=home,
@@ -197,7 +202,8 @@ def init(
     settings = _settings("init", home=home, port=port, log_format=log_format)
     from menagerie import first_start, walk  # noqa: PLC0415 -- see above
 
-    endpoints, owner = first_start.initialize(settings)
+    with _database_errors("init"):
+        endpoints, owner = first_start.initialize(settings)
     typer.echo(walk.introduction(settings, endpoints, owner))
 
 
@@ -207,7 +213,8 @@ def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     from storage.database import Database  # noqa: PLC0415 -- keeps the other commands quick
 
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    Database(settings.database).migrate()
+    with _database_errors("migrate"):
+        Database(settings.database).migrate()
     typer.echo("the database is at this version's schema")
 
 
@@ -221,9 +228,24 @@ def config(home: Home = None) -> None:
         typer.echo(f"{name} = {json.dumps(value)}  # {origin.get(name, 'default')}")
 
 
-def _end_with_parent() -> None:
-    from menagerie.processes import end_with_parent  # noqa: PLC0415 -- see above
+@contextmanager
+def _database_errors(role: str) -> Iterator[None]:
+    """A database that cannot be used ends the command with status 1 and the reason in a line."""
+    from storage.errors import Unavailable  # noqa: PLC0415 -- see above
 
+    try:
+        yield
+    except Unavailable as error:
+        reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
+        text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"
+        typer.echo(f"{text}; look at the setting database_url", err=True)
+        raise typer.Exit(1) from error
+
+
+def _begin_part() -> None:
+    from menagerie.processes import end_with_parent, keep_what_loads  # noqa: PLC0415 -- see above
+
+    keep_what_loads()
     end_with_parent()
 
 

@@ -12,9 +12,9 @@ from uvicorn_worker import UvicornWorker
 
 from control.services import Services
 from control.work import Worker
-from menagerie import composition
+from menagerie import composition, first_start
 from menagerie.access import AccessLog
-from menagerie.processes import started_by_serve
+from menagerie.processes import loaded, started_by_serve
 from menagerie.settings import Settings, environment
 from specserver import render_problem
 from specserver.http_protocol import http_protocol
@@ -38,11 +38,17 @@ class ApiWorker(UvicornWorker):  # type: ignore[misc]  # uvicorn_worker is untyp
 
 
 def build_app(settings: Settings) -> AccessLog:
-    """The API; on SQLite its worker too, as writers of one file belong in one process."""
+    """The API, with the worker in it where nobody else runs one.
+
+    On SQLite too, as writers of one file belong in one process.
+    """
     services = composition.build_services(settings)
-    if settings.on_sqlite:
+    if started_by_serve():
+        first_start.bring_up_to_date(settings, services)
+    elif settings.on_sqlite:
         services.database.migrate()
-    worker = build_worker(settings, services) if settings.on_sqlite else None
+    works = settings.on_sqlite or started_by_serve()
+    worker = build_worker(settings, services) if works else None
     app = composition.build_app(
         settings,
         services,
@@ -72,12 +78,14 @@ def run_api(settings: Settings) -> int:
         timeout_graceful_shutdown=5,
         **HTTP,
     )
+    loaded()
     uvicorn.Server(config).run()
     return 0
 
 
 def run_worker(settings: Settings) -> int:
     """Work until SIGTERM."""
+    loaded()
     services = composition.build_services(settings)
     worker = build_worker(settings, services)
     stopping = Event()

@@ -5,11 +5,13 @@ from cell.gateway import main as gateway_main
 from cell.gateway.settings import GatewaySettings
 from cell.settings import CellSettings
 from menagerie import keys
+from menagerie.processes import loaded
 from menagerie.settings import Settings
 
 
 def run_cell(settings: Settings) -> None:
     """Run the cell until SIGTERM."""
+    loaded()
     cell.main.run(
         CellSettings(
             home=settings.cell_home,
@@ -24,6 +26,7 @@ def run_cell(settings: Settings) -> None:
 
 def run_gateway(settings: Settings) -> None:
     """Run the gateway until SIGTERM."""
+    loaded()
     gateway_main.run(
         GatewaySettings(
             cell_home=settings.cell_home,

@@ -1,77 +1,40 @@
 """The first start of an installation: an owner, an org, a project, an API key and a session."""
 
-import json
 import secrets
-import shutil
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from cell import pki
 from control import identity
 from control.services import Services
-from menagerie import composition, keys
+from menagerie import composition
+from menagerie.endpoints import (
+    Endpoints,
+    Owner,
+    make_certificates,
+    read_endpoints,
+    write_endpoints,
+)
 from menagerie.settings import Settings
 from storage import api_keys, identifiers, memberships, organizations, projects, sessions, users
 from storage.database import now
 
 
-@dataclass(frozen=True)
-class Endpoints:
-    """What DIR/endpoints.json holds (mode 0600): where the service is and how to get in."""
-
-    base_url: str
-    ca_file: str
-    org_id: str
-    project_id: str
-    api_key: str
-    session_token: str
-    gateway_ports: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Owner:
-    """The owner made at the first start. The password is shown once and kept nowhere."""
-
-    email: str
-    password: str
-
-
-def endpoints_file(root: Path) -> Path:
-    return root / "endpoints.json"
-
-
-def read_endpoints(root: Path) -> Endpoints | None:
-    path = endpoints_file(root)
-    return Endpoints(**json.loads(path.read_text())) if path.exists() else None
-
-
-def write_endpoints(root: Path, endpoints: Endpoints) -> None:
-    content = json.dumps(asdict(endpoints), indent=2) + "\n"
-    keys.write_private(endpoints_file(root), content.encode())
-
-
 def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
     """Make the database fit to start on: its schema, this home's cell, and the first owner."""
-    services = composition.build_services(settings)
     make_certificates(settings)
+    services = composition.build_services(settings)
     try:
-        services.database.migrate()
-        composition.register_local_cell(settings, services)
-        return prepare(settings, services)
+        return bring_up_to_date(settings, services)
     finally:
         services.database.dispose()
 
 
-def make_certificates(settings: Settings) -> None:
-    """Make the region's certificates, and put the root where clients find it: HOME/ca.pem."""
-    settings.cell_home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = pki.ensure(
-        settings.cell_home, settings.region, settings.instance_domain, datetime.now(UTC)
-    )
-    shutil.copyfile(made.root_pem, settings.root / "ca.pem")
+def bring_up_to_date(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:
+    """What `initialize` makes, or renews after another version or other addresses."""
+    services.database.migrate()
+    composition.register_local_cell(settings, services)
+    return prepare(settings, services)
 
 
 def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:

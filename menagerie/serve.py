@@ -1,6 +1,7 @@
 """`menagerie serve`: every part of the service on this machine, as children of one process."""
 
 import fcntl
+import json
 import os
 import signal
 import socket
@@ -17,12 +18,14 @@ from types import FrameType
 import httpx
 import structlog
 
-from menagerie import keys
+from menagerie import keys, walk
+from menagerie.endpoints import Owner, make_certificates, read_endpoints
 from menagerie.processes import Child
 from menagerie.settings import Settings, SettingsError, environment
 
 _LOG = structlog.get_logger(__name__)
 _READY_S = 60.0
+_TRIES = 3
 _STOP_S = {"api": 10.0, "gateway": 8.0, "cell": 30.0}
 
 
@@ -104,19 +107,30 @@ class Serve:
     def _run(self) -> int:
         keys.make_all(self.settings.root)
         self._start("cell")
-        # The cell starts while this process loads what the rest needs.
-        from menagerie import first_start, walk  # noqa: PLC0415
-
-        endpoints, owner = first_start.initialize(self.settings)
-        self._start("gateway")
+        owner = self._prepare()
         self._start("api")
+        self._start("gateway")
         if not self._wait_until_ready():
             return 0 if self.stopping.is_set() else 1
+        endpoints = read_endpoints(self.settings.root)
+        assert endpoints is not None, "the first start wrote them"
         print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
         while not self.stopping.wait(0.2):
             for child in self.children.values():
                 child.tend()
         return 0
+
+    def _prepare(self) -> Owner | None:
+        """What the parts start on. Later than at the first start the API sees to the database.
+
+        It loads the control plane anyway, which takes seconds.
+        """
+        if read_endpoints(self.settings.root) is None:
+            from menagerie import first_start  # noqa: PLC0415 -- see above
+
+            return first_start.initialize(self.settings)[1]
+        make_certificates(self.settings)
+        return None
 
     def _start(self, part: str) -> None:
         child = Child(part, environment(self.settings))
@@ -133,12 +147,34 @@ class Serve:
             while not self.stopping.wait(0.05):
                 for child in self.children.values():
                     child.tend()
-                if _is_well(api):
+                if self._gateway_serves() and self._cell_serves() and _is_well(api):
                     return True
+                given_up = [name for name, each in self.children.items() if each.crashes >= _TRIES]
+                if given_up:
+                    _LOG.error("does not start; the lines above say why", parts=given_up)
+                    return False
                 if time.monotonic() > deadline:
                     _LOG.error("not ready in time", waited_s=_READY_S, asked=str(api.base_url))
                     return False
         return False
+
+    def _gateway_serves(self) -> bool:
+        """It describes itself once its workers listen; another's words stay after a kill -9."""
+        try:
+            told = json.loads((self.settings.cell_home / "run" / "gateway.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        process = self.children["gateway"].process
+        return process is not None and bool(told.get("pid") == process.pid)
+
+    def _cell_serves(self) -> bool:
+        # Below a deep home it is a link: the path of a socket may not be long.
+        try:
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(str((self.settings.cell_home / "run" / "cell.sock").resolve()))
+        except OSError:
+            return False
+        return True
 
     def stop(self) -> None:
         for part, timeout_s in _STOP_S.items():

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from menagerie.first_start import Endpoints, Owner
+from menagerie.endpoints import Endpoints, Owner
 from menagerie.settings import DEFAULT_HOME, Settings
 
 _FIRST = """\

@@ -71,10 +71,11 @@ class Database:
         return now(db)
 
     def migrate(self) -> None:
-        """Bring the schema to the newest revision."""
+        """Bring the schema to the newest revision. Raises Unavailable as transactions do."""
         from storage.migrations import upgrade  # noqa: PLC0415 - Alembic is slow to import and rarely needed
 
-        upgrade(self._writer)
+        with _translated():
+            upgrade(self._writer)
 
     def dispose(self) -> None:
         self.engine.dispose()

@@ -1,0 +1,58 @@
+"""Where an installation is and how to get in: its endpoints.json and its root certificate.
+
+Apart from the first start, which needs the whole control plane: `serve` reads these before that.
+"""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cell import pki
+from menagerie import keys
+from menagerie.settings import Settings
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    """What DIR/endpoints.json holds (mode 0600): where the service is and how to get in."""
+
+    base_url: str
+    ca_file: str
+    org_id: str
+    project_id: str
+    api_key: str
+    session_token: str
+    gateway_ports: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The owner made at the first start. The password is shown once and kept nowhere."""
+
+    email: str
+    password: str
+
+
+def endpoints_file(root: Path) -> Path:
+    return root / "endpoints.json"
+
+
+def read_endpoints(root: Path) -> Endpoints | None:
+    path = endpoints_file(root)
+    return Endpoints(**json.loads(path.read_text())) if path.exists() else None
+
+
+def write_endpoints(root: Path, endpoints: Endpoints) -> None:
+    content = json.dumps(asdict(endpoints), indent=2) + "\n"
+    keys.write_private(endpoints_file(root), content.encode())
+
+
+def make_certificates(settings: Settings) -> None:
+    """Make the region's certificates, and put the root where clients find it: HOME/ca.pem."""
+    settings.cell_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made = pki.ensure(
+        settings.cell_home, settings.region, settings.instance_domain, datetime.now(UTC)
+    )
+    shutil.copyfile(made.root_pem, settings.root / "ca.pem")
