@@ -1,10 +1,14 @@
-"""What a spec says about who may come in, checked before it is kept: the gateway trusts it."""
+"""What a spec says about who may come in, checked before it is kept: the gateway trusts it.
+
+And held against who comes to the cell itself, which the gateway cannot do.
+"""
 
 import ipaddress
 import ssl
 
+from cell import addresses
 from cell.records import Spec
-from specserver import Invalid
+from specserver import Conflict, Forbidden, Invalid
 
 
 def check(spec: Spec, zone: str) -> None:
@@ -29,3 +33,18 @@ def _check_authorities(pem: str) -> None:
         raise Invalid("client_ca_pem: these are no certificates in PEM") from error
     if not context.cert_store_stats()["x509"]:
         raise Invalid("client_ca_pem: there is no certificate in it")
+
+
+def check_console(spec: Spec, address: str) -> None:
+    """Raises Forbidden for an address that may not connect: an empty one is on no list.
+
+    And Conflict where clients must show certificates, which a page cannot.
+    """
+    if spec.client_ca_pem is not None:
+        raise Conflict("the instance asks for client certificates, which the console cannot show")
+    if not addresses.admits(addresses.parse_networks(spec.allow_cidrs), address):
+        text = (
+            f"your address, {address or 'which is not known'}, is not on the instance's allow-list:"
+            " come from one that is, or have yours added to the instance's network, and try again"
+        )
+        raise Forbidden(text, code="address_not_allowed")

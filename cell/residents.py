@@ -126,7 +126,12 @@ class Routes:
         self._version += 1
         document = {
             "version": self._version,
-            "cell": {"host": self._cell_host, "socket": str(self._layout.socket)},
+            "cell": {
+                "host": self._cell_host,
+                "socket": str(self._layout.socket),
+                # An older gateway says nothing of who calls, and an older cell would not take it.
+                "proxy_header": True,
+            },
             "instances": instances,
         }
         write_atomically(self._layout.routes, orjson.dumps(document))

@@ -13,7 +13,11 @@ from pages import headers
 
 COOKIE = "__Secure-console"
 STATEMENT_BYTES_MAX = 200_000
-TITLES = {401: "This session has ended", 404: "There is no such page"}
+TITLES = {
+    401: "This session has ended",
+    403: "This request was refused",
+    404: "There is no such page",
+}
 TEXTS = {
     401: "Ask for a new console URL to go on. A session ends after 30 minutes without a statement,"
     " after 8 hours, and when the credential of its instance is rotated.",
@@ -31,8 +35,20 @@ class About:
     host: str
 
 
+@dataclass(frozen=True)
+class Visit:
+    """Somebody's request. `secret` is the cookie's and may be anything.
+
+    `address` is the one they come from, empty where nobody knows it.
+    """
+
+    instance_id: str
+    secret: str
+    address: str
+
+
 class Refused(Exception):  # noqa: N818 - an answer, and nobody's fault
-    """The statement was not run."""
+    """What was asked is not done; the text says why, to whoever asked."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -40,17 +56,17 @@ class Refused(Exception):  # noqa: N818 - an answer, and nobody's fault
 
 
 class Desk(Protocol):
-    """Whoever has sessions and runs statements. `secret` is the cookie's; it may be anything."""
+    """Whoever has sessions and runs statements. Each method may raise Refused."""
 
-    def about(self, instance_id: str, secret: str) -> About | None:
+    def about(self, visit: Visit) -> About | None:
         """None where the session is not one of this instance, or has ended."""
 
-    def run(self, instance_id: str, secret: str, sql: str) -> dict[str, Any]:
-        """A table, or `error`; raises Refused."""
+    def run(self, visit: Visit, sql: str) -> dict[str, Any]:
+        """A table, or `error`."""
 
-    def stop(self, instance_id: str, secret: str) -> None: ...
+    def stop(self, visit: Visit) -> None: ...
 
-    def sign_out(self, instance_id: str, secret: str) -> None: ...
+    def sign_out(self, visit: Visit) -> None: ...
 
 
 def make_app(desk: Desk) -> Flask:
@@ -58,6 +74,7 @@ def make_app(desk: Desk) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = 8 * STATEMENT_BYTES_MAX
     app.after_request(headers.add)
     app.register_error_handler(HTTPException, _failed)
+    app.register_error_handler(Refused, _refused)
     console = _Console(desk)
     app.add_url_rule("/<instance_id>/", view_func=console.page)
     for verb, view in (("run", console.run), ("stop", console.stop), ("end", console.end)):
@@ -70,7 +87,7 @@ class _Console:
         self._desk = desk
 
     def page(self, instance_id: str) -> ResponseReturnValue:
-        about = self._desk.about(instance_id, _secret())
+        about = self._desk.about(_visit(instance_id))
         if about is None:
             if _is_from_elsewhere():
                 # A browser keeps a strict cookie to itself on the way from another site. The page
@@ -87,19 +104,16 @@ class _Console:
             return _refusal(400, "There is no statement to run.")
         if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
             return _refusal(413, f"A statement may have {STATEMENT_BYTES_MAX:,} bytes.")
-        try:
-            return jsonify(self._desk.run(instance_id, _secret(), sql))
-        except Refused as refused:
-            return _refusal(refused.status, str(refused))
+        return jsonify(self._desk.run(_visit(instance_id), sql))
 
     def stop(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        self._desk.stop(instance_id, _secret())
+        self._desk.stop(_visit(instance_id))
         return "", 204
 
     def end(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        self._desk.sign_out(instance_id, _secret())
+        self._desk.sign_out(_visit(instance_id))
         said = {"title": "Signed out", "text": "You can close this page."}
         response = make_response(render_template("notice.html", **said))
         path = f"{request.script_root}/{instance_id}/"
@@ -114,8 +128,12 @@ class _Console:
             abort(403 if _secret() else 401)
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             abort(403)
-        if self._desk.about(instance_id, _secret()) is None:
+        if self._desk.about(_visit(instance_id)) is None:
             abort(401)
+
+
+def _visit(instance_id: str) -> Visit:
+    return Visit(instance_id, _secret(), request.remote_addr or "")
 
 
 def _secret() -> str:
@@ -138,12 +156,21 @@ def _refusal(status: int, text: str) -> tuple[Response, int]:
 def _failed(error: HTTPException) -> ResponseReturnValue:
     status = error.code or 500
     text = TEXTS.get(status) or error.description or "The request cannot be answered."
-    if g.get("is_script"):
-        return _refusal(status, text)
-    title = TITLES.get(status, error.name)
-    response = make_response(render_template("notice.html", title=title, text=text), status)
+    response = make_response(_notice(status, error.name, text))
     if error.response is None:
         for name, value in error.get_headers():
             if name == "Allow":
                 response.headers[name] = value
     return response
+
+
+def _refused(refused: Refused) -> ResponseReturnValue:
+    return _notice(refused.status, "The request was refused", str(refused))
+
+
+def _notice(status: int, name: str, text: str) -> ResponseReturnValue:
+    """To the page's script, or to somebody who looks at a page."""
+    if g.get("is_script"):
+        return _refusal(status, text)
+    title = TITLES.get(status, name)
+    return render_template("notice.html", title=title, text=text), status

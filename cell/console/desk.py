@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from cell import entrance
 from cell.console.place import Place
 from cell.console.runs import Run
 from cell.console.sessions import Session, Sessions
@@ -14,8 +15,8 @@ from cell.console.worker import DIALECTS
 from cell.engines.driver import Login
 from cell.lifecycle import GONE, Lifecycle
 from cell.residents import Resident
-from pages.console import About, Refused
-from specserver import Problem
+from pages.console import About, Refused, Visit
+from specserver import NotFound, Problem
 
 log = structlog.get_logger("cell.console")
 
@@ -61,17 +62,17 @@ class Desk:
 
     # What pages ask, on their threads.
 
-    def about(self, instance_id: str, secret: str) -> About | None:
-        return self._on_loop(lambda: self._about(instance_id, secret))
+    def about(self, visit: Visit) -> About | None:
+        return self._on_loop(lambda: self._about(visit))
 
-    def run(self, instance_id: str, secret: str, sql: str) -> dict[str, Any]:
-        return self._on_loop(lambda: self._run(instance_id, secret, sql))
+    def run(self, visit: Visit, sql: str) -> dict[str, Any]:
+        return self._on_loop(lambda: self._run(visit, sql))
 
-    def stop(self, instance_id: str, secret: str) -> None:
-        self._on_loop(lambda: self._stop(instance_id, secret))
+    def stop(self, visit: Visit) -> None:
+        self._on_loop(lambda: self._stop(visit))
 
-    def sign_out(self, instance_id: str, secret: str) -> None:
-        self._on_loop(lambda: self._sign_out(instance_id, secret))
+    def sign_out(self, visit: Visit) -> None:
+        self._on_loop(lambda: self._sign_out(visit))
 
     def _on_loop(self, work: Callable[[], Awaitable[Found]]) -> Found:
         if self._loop is None:
@@ -84,16 +85,16 @@ class Desk:
 
     # The same, on the loop.
 
-    async def _about(self, instance_id: str, secret: str) -> About | None:
-        found = self._find(instance_id, secret)
+    async def _about(self, visit: Visit) -> About | None:
+        found = self._find(visit)
         if found is None:
             return None
         session, resident = found
         spec = resident.record.spec
-        return About(session.name or instance_id, spec.engine, spec.engine_version, spec.host)
+        return About(session.name or visit.instance_id, spec.engine, spec.engine_version, spec.host)
 
-    async def _run(self, instance_id: str, secret: str, sql: str) -> dict[str, Any]:
-        found = self._find(instance_id, secret)
+    async def _run(self, visit: Visit, sql: str) -> dict[str, Any]:
+        found = self._find(visit)
         if found is None:
             raise Refused(401, "This session has ended.")
         session, resident = found
@@ -101,6 +102,7 @@ class Desk:
             raise Refused(409, "A statement of this session is still running.")
         if len(self._runs) >= RUNS_MAX:
             raise Refused(503, "Too many consoles are at work; try again in a moment.")
+        instance_id = resident.instance_id
         run = Run(self._place(resident), self._limits)
         self._runs[session.key] = instance_id, run
         try:
@@ -117,24 +119,34 @@ class Desk:
         log.info("cell.console_ran", instance_id=instance_id, failed=failed)
         return answer
 
-    async def _stop(self, instance_id: str, secret: str) -> None:
-        found = self._find(instance_id, secret)
+    async def _stop(self, visit: Visit) -> None:
+        found = self._find(visit)
         running = self._runs.get(found[0].key) if found else None
         if running is not None:
             running[1].stop()
 
-    async def _sign_out(self, instance_id: str, secret: str) -> None:
-        found = self._find(instance_id, secret)
+    async def _sign_out(self, visit: Visit) -> None:
+        found = self._find(visit)
         if found is not None:
-            await self._stop(instance_id, secret)
+            await self._stop(visit)
             self.sessions.end(found[0].key)
 
-    def _find(self, instance_id: str, secret: str) -> tuple[Session, Resident] | None:
-        session = self.sessions.find(instance_id, secret)
-        if session is None:
+    def _find(self, visit: Visit) -> tuple[Session, Resident] | None:
+        """The session; whatever is asked comes by here, and so is held to the network first.
+
+        An address that is off the list keeps no session alive.
+        """
+        try:
+            resident = self._lifecycle.find(visit.instance_id)
+            if resident.record.desired in GONE:
+                return None
+            entrance.check_console(resident.record.spec, visit.address)
+        except NotFound:
             return None
-        resident = self._lifecycle.find(session.instance_id)
-        return None if resident.record.desired in GONE else (session, resident)
+        except Problem as problem:
+            raise Refused(problem.status, problem.detail) from problem
+        session = self.sessions.find(visit.instance_id, visit.secret)
+        return None if session is None else (session, resident)
 
     def _place(self, resident: Resident) -> Place:
         login, driver = self._login(resident), resident.driver

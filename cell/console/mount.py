@@ -72,6 +72,8 @@ def _environ(scope: Any, body: bytes) -> dict[str, Any]:
         "SCRIPT_NAME": ROOT,
         "PATH_INFO": scope["path"].removeprefix(ROOT).encode().decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        # Of whom the gateway announced; nobody else has an address.
+        "REMOTE_ADDR": scope["client"][0] if scope["client"] else "",
         "SERVER_NAME": "cell",
         "SERVER_PORT": "443",
         "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",

@@ -14,7 +14,15 @@ import structlog
 
 from cell.gateway import opening, splice
 from cell.gateway.listening import Entry
-from cell.gateway.preface import ALERT_INTERNAL_ERROR, Admitted, Preface, alert
+from cell.gateway.preface import (
+    ACME_TLS,
+    ALERT_INTERNAL_ERROR,
+    ALERT_UNRECOGNIZED_NAME,
+    Admitted,
+    Challenged,
+    Preface,
+    alert,
+)
 from cell.gateway.protocols.front import Begun, Errand, Reply, Turn, TurnedAway
 from cell.gateway.refusal import Refusal
 from cell.gateway.relay import Relay
@@ -84,6 +92,8 @@ class Connection(Relay):
             verdict = self._preface.take(b"")
         if isinstance(verdict, Admitted):
             self._begin_tls(verdict)
+        elif isinstance(verdict, Challenged):
+            self._begin_challenge(verdict)
         elif isinstance(verdict, TurnedAway):
             self._turn_away(verdict)
         elif isinstance(verdict, Errand):
@@ -97,6 +107,28 @@ class Connection(Relay):
         self._tls = TlsSession(context)
         self._step = self._shake_hands
         self._step(memoryview(admitted.hello))
+
+    def _begin_challenge(self, challenged: Challenged) -> None:
+        context = self._shared.certificates.challenge(challenged.host, ACME_TLS.decode())
+        if context is None:
+            self._turn_away(TurnedAway("no_challenge", alert(ALERT_UNRECOGNIZED_NAME)))
+            return
+        self._tls = TlsSession(context)
+        self._step = self._prove
+        self._step(memoryview(challenged.hello))
+
+    def _prove(self, data: memoryview) -> None:
+        """The handshake is the answer to the challenge; nothing is heard after it."""
+        tls = self.session
+        tls.receive(data)
+        done = tls.handshake()
+        self.flush()
+        if done and not self._client.closed:
+            self._stop_waiting()
+            self._step = self._ignore
+            tls.end()
+            self.flush()
+            self._hang_up()
 
     def _context(self, admitted: Admitted) -> ssl.SSLContext | None:
         certificates, route = self._shared.certificates, admitted.route
@@ -190,6 +222,8 @@ class Connection(Relay):
         self._step, self._backend_step = self._hear_client, self._hear_backend
         instance_id = None if self._entered is None else self._entered.instance_id
         first, self._first = self._first, b""
+        if self._entered is not None and self._entered.announces:
+            first = opening.announcement(self._shared, self._preface.address) + first
         self._take(self._talk.opened(first, instance_id))
         self.asked_last = True
         self._backend.resume()

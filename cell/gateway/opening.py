@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 
+from cell.gateway import proxy_header
 from cell.gateway.refusal import Refusal
 from cell.gateway.routes import Route
 from cell.gateway.shared import Shared
@@ -62,6 +63,17 @@ async def wait_for_backend(shared: Shared, host: str, protocols: tuple[str, ...]
             if now() >= give_up_at:
                 raise Refusal("unreachable", "the instance does not answer", 1) from None
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def announcement(shared: Shared, client: str) -> bytes:
+    """Who calls, said before all that the client says, to a backend that is connected already.
+
+    So the token is that of the cell that listens, and a client cannot be the first to say it.
+    """
+    token = ""
+    with contextlib.suppress(OSError):  # then the cell knows no address, and admits fewer
+        token = shared.waker.token()
+    return proxy_header.build(client, token.encode())
 
 
 async def deliver(shared: Shared, path: str | None, message: bytes) -> None:

@@ -7,13 +7,16 @@ host's allow-list.
 
 from dataclasses import dataclass
 
+from cell.addresses import Network, plain_address
 from cell.gateway import client_hello, proxy_header
 from cell.gateway.client_hello import ClientHello
 from cell.gateway.listening import Entry
 from cell.gateway.protocols.front import TLS, Errand, Reply, Talk, TurnedAway
-from cell.gateway.routes import Network, Route, Routes, plain_address
+from cell.gateway.routes import Route, Routes
 
 SIZE_MAX_BYTES = 2 * client_hello.HELLO_MAX_BYTES
+# Of TLS-ALPN-01; it is asked on the port of HTTPS, whatever the instance speaks.
+ACME_TLS = b"acme-tls/1"
 ALERT_INTERNAL_ERROR = 80
 ALERT_UNRECOGNIZED_NAME = 112
 ALERT_NO_APPLICATION_PROTOCOL = 120
@@ -31,6 +34,20 @@ class Admitted:
     route: Route | None
     alpn: tuple[str, ...]
     hello: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """A certificate authority that asks whether the host is ours (RFC 8737), and nothing else.
+
+    It comes from anywhere, so no allow-list is asked; all it gets is a handshake.
+    """
+
+    host: str
+    hello: bytes
+
+
+Verdict = Admitted | Challenged | Reply | TurnedAway | Errand | None
 
 
 class Preface:
@@ -51,7 +68,7 @@ class Preface:
         self._is_tls = False
         self._received = bytearray()
 
-    def take(self, data: bytes | memoryview) -> Admitted | Reply | TurnedAway | Errand | None:
+    def take(self, data: bytes | memoryview) -> Verdict:
         """None while more bytes are needed; after a Reply it is to be asked again."""
         self._received += data
         try:
@@ -75,7 +92,7 @@ class Preface:
         self._proxied = False
         return True
 
-    def _take_first(self) -> Admitted | Reply | TurnedAway | Errand | None:
+    def _take_first(self) -> Verdict:
         if self._greeting:
             greeting, self._greeting = self._greeting, b""
             return Reply(greeting)
@@ -87,8 +104,10 @@ class Preface:
         hello = client_hello.parse(self._received)
         return None if hello is None else self._decide(hello)
 
-    def _decide(self, hello: ClientHello) -> Admitted | TurnedAway:
+    def _decide(self, hello: ClientHello) -> Admitted | Challenged | TurnedAway:
         route = None
+        if hello.alpn == (ACME_TLS,) and hello.server_name and "https" in self._entry.protocols:
+            return Challenged(hello.server_name, bytes(self._received))
         if hello.server_name is not None or not self._talk.names_instances:
             route = self._routes.find(hello.server_name or "", self._entry.protocols)
             if route is None:

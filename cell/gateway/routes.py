@@ -1,6 +1,5 @@
 """Which instance a host names, from the file the cell writes; the last good state is kept."""
 
-import ipaddress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import orjson
 import structlog
 
+from cell import addresses
+from cell.addresses import Network
+
 log = structlog.get_logger("gateway.routes")
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 
 GRPC_SUFFIX = "-grpc"
 
@@ -21,7 +20,8 @@ class Route:
     """Where a host leads by one protocol.
 
     `networks` None admits every address; `connections_max` None counts nothing; `alpn` None is
-    what the protocol has; `client_ca_pem` None asks clients for no certificate.
+    what the protocol has; `client_ca_pem` None asks clients for no certificate; `announces` tells
+    the backend who calls.
     """
 
     host: str
@@ -34,6 +34,7 @@ class Route:
     refusal: str | None
     client_ca_pem: str | None = None
     alpn: tuple[str, ...] | None = None
+    announces: bool = False
 
     @property
     def is_cell(self) -> bool:
@@ -45,16 +46,7 @@ class Route:
         return self.instance_id or "cell"
 
     def admits(self, client: str) -> bool:
-        if self.networks is None:
-            return True
-        address = plain_address(client)
-        return any(address in network for network in self.networks)
-
-
-def plain_address(client: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """An IPv4 client that reached an IPv6 socket is an IPv4 client."""
-    address = ipaddress.ip_address(client.partition("%")[0])
-    return getattr(address, "ipv4_mapped", None) or address
+        return addresses.admits(self.networks, client)
 
 
 class Routes:
@@ -119,7 +111,10 @@ class Routes:
         entries = {host.lower(): entry for host, entry in document["instances"].items()}
         cell = document.get("cell")
         if isinstance(cell, dict) and isinstance(cell.get("host"), str):
-            entries[cell["host"].lower()] = {"cell": cell.get("socket")}
+            entries[cell["host"].lower()] = {
+                "cell": cell.get("socket"),
+                "announces": cell.get("proxy_header") is True,
+            }
             self._zone = cell["host"].lower().partition(".")[2]
             self.cell_socket = str(cell.get("socket") or self.cell_socket)
         made: dict[str, list[Route]] = {}
@@ -152,7 +147,10 @@ def _routes(host: str, entry: dict[str, Any]) -> list[Route]:
     """All that one entry says: the host itself, further hosts, and further protocols."""
     if "cell" in entry:
         socket = entry["cell"] if isinstance(entry["cell"], str) else None
-        return [Route(host, None, socket, "https", "running", None, None, None)]
+        announces = entry.get("announces") is True
+        return [
+            Route(host, None, socket, "https", "running", None, None, None, announces=announces)
+        ]
     main = _route(host, entry)
     hosts = [host, *(str(domain).lower() for domain in entry.get("domains") or ())]
     routes = [replace(main, host=each) for each in hosts]
@@ -170,10 +168,6 @@ def _routes(host: str, entry: dict[str, Any]) -> list[Route]:
 
 
 def _route(host: str, entry: dict[str, Any]) -> Route:
-    cidrs = entry.get("allow_cidrs")
-    networks = (
-        None if cidrs is None else tuple(ipaddress.ip_network(c, strict=False) for c in cidrs)
-    )
     limit, authorities = entry.get("connections_max"), entry.get("client_ca_pem")
     if not isinstance(authorities, str | None):
         raise TypeError("the authorities of clients are no PEM")
@@ -183,7 +177,7 @@ def _route(host: str, entry: dict[str, Any]) -> Route:
         socket=_path(entry, "socket"),
         protocol=str(entry.get("protocol", "https")),
         state=str(entry["state"]),
-        networks=networks,
+        networks=addresses.parse_networks(entry.get("allow_cidrs")),
         connections_max=None if limit is None else int(limit),
         refusal=entry.get("refusal"),
         client_ca_pem=authorities,

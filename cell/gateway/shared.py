@@ -5,9 +5,10 @@ import collections
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cell.addresses import Network
 from cell.gateway.activity import Activity
 from cell.gateway.certificates import Certificates
-from cell.gateway.routes import Network, Routes
+from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
 from cell.gateway.wake import Waker

@@ -50,7 +50,8 @@ class Waker:
         if not task.cancelled():
             task.exception()  # looked at, so that it is not reported as forgotten
 
-    def _token(self) -> str:
+    def token(self) -> str:
+        """By which the cell knows its gateway: a new one at each start of the cell."""
         return (self._home / "run" / "gateway.token").read_text().strip()
 
     async def _ask(self, instance_id: str, cell_socket: str) -> int:
@@ -61,7 +62,7 @@ class Waker:
             deadline = asyncio.get_running_loop().time() + WAKE_MAX_S
             while True:
                 try:
-                    token = self._token()
+                    token = self.token()
                     answer = await client.post(
                         f"/v1/wake/{instance_id}", headers={"authorization": f"Bearer {token}"}
                     )
@@ -71,7 +72,7 @@ class Waker:
                         raise
                     await asyncio.sleep(RETRY_S)
                 else:
-                    if answer.status_code == httpx.codes.UNAUTHORIZED and token != self._token():
+                    if answer.status_code == httpx.codes.UNAUTHORIZED and token != self.token():
                         continue  # the cell has just restarted with another
                     log.info("gateway.wake", instance_id=instance_id, status=answer.status_code)
                     return answer.status_code

@@ -4,6 +4,7 @@ from typing import Any
 
 import structlog
 
+from cell import entrance
 from cell import logs as log_files
 from cell.agent import Cell
 from cell.console import mount
@@ -12,7 +13,7 @@ from cell.console.sessions import LASTS_S
 from cell.lifecycle import GONE
 from cell.residents import Resident
 from pages.console import COOKIE
-from specserver import Conflict, Reply
+from specserver import Conflict, Reply, Request
 
 log = structlog.get_logger("cell.one_time")
 
@@ -28,11 +29,13 @@ async def rotate(cell: Cell, token: str) -> dict[str, Any]:
     return await cell.lifecycle.rotate(resident)
 
 
-async def console(cell: Cell, token: str) -> Reply:
+async def console(cell: Cell, token: str, request: Request) -> Reply:
     claims = cell.tokens.check(token, "console")
-    driver = cell.lifecycle.find(claims.instance_id).driver
+    resident = cell.lifecycle.find(claims.instance_id)
+    driver = resident.driver
     if not has_console(driver.engine, driver.protocol):
         raise Conflict(f"{driver.engine} has no SQL console")
+    entrance.check_console(resident.record.spec, request.client or "")
     instance_id = _spend(cell, token, "console").instance_id
     secret = cell.console.sessions.begin(instance_id, claims.name)
     path = f"{mount.ROOT}/{instance_id}/"

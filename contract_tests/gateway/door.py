@@ -57,6 +57,7 @@ class Door:
         self.options = {"ports": {"https": 0}, "listen": "127.0.0.1", "log_level": "debug"}
         self.options.update(options)
         self.routes: dict[str, Any] = {}
+        self.cell: dict[str, Any] = {}
         self.cell_socket = self.home / "run" / "cell.sock"
         self._backends: list[Backend] = []
         self._version = 0
@@ -115,7 +116,7 @@ class Door:
         self._version += 1
         content = {
             "version": self._version,
-            "cell": {"host": f"cell.{ZONE}", "socket": str(self.cell_socket)},
+            "cell": {"host": f"cell.{ZONE}", "socket": str(self.cell_socket), **self.cell},
             "instances": self.routes,
         }
         part = self.home / "routes.part"

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cell.addresses import plain_address
 from cell.gateway import client_hello, proxy_header
 from cell.gateway.client_hello import ClientHello, NotTlsError
 from cell.gateway.listening import listen
 from cell.gateway.proxy_header import NotProxyError, ProxyHeader
-from cell.gateway.routes import Routes, plain_address
+from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
 
@@ -100,8 +101,18 @@ def test_a_proxy_header_names_its_client(
     body = client.packed * 2 + b"\x00\x01\x00\x02" + extra
     family = 0x11 if client.version == 4 else 0x21
     header = proxy_header.SIGNATURE + struct.pack("!BBH", 0x21, family, len(body)) + body
-    assert proxy_header.parse(header + trailing) == ProxyHeader(str(client), len(header))
+    found = proxy_header.parse(header + trailing)
+    assert found is not None
+    assert (found.client, found.size_bytes) == (str(client), len(header))
     assert proxy_header.parse(header[:-1]) is None
+
+
+@given(client=addresses, token=st.binary(max_size=80), trailing=st.binary(max_size=50))
+def test_what_is_announced_is_read_again(
+    client: ipaddress.IPv4Address | ipaddress.IPv6Address, token: bytes, trailing: bytes
+) -> None:
+    header = proxy_header.build(str(client), token)
+    assert proxy_header.parse(header + trailing) == ProxyHeader(str(client), len(header), token)
 
 
 def test_a_balancers_own_check_names_no_client() -> None:
