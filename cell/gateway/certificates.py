@@ -1,5 +1,6 @@
 """The TLS policy, and the certificate in force, read again when its files change."""
 
+import re
 import ssl
 import time
 from collections import OrderedDict
@@ -17,6 +18,8 @@ CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:@SECLEVEL=2"
 CONTEXT_LIFE_S = 6 * 3600.0
 # Each takes some 100 KB; those made longest ago give way.
 CONTEXTS_MAX = 1_000
+# A name that a client gave becomes the name of a file.
+HOST_NAME = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,126}")
 
 
 def make_context(
@@ -72,6 +75,7 @@ class Certificates:
     def __init__(self, directory: Path) -> None:
         self._wildcard = _Pair(directory / "wildcard.pem", directory / "wildcard.key")
         self._domains = directory / "domains"
+        self._challenges = directory / "challenges"
         self._with_own: frozenset[str] = frozenset()
         self._made: OrderedDict[_Key, _Made] = OrderedDict()
 
@@ -85,6 +89,20 @@ class Certificates:
         key = (pair, alpn, client_ca_pem)
         kept = self._made.get(key)
         return kept.context if kept is not None else self._make(key, None)
+
+    def challenge(self, host: str, alpn: str) -> ssl.SSLContext | None:
+        """What answers a certificate authority's challenge; None where none is under way.
+
+        Looked up each time: it is there for seconds, and must be served as soon as it is.
+        """
+        if not HOST_NAME.fullmatch(host):
+            return None
+        both = self._challenges / f"{host}.pem"
+        try:
+            return make_context(both, both, (alpn,)) if both.exists() else None
+        except (OSError, ValueError) as error:  # ssl.SSLError among them
+            log.warning("gateway.challenge_broken", file=both.name, reason=str(error))
+            return None
 
     def refresh(self) -> None:
         """Looks at the files again; to be called now and then."""
