@@ -53,6 +53,10 @@ class Plan:
     grows: bool
     rendered: bool = False
     columns: Columns | None = None
+    # Whether it may be run again as it is: it reads, and nothing but what is in its text.
+    repeats: bool = False
+    quick_runs: int = 0
+    prepared: Any = None
 
 
 class Plans:
@@ -75,6 +79,7 @@ class Plans:
             return plan
         plan = self._make(sql, params)
         if plan.is_select and not plan.first and len(sql) <= _KEPT_LENGTH and _scalar(params):
+            plan.repeats = not params
             self._kept[key] = plan
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)

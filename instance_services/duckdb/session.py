@@ -14,6 +14,7 @@ import orjson
 from instance_services.duckdb import values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.plans import Columns, Plan, Plans
+from instance_services.duckdb.prepared import Prepared
 from instance_services.duckdb.statements import Refused
 
 ROWS_MAX = 10_000
@@ -38,6 +39,7 @@ class Session:
         self._connection = connection
         self._allowance = allowance
         self._plans = Plans(connection)
+        self._prepared = Prepared(connection)
         # Whether the statement that runs now may grow the database.
         self.growing = False
 
@@ -65,6 +67,8 @@ class Session:
 
     def _tidy(self, plan: Plan) -> None:
         self.growing = False
+        if plan.first or not plan.is_select:
+            self._prepared.forget(catalogue=not plan.keeps_types)
         if not plan.keeps_types:
             self._plans.forget()
         if plan.begins:
@@ -83,16 +87,35 @@ class Session:
             self._plans.learn(plan, params)
         if plan.has_result and plan.changes:
             return self._run_relation(plan, params, started)
+        if plan.prepared is not None and (answer := self._run_prepared(plan, started)):
+            return answer
         connection.execute(plan.last, params or None)
         if not plan.has_result:
             return _encode(_NO_COLUMNS, [], started, changed=_count(connection.fetchall()))
         columns = plan.columns
         if columns is None:
             columns = plan.columns = _described(connection)
-        answer, is_cut = _fetched(connection, columns, started)
+        answer = self._fetched(columns, started)
+        if plan.repeats:
+            self._prepared.has_run(plan, time.perf_counter() - started)
+        return answer
+
+    def _run_prepared(self, plan: Plan, started: float) -> bytes | None:
+        """None where it failed: the statement itself tells why in the words of its own text."""
+        try:
+            self._connection.execute(plan.prepared)
+            return self._fetched(plan.columns or _NO_COLUMNS, started)
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:
+            self._prepared.forget(catalogue=True)
+            return None
+
+    def _fetched(self, columns: Columns, started: float) -> bytes:
+        answer, is_cut = _fetched(self._connection, columns, started)
         if is_cut:
             # A result that is not read to its end keeps its transaction and its memory.
-            connection.execute("SELECT 1").fetchall()
+            self._connection.execute("SELECT 1").fetchall()
         return answer
 
     def _run_relation(self, plan: Plan, params: list[Any], started: float) -> bytes:

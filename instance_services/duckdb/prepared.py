@@ -1,0 +1,107 @@
+"""Owns prepared statements: what is asked again and again is planned once.
+
+Parsing, binding and optimizing are most of what a small query costs. The engine keeps the plan of a
+prepared statement, but it also keeps what it took from the data and from the clock while it
+planned: with `WHERE i > 100` in a table whose largest `i` was 99, it goes on answering nothing
+after 200 was inserted; and `localtimestamp` stands still. So a statement is prepared only while
+nothing changes, and only where nothing in it, or in a view or macro, may mean something else the
+next time.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import duckdb
+
+# Preparing takes as long as three to five small queries save by it.
+_AFTER_RUNS = 10
+# A prepared plan keeps what its last run held in memory, so what works hard is not prepared.
+_QUICK_S = 0.002
+_KEPT = 64
+_WORD = re.compile(r"\w+")
+# What the catalogue does not tell: the clock in other words, and plans with a random seed.
+_UNSTEADY = re.compile(
+    r'\b(?:current_|localtime|(?:table)?sample\b|age\b"?\s*(?:\(|--|/\*))', re.IGNORECASE
+)
+_FUNCTIONS = """
+SELECT DISTINCT lower(function_name) FROM duckdb_functions()
+WHERE internal AND (
+    function_type NOT IN ('scalar', 'aggregate')
+    OR stability IN ('VOLATILE', 'CONSISTENT_WITHIN_QUERY')
+)
+"""
+_DEFINITIONS = """
+SELECT sql FROM duckdb_views() WHERE NOT internal
+UNION ALL SELECT sql FROM duckdb_tables() WHERE NOT internal
+UNION ALL SELECT macro_definition FROM duckdb_functions() WHERE NOT internal
+"""
+
+
+class Repeated(Protocol):
+    """A plan as it is seen here: one SELECT without parameters, and how often it was run."""
+
+    last: Any
+    quick_runs: int
+    prepared: Any
+
+
+class Prepared:
+    """The statements that one connection has prepared; on its thread."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._plans: list[Repeated] = []
+        self._unsteady: frozenset[str] | None = None
+        # Whether views, macros and columns are all steady; None where that is not known.
+        self._catalogue_is_steady: bool | None = None
+        self._number = 0
+
+    def has_run(self, plan: Repeated, took_s: float) -> None:
+        """Tells of a run; after enough quick ones in a row the plan is prepared."""
+        plan.quick_runs = plan.quick_runs + 1 if took_s < _QUICK_S else 0
+        if plan.quick_runs != _AFTER_RUNS:
+            return
+        if len(self._plans) == _KEPT:
+            self.forget(catalogue=False)
+        # What cannot be prepared is run as it is.
+        with contextlib.suppress(duckdb.Error):
+            self._prepare(plan)
+
+    def _prepare(self, plan: Repeated) -> None:
+        query = plan.last.query
+        if self._is_unsteady([query]):
+            return
+        if self._catalogue_is_steady is None:
+            found = self._connection.execute(_DEFINITIONS).fetchall()
+            self._catalogue_is_steady = not self._is_unsteady(text or "" for (text,) in found)
+        if not self._catalogue_is_steady:
+            return
+        self._number += 1
+        name = f"menagerie_{self._number}"
+        (statement,) = self._connection.extract_statements(f"PREPARE {name} AS\n{query}")
+        self._connection.execute(statement)
+        (plan.prepared,) = self._connection.extract_statements(f"EXECUTE {name}")
+        self._plans.append(plan)
+
+    def _is_unsteady(self, texts: Iterable[str]) -> bool:
+        if self._unsteady is None:
+            found = self._connection.execute(_FUNCTIONS).fetchall()
+            self._unsteady = frozenset(name for (name,) in found)
+        return any(
+            _UNSTEADY.search(text) or not self._unsteady.isdisjoint(_WORD.findall(text.lower()))
+            for text in texts
+        )
+
+    def forget(self, *, catalogue: bool) -> None:
+        """To be called when data may have changed; with `catalogue`, also what is made of them."""
+        if catalogue:
+            self._catalogue_is_steady = None
+        plans, self._plans = self._plans, []
+        for plan in plans:
+            # `EXECUTE name`
+            name = plan.prepared.query.rpartition(" ")[2]
+            plan.prepared, plan.quick_runs = None, 0
+            with contextlib.suppress(duckdb.Error):
+                self._connection.execute(f"DEALLOCATE {name}")
