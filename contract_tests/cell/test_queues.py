@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from contract_tests.cell.rig import Rig, new_id, until
+from instance_services.queues import installation
 
 NAMES = ("select", "pg_catalog", "user", "q_a_q", "a", "a" * 47, "order", "x1_2__3")
 HOSTILE = (
@@ -217,7 +218,7 @@ def test_two_first_uses_at_once_install_once(shared_rig: Rig) -> None:
     assert sorted(queues.list()) == names
     with queues.session() as owner:
         rows = owner.execute("SELECT version, pgmq_version FROM menagerie_queues.installed")
-        assert rows.fetchall() == [(1, "1.13.0")]
+        assert rows.fetchall() == [(installation.VERSION, "1.13.0")]
 
 
 def test_other_engines_have_no_queues(shared_rig: Rig) -> None:

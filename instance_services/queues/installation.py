@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 
 from specserver import Conflict
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of setup.sql: a database with an older one gets it again."""
 ROLES: Final = ("anon", "authenticated", "service_role")
 DEFAULT_ROLES: Final = ("service_role",)

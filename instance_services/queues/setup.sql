@@ -21,6 +21,21 @@ CREATE TABLE IF NOT EXISTS menagerie_queues.answers (
 );
 CREATE INDEX IF NOT EXISTS answers_at ON menagerie_queues.answers (at);
 
+-- After a crash an unlogged queue is empty, and its ids would begin again: those of before are in the
+-- archive, which takes none twice, and with workers, who would delete a new message by an old id.
+CREATE OR REPLACE FUNCTION menagerie_queues.keep_ids(queue text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    EXECUTE format('ALTER SEQUENCE pgmq.%I SET LOGGED', 'q_' || lower(queue) || '_msg_id_seq');
+END $$;
+
+-- Those that were made before this version did so.
+SELECT menagerie_queues.keep_ids(m.queue_name)
+FROM pgmq.meta m JOIN pg_catalog.pg_class c
+ON c.relname = 'q_' || lower(m.queue_name) || '_msg_id_seq' AND c.relpersistence = 'u'
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname = 'pgmq'
+WHERE pg_catalog.pg_has_role(c.relowner, 'USAGE');
+
 -- In a SECURITY DEFINER function current_user is its owner; who called is the role that was set, or
 -- else who logged in. A session can only set roles it is a member of, so it cannot claim others.
 CREATE OR REPLACE FUNCTION menagerie_queues.check_access(queue text) RETURNS void

@@ -100,6 +100,8 @@ async def create(connection: Connection, name: str, *, unlogged: bool) -> Answer
         raise Conflict(f"the instance has a queue {name}", code="queue_exists")
     make = "SELECT pgmq.create_unlogged(%s)" if unlogged else "SELECT pgmq.create(%s)"
     await connection.execute(make, [name])
+    if unlogged:
+        await connection.execute("SELECT menagerie_queues.keep_ids(%s)", [name])
     made = "SELECT created_at FROM pgmq.meta WHERE queue_name = %s"
     created_at = (await _one(connection, made, [name]))[0]
     return _queue((name, unlogged, created_at, DEFAULT_ROLES, 0, 0, 0, None))
