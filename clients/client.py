@@ -11,13 +11,13 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
 
 from clients import errors, transport
+from clients.closing import Closing
 from clients.document import IDEMPOTENCY_KEY, SAFE_METHODS, Document, Field, Operation
 from clients.names import ID, identify
 from clients.profiles import Profile
@@ -39,7 +39,7 @@ class Answer:
     body: Any
 
 
-class Client:
+class Client(Closing):
     """A synchronous client of one control plane. Not for several threads at once.
 
     With both tokens, the API key is used wherever the document accepts it and the session where
@@ -81,17 +81,6 @@ class Client:
             ca_file=profile.ca_file,
             **options,
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._http.close()

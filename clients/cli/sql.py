@@ -5,13 +5,13 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
 from clients.cli import output
 from clients.cli.desk import Desk
+from clients.closing import Closing
 from clients.credentials import Credential, CredentialFile
 from clients.endpoint import Endpoint
 from clients.errors import ClientError, ConfigurationError, QueryFailed
@@ -30,7 +30,7 @@ class Rows(StrEnum):
     csv = "csv"
 
 
-class Keeper:
+class Keeper(Closing):
     """One instance with its credential, which is kept in the file unless told otherwise."""
 
     def __init__(
@@ -96,15 +96,7 @@ class Keeper:
         self._session = self.endpoint.session(self.renewed())
         return ask(self._session)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if self._session is not None:
             self._session.close()
 

@@ -4,9 +4,9 @@ import abc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
+from clients.closing import Closing
 from clients.credentials import Credential
 from clients.transport import Authorities
 
@@ -34,7 +34,7 @@ class Result:
         return asdict(self)
 
 
-class Session(abc.ABC):
+class Session(Closing):
     """Statements on one instance, over one connection.
 
     The certificate and the host's name in it are always verified. A session is for one thread.
@@ -43,17 +43,6 @@ class Session(abc.ABC):
     def __init__(self, credential: Credential, authorities: Authorities) -> None:
         self.credential = credential
         self._authorities = authorities
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @abc.abstractmethod
     def query(self, statement: str, params: Sequence[Any] | None = None) -> Result:
@@ -66,9 +55,6 @@ class Session(abc.ABC):
     @abc.abstractmethod
     def version(self) -> str:
         """Answer what runs there and in which version, for people."""
-
-    @abc.abstractmethod
-    def close(self) -> None: ...
 
 
 @dataclass
