@@ -38,6 +38,10 @@ def main(words: list[str] | None = None) -> int:
         help="where the gateway listens, as https=443; may be repeated",
     )
     parser.add_argument("--engine", action="append", help="offer only this one; may be repeated")
+    parser.add_argument("--acme-directory", default="", help="empty: the local CA alone")
+    parser.add_argument("--acme-contact", default="", help="e-mail of the account")
+    parser.add_argument("--acme-terms-agreed", action="store_true")
+    parser.add_argument("--acme-ca-file", default="", help="trusted for the server's TLS")
     parser.add_argument("--keep-engines", action="store_true", help="engines outlive the cell")
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
@@ -50,6 +54,10 @@ def main(words: list[str] | None = None) -> int:
         instance_domain=given.instance_domain,
         ports=ports.DEFAULT | dict(given.port),
         engines=tuple(given.engine) if given.engine else None,
+        acme_directory=given.acme_directory,
+        acme_contact=given.acme_contact,
+        acme_terms_agreed=given.acme_terms_agreed,
+        acme_ca_file=given.acme_ca_file,
         stop_engines=not given.keep_engines,
         log_format=given.log_format,
         log_level=given.log_level,

@@ -12,10 +12,12 @@ from typing import Any
 import structlog
 
 from cell import logs, pki
+from cell.acme.ledger import Ledger
 from cell.console.desk import Desk
 from cell.console.sessions import Sessions
 from cell.credentials import Credentials
 from cell.database import Database
+from cell.domains import Domains
 from cell.engines import PACKAGES, find
 from cell.engines.driver import EngineError
 from cell.layout import Layout, write_atomically
@@ -73,6 +75,11 @@ class Cell:
             self.records,
             self.credentials,
             Routes(self.layout, self.public_host),
+            Domains(
+                settings,
+                self.layout.home,
+                Ledger(self.database, Sealer(key, "cell acme v1")),
+            ),
         )
         self.lifecycle = Lifecycle(
             settings,
@@ -103,6 +110,8 @@ class Cell:
                 self.supervisor.spawn(self._bring_back(resident))
         await self.supervisor.tick()
         self.supervisor.publish()
+        if any(each.record.spec.domains for each in residents):
+            self.supervisor.spawn(self.supervisor.certify_domains())
         self._chores = [
             asyncio.create_task(self._every(self.settings.tick_s, self._tick)),
             asyncio.create_task(self._every(RENEW_EVERY_S, self._housekeeping)),
@@ -116,6 +125,7 @@ class Cell:
         await asyncio.gather(*self._chores, return_exceptions=True)
         # Nothing that was begun may start an engine after the last one was stopped.
         await self.operations.close()
+        await self.supervisor.domains.close()
         await self.supervisor.close(stop_engines=self.settings.stop_engines)
         self.supervisor.publish()
         if self.settings.stop_engines:

@@ -37,6 +37,13 @@ CREATE TABLE IF NOT EXISTS console_sessions (
     begun_at REAL NOT NULL,
     used_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS acme_accounts (
+    directory TEXT PRIMARY KEY, sealed BLOB NOT NULL, url TEXT
+);
+CREATE TABLE IF NOT EXISTS acme_domains (host TEXT PRIMARY KEY, standing TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS acme_orders (
+    host TEXT PRIMARY KEY, directory TEXT NOT NULL, url TEXT NOT NULL, sealed BLOB NOT NULL
+);
 """
 
 

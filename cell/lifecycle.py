@@ -11,7 +11,7 @@ from cell.credentials import Credential, Credentials
 from cell.engines.driver import Driver, EngineError
 from cell.layout import Layout
 from cell.records import Records, Size, Spec
-from cell.residents import Resident, moment
+from cell.residents import ROUTED, Resident, moment
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.supervisor import Supervisor, login_of
@@ -49,11 +49,14 @@ class Lifecycle:
         return found
 
     def observation(self, resident: Resident) -> dict[str, Any]:
-        return resident.observation(
+        seen = resident.observation(
             self._settings.ports[resident.driver.protocol],
             self._supervisor.traffic_of(resident),
             self._credentials.generation(resident.instance_id),
         )
+        routed = resident.record.desired in ROUTED
+        domains = resident.record.spec.domains if routed else ()
+        return {**seen, "domains": self._supervisor.domains.told(domains)}
 
     async def put(self, instance_id: str, spec: Spec) -> Resident:
         """Makes the instance, or brings the one there is to what is wanted now."""
@@ -69,7 +72,7 @@ class Lifecycle:
             record.spec = spec
             if record.desired == "stopped":
                 record.desired = "running"
-            if former.domains != spec.domains:
+            if former.domains or spec.domains:
                 # Before the gateway hears of the name: there is no moment without a certificate.
                 await self._supervisor.certify_domains()
             self._supervisor.save(resident)
@@ -137,6 +140,7 @@ class Lifecycle:
                 resident.failed = False
                 resident.reason = None
                 self._supervisor.save(resident)
+                await self._supervisor.certify_domains()
                 await self._supervisor.stop(resident)
         return resident
 
@@ -147,6 +151,7 @@ class Lifecycle:
             resident.failed = False
             resident.reason = None
             self._supervisor.save(resident)
+            await self._supervisor.certify_domains()
             await self._supervisor.stop(resident)
             await resident.driver.erase(resident.site)
             for directory in (resident.site.directory, resident.site.run):

@@ -82,8 +82,13 @@ def renew_if_due(home: Path, region: str, domain: str, now: dt.datetime) -> bool
     return leaf.read_bytes() != before
 
 
-def ensure_domains(home: Path, region: str, hosts: Iterable[str], now: dt.datetime) -> None:
-    """Have a certificate for each of the custom domains, `domains/<host>.crt`, and for no other."""
+def ensure_domains(
+    home: Path, region: str, hosts: Iterable[str], now: dt.datetime, *, by_acme: bool = False
+) -> None:
+    """Have a certificate for each of the custom domains, `domains/<host>.crt`, and for no other.
+
+    One that another authority issued stays until it is due, or where ACME renews it to its end.
+    """
     directory = home / "pki"
     domains = directory / "domains"
     domains.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,7 +102,43 @@ def ensure_domains(home: Path, region: str, hosts: Iterable[str], now: dt.dateti
             root = _root(directory, region, seal, now)
             issuer = _domain_issuer(directory, root, region, seal, now)
             for host in wanted:
-                _served(domains / f"{host}.crt", domains / f"{host}.key", issuer, [host], now)
+                leaf = domain_leaf(home, host)
+                if leaf is not None and not _issued_by(leaf, issuer):
+                    until = leaf.not_valid_after_utc if by_acme else renew_at(leaf)
+                    if now < until:
+                        continue
+                _served(*domain_pair(home, host), issuer, [host], now)
+
+
+def install_domain(home: Path, host: str, chain_pem: bytes, key_pem: bytes) -> None:
+    """Put another authority's certificate in force; the gateway takes it for new connections."""
+    directory = home / "pki"
+    path, key_path = domain_pair(home, host)
+    with _locked(directory):
+        _write(key_path, key_pem, mode=0o600)
+        _write(path, chain_pem)
+
+
+def domain_leaf(home: Path, host: str) -> x509.Certificate | None:
+    """What the domain is served with; None where that would be of no use to any client."""
+    path, key_path = domain_pair(home, host)
+    try:
+        leaf = x509.load_pem_x509_certificate(path.read_bytes())
+        key = serialization.load_pem_private_key(key_path.read_bytes(), None)
+        fits = _same_key(leaf.public_key(), key) and _covers(leaf, [host])
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return None
+    return leaf if fits else None
+
+
+def renew_at(leaf: x509.Certificate) -> dt.datetime:
+    """When a third of its life is left."""
+    return leaf.not_valid_after_utc - (leaf.not_valid_after_utc - leaf.not_valid_before_utc) / 3
+
+
+def domain_pair(home: Path, host: str) -> tuple[Path, Path]:
+    directory = home / "pki" / "domains"
+    return directory / f"{host}.crt", directory / f"{host}.key"
 
 
 def _domain_issuer(

@@ -21,6 +21,19 @@ class CellSettings:
     ports: Mapping[str, int] = field(default_factory=ports.DEFAULT.copy)
     engines: tuple[str, ...] | None = None
 
+    # The directory of the ACME server that certifies custom domains; empty: the local CA does.
+    acme_directory: str = ""
+    acme_contact: str = ""
+    acme_terms_agreed: bool = False
+    # Trusted for the server's own TLS; empty: what the system trusts.
+    acme_ca_file: str = ""
+    # External account binding, of servers that want one; the key as they give it (base64url).
+    acme_eab_key_id: str = ""
+    acme_eab_hmac_key: str = field(default="", repr=False)
+    # Between a domain's first order and its second; doubled from order to order of a week.
+    acme_retry_s: float = 300.0
+    acme_retry_max_s: float = 21_600.0
+
     # Whether engines end with the cell; without it they outlive it, and the next cell adopts them.
     stop_engines: bool = True
     # False leaves out what bubblewrap and cgroups give, as on a machine that has neither.

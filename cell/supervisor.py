@@ -3,14 +3,14 @@
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
-from cell import activity, pki, snapshots
+from cell import activity, snapshots
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
+from cell.domains import Domains
 from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
 from cell.records import Records
@@ -39,6 +39,7 @@ class Supervisor:
         records: Records,
         credentials: Credentials,
         routes: Routes,
+        domains: Domains,
     ) -> None:
         self._settings = settings
         self._layout = layout
@@ -46,6 +47,7 @@ class Supervisor:
         self._records = records
         self._credentials = credentials
         self._routes = routes
+        self.domains = domains
         self.residents: dict[str, Resident] = {}
         self.traffic: dict[str, Traffic] = {}
         self._stopping = False
@@ -59,9 +61,7 @@ class Supervisor:
     async def certify_domains(self) -> None:
         """Certificates for the custom domains of all instances, and no others."""
         residents = [each for each in self.residents.values() if each.record.desired in ROUTED]
-        hosts = [host for each in residents for host in each.record.spec.domains]
-        given = (self._layout.home, self._settings.region, hosts, datetime.now(UTC))
-        await asyncio.to_thread(pki.ensure_domains, *given)
+        await self.domains.ensure(host for each in residents for host in each.record.spec.domains)
 
     def save(self, resident: Resident) -> None:
         self._records.save(resident.record)

@@ -11,16 +11,21 @@ import dns.rdatatype
 import dns.rrset
 
 MESSAGE_MAX = 4096
+FOLLOWED = {dns.rdatatype.CNAME, dns.rdatatype.A, dns.rdatatype.AAAA}
 NOBODY = "127.0.0.1:9"
 """Where no server answers."""
 
 
 class NameServer:
-    """Answers CNAME questions from `records`; what is not in `hosts` or `records` is unknown."""
+    """Answers CNAME questions from `records`; what is not in `hosts` or `records` is unknown.
+
+    Asked for an address it follows `records`, and has the one in `addresses` where they lead to.
+    """
 
     def __init__(self) -> None:
         self.records: dict[str, str] = {}
         self.hosts: set[str] = set()
+        self.addresses: dict[str, str] = {}
         # While set, every question is answered with a server failure.
         self.fails = False
         self.questions: list[str] = []
@@ -60,9 +65,12 @@ class NameServer:
         self.questions.append(name)
         if self.fails:
             answer.set_rcode(dns.rcode.SERVFAIL)
-        elif name in self.records and question.rdtype == dns.rdatatype.CNAME:
+        elif name in self.records and question.rdtype in FOLLOWED:
             target = f"{self.records[name]}."
             answer.answer.append(dns.rrset.from_text(question.name, 60, "IN", "CNAME", target))
+            address = self.addresses.get(self.records[name])
+            if question.rdtype == dns.rdatatype.A and address is not None:
+                answer.answer.append(dns.rrset.from_text(target, 60, "IN", "A", address))
         elif name not in self.hosts and name not in self.records:
             answer.set_rcode(dns.rcode.NXDOMAIN)
         return answer

@@ -55,4 +55,5 @@ def domain(record: Domain) -> Json:
         "created_at": timestamp(record.created_at),
         "checked_at": timestamp_or_none(record.checked_at),
         "verified_at": timestamp_or_none(record.verified_at),
+        "certificate": record.certificate,
     }

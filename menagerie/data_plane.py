@@ -20,6 +20,12 @@ def run_cell(settings: Settings) -> None:
             instance_domain=settings.instance_domain,
             ports=settings.gateway_ports,
             control_public_key=keys.public_key(settings.root),
+            acme_directory=settings.acme_directory,
+            acme_contact=settings.acme_contact,
+            acme_terms_agreed=settings.acme_terms_agreed,
+            acme_ca_file=settings.acme_ca_file,
+            acme_eab_key_id=settings.acme_eab_key_id,
+            acme_eab_hmac_key=settings.acme_eab_hmac_key,
         )
     )
 

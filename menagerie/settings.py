@@ -116,6 +116,24 @@ class Settings(BaseSettings):
     dns_servers: tuple[str, ...] = Field(
         (), description="asked about custom domains (address, address:port); empty: the system's"
     )
+    acme_directory: str = Field(
+        "",
+        pattern="^(https://.+)?$",
+        description="directory of the ACME server that certifies domains; empty: the local CA",
+    )
+    acme_contact: str = Field("", description="e-mail of the ACME account; may stay empty")
+    acme_terms_agreed: bool = Field(
+        default=False, description="agree to the ACME server's terms of service, where it has any"
+    )
+    acme_ca_file: str = Field(
+        "", description="PEM of authorities trusted for the ACME server's TLS; empty: the system's"
+    )
+    acme_eab_key_id: str = Field(
+        "", description="key identifier of the external account binding; empty: none"
+    )
+    acme_eab_hmac_key: str = Field(
+        "", description="key of the external account binding, base64url as the server gives it"
+    )
     rate_limits: bool = Field(default=True, description="hold callers to the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where counters live: memory, database, or a redis:// URL"
@@ -157,6 +175,14 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
         return where
+
+    @field_validator("acme_ca_file")
+    @classmethod
+    def _authorities_are_there(cls, path: str) -> str:
+        # Said at the start, and not by a domain's certificate that never comes.
+        if path and not Path(path).expanduser().is_file():
+            raise ValueError(f"{path} is no file")
+        return str(Path(path).expanduser().resolve()) if path else ""
 
     @property
     def root(self) -> Path:
@@ -254,6 +280,8 @@ def redacted(settings: Settings) -> dict[str, Any]:
         # A Redis has passwords without users; a password may hold an @ that was not encoded.
         url = re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", shown[name])
         shown[name] = re.sub(r"(?<=[?&])(\w*password)=[^&]*", r"\1=***", url)
+    if settings.acme_eab_hmac_key:
+        shown["acme_eab_hmac_key"] = "***"
     return shown
 
 

@@ -1,13 +1,13 @@
 """Domains: host names of their owners' own that lead to instances."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ForeignKey, Index, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
-from storage.columns import Record, one_of
+from storage.columns import Json, Record, one_of
 from storage.errors import NotFound
 from storage.instances import Instance
 from storage.pages import Page
@@ -17,7 +17,10 @@ _VERIFIED: Final = text("status = 'verified'")
 
 
 class Domain(Record):
-    """Anybody may claim a name; only one claim is verified, and DNS says whose."""
+    """Anybody may claim a name; only one claim is verified, and DNS says whose.
+
+    `certificate` is what the cell last told of it, as cell/openapi.yaml has it.
+    """
 
     __tablename__ = "domains"
     __table_args__ = (
@@ -41,6 +44,7 @@ class Domain(Record):
     status_reason: Mapped[str | None]
     checked_at: Mapped[datetime | None]
     verified_at: Mapped[datetime | None]
+    certificate: Mapped[dict[str, Any] | None] = mapped_column(Json)
 
     def verify_again(self) -> None:
         """It stays in force while it is looked up, where it was."""
@@ -56,6 +60,7 @@ class Domain(Record):
         """`reason` is a sentence its owner can act on."""
         self.status, self.status_reason = "failed", reason
         self.checked_at, self.verified_at = at, None
+        self.certificate = None
 
 
 def fetch(db: Session, instance: Instance, domain_id: str, *, lock: bool = False) -> Domain:
@@ -84,6 +89,12 @@ def verified_hostnames(db: Session, instance: Instance) -> list[str]:
         Domain.status == "verified",
     )
     return list(db.scalars(rows.order_by(Domain.hostname)))
+
+
+def verified_of_cell(db: Session, cell_id: str) -> list[Domain]:
+    """Those of all organizations' instances there: what the cell tells of them is noted."""
+    rows = select(Domain).join(Instance, Instance.id == Domain.instance_id)
+    return list(db.scalars(rows.where(Instance.cell_id == cell_id, Domain.status == "verified")))
 
 
 def holder(db: Session, hostname: str) -> Domain | None:

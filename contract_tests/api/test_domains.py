@@ -6,6 +6,7 @@ import pytest
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
+from control import work
 
 
 @pytest.fixture
@@ -34,6 +35,12 @@ def verify(house: House, tenant: Tenant, domain: dict[str, Any]) -> dict[str, An
     house.settle()
     found = house.get(listed, tenant.key).json()["items"]
     return next(dict(one) for one in found if one["id"] == domain["id"])
+
+
+def reconcile(house: House) -> None:
+    with house.database.write() as db:
+        work.enqueue(db, "reconcile", "test:reconcile")
+    house.settle()
 
 
 def test_a_domain_is_in_force_once_its_record_is_there(house: House, tenant: Tenant) -> None:
@@ -142,3 +149,29 @@ def test_domains_come_with_the_solo_plan(house: House) -> None:
     refused = house.post(path(free, house.instance(free)), free.key, **body)
     is_problem(refused, 422)
     assert refused.json()["errors"][0]["keyword"] == "plan"
+
+
+def test_what_the_cell_tells_of_a_certificate_is_shown(house: House, tenant: Tenant) -> None:
+    instance_id = house.instance(tenant)
+    domain = add(house, tenant, instance_id, "shown.example.com")
+    assert domain["certificate"] is None
+    certificate = {
+        "issued_by": "local",
+        "not_after": "2030-01-01T00:00:00.000Z",
+        "status": "failed",
+        "status_reason": "dns: no such host",
+        "retry_at": "2029-12-01T00:00:00.000Z",
+    }
+    told = [{"hostname": "shown.example.com", "certificate": certificate}]
+    house.cell.becomes(instance_id, domains=told)
+    reconcile(house)
+    assert house.get(path(tenant, instance_id), tenant.key).json()["items"][0] == domain
+
+    house.names.records["shown.example.com"] = domain["cname"]["target"]
+    assert verify(house, tenant, domain)["status"] == "verified"
+    reconcile(house)
+    shown = house.get(path(tenant, instance_id), tenant.key).json()["items"][0]
+    assert shown["certificate"] == certificate
+
+    del house.names.records["shown.example.com"]
+    assert verify(house, tenant, domain)["certificate"] is None

@@ -1,15 +1,20 @@
-"""Domains: looked up in the DNS, and told to the cell once they lead to the instance."""
+"""Domains: looked up in the DNS, and told to the cell once they lead to the instance.
 
+What the cell tells of their certificates is noted too, for their owners to read.
+"""
+
+from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
+from control.cells import Answer
 from control.resolver import LookupFailed
 from control.work import Operation, workflow
 from control.workflows import starting
 from control.workflows.networks import NETWORK
 from storage import domains, instances
-from storage.database import now
+from storage.database import Database, now
 from storage.domains import Domain
 from storage.errors import NotFound
 
@@ -75,3 +80,24 @@ def _load(op: Operation, db: Session) -> Any:
         return domains.fetch(db, instance, op.args["domain_id"])
     except NotFound:
         return None
+
+
+def note_certificates(database: Database, cell_id: str, seen: Iterable[Answer]) -> None:
+    """Bring the records to what the cell observes; cheap where nothing differs."""
+    told = {
+        (each["instance_id"], one["hostname"]): one["certificate"]
+        for each in seen
+        # Absent from what an earlier version of a cell tells.
+        for one in each.get("domains", ())
+    }
+    with database.read() as db:
+        differing = [
+            domain
+            for domain in domains.verified_of_cell(db, cell_id)
+            if domain.certificate != told.get((domain.instance_id, domain.hostname))
+        ]
+    for read in differing:
+        with database.write() as db:
+            domain = db.get(Domain, read.id, with_for_update=True)
+            if domain is not None and domain.status == "verified":
+                domain.certificate = told.get((domain.instance_id, domain.hostname))

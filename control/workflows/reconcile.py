@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellRefused, CellUnavailable
 from control.work import Operation, queue, schedule, workflow
-from control.workflows import findings, starting
+from control.workflows import domains, findings, starting
 from storage import cells, instances
 from storage.cells import Cell
 from storage.database import Database, now
@@ -46,6 +46,7 @@ def observe(op: Operation, cell: Cell) -> None:
         observation = seen.get(instance.id)
         if findings.differs(instance, observation):
             _record(op.database, instance, observation)
+    domains.note_certificates(op.database, cell.id, seen.values())
 
 
 def _record(database: Database, read: Instance, observation: Answer | None) -> None:
