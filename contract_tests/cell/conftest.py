@@ -1,39 +1,33 @@
 """Fixtures of the cell's tests: one cell for all that only look, and new ones for the others."""
 
+import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contract_tests.cell.rig import Rig
+from contract_tests.cell.rig import Rig, running
 
 
 @pytest.fixture(scope="session")
 def shared_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """A running cell that is never stopped; for tests with instances of their own."""
-    made = Rig(tmp_path_factory.mktemp("shared") / "cell")
-    try:
-        made.start()
+    with running(tmp_path_factory.mktemp("shared") / "cell") as made:
         yield made
-    finally:
-        made.destroy()
 
 
 @pytest.fixture
 def make_rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
     """A new cell, started; with settings where given."""
-    made: list[Rig] = []
+    numbers = itertools.count()
+    with ExitStack() as stack:
 
-    def make(**settings: Any) -> Rig:
-        rig = Rig(tmp_path / f"cell{len(made)}", settings=settings)
-        made.append(rig)
-        rig.start()
-        return rig
+        def make(**settings: Any) -> Rig:
+            return stack.enter_context(running(tmp_path / f"cell{next(numbers)}", **settings))
 
-    yield make
-    for rig in made:
-        rig.destroy()
+        yield make
 
 
 @pytest.fixture

@@ -1,11 +1,10 @@
 """What the control plane relies on in a cell: the real one and the tests' fake keep the same."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from contract_tests.cell.rig import LARGER, Rig, new_id, spec
+from contract_tests.cell.rig import LARGER, new_id, running, spec
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import CellClient, CellRefused, HttpCell, InstanceUnknown
 from control.signing import Signer
@@ -20,15 +19,12 @@ def cell(
     if request.param == "fake":
         yield FakeCell(home / "fake.db")
         return
-    rig = Rig(home / "cell")
-    rig.start()
-    socket = Path(rig.home / "run" / "cell.sock").resolve()
-    client = HttpCell(f"http+unix://{socket}", Signer(rig.key))
-    try:
-        yield client
-    finally:
-        client.close()
-        rig.destroy()
+    with running(home / "cell") as rig:
+        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key))
+        try:
+            yield client
+        finally:
+            client.close()
 
 
 @pytest.fixture

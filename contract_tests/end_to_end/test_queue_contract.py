@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.cell.rig import Rig, new_id, spec
+from contract_tests.cell.rig import new_id, running, spec
 from contract_tests.cell.test_queues import versions
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import CellClient, HttpCell
@@ -22,16 +22,14 @@ def cell(
     if request.param == "fake":
         yield FakeCell(home / "fake.db"), "18"
         return
-    rig = Rig(home / "cell")
-    rig.start()
-    client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key))
-    try:
-        if not versions(rig):
-            pytest.skip("no PostgreSQL that can be run on this machine")
-        yield client, versions(rig)[0]
-    finally:
-        client.close()
-        rig.destroy()
+    with running(home / "cell") as rig:
+        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key))
+        try:
+            if not versions(rig):
+                pytest.skip("no PostgreSQL that can be run on this machine")
+            yield client, versions(rig)[0]
+        finally:
+            client.close()
 
 
 @pytest.fixture(scope="module")

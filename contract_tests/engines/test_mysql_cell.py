@@ -7,7 +7,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from contract_tests.cell.rig import GIB, LARGER, Rig, new_id
+from contract_tests.cell.rig import GIB, LARGER, Rig, new_id, running
 from contract_tests.engines.mysql_sessions import newest_mariadb
 
 
@@ -18,10 +18,8 @@ def version() -> str:
 
 @pytest.fixture
 def rig(tmp_path: Path, version: str) -> Iterator[Rig]:
-    made = Rig(tmp_path / "cell")
-    made.start()
-    yield made
-    made.destroy()
+    with running(tmp_path / "cell") as made:
+        yield made
 
 
 @pytest.fixture

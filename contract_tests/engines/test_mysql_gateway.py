@@ -13,7 +13,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from contract_tests.cell.rig import Rig, until
+from contract_tests.cell.rig import Rig, running, until
 from contract_tests.engines.mysql_sessions import newest_mariadb
 
 SERVE = Path(__file__).parents[1] / "gateway" / "serve.py"
@@ -55,15 +55,13 @@ class Gateway:
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
     version = newest_mariadb()
-    rig = Rig(tmp_path / "cell")
-    rig.start()
-    made = Gateway(rig)
-    try:
-        rig.make(engine="mariadb", engine_version=version)
-        yield made
-    finally:
-        made.stop()
-        rig.destroy()
+    with running(tmp_path / "cell") as rig:
+        made = Gateway(rig)
+        try:
+            rig.make(engine="mariadb", engine_version=version)
+            yield made
+        finally:
+            made.stop()
 
 
 def test_clients_reach_their_instance_with_both_passwords(gateway: Gateway) -> None:

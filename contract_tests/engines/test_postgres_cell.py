@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from cell.engines.postgres import sources
-from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, until
+from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, running, until
 
 SERVE = Path(__file__).parents[1] / "gateway" / "serve.py"
 NEWER, OLDER = "18", "16"
@@ -27,12 +27,8 @@ NEWER, OLDER = "18", "16"
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     if not {NEWER, OLDER} <= set(sources.best(sources.find())):
         pytest.skip("the wheel with PostgreSQL is not installed")
-    made = Rig(tmp_path_factory.mktemp("postgres") / "cell")
-    try:
-        made.start()
+    with running(tmp_path_factory.mktemp("postgres") / "cell") as made:
         yield made
-    finally:
-        made.destroy()
 
 
 def order(rig: Rig, version: str = NEWER, **changes: Any) -> str:

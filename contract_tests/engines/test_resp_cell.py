@@ -11,7 +11,7 @@ import valkey
 
 from cell.engines import find
 from cell.runtime.host import Host
-from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, until
+from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, running, until
 
 CLIENTS: dict[str, Any] = {"redis": redis.Redis, "valkey": valkey.Valkey}
 ERRORS = (redis.exceptions.RedisError, valkey.exceptions.ValkeyError)
@@ -19,12 +19,8 @@ ERRORS = (redis.exceptions.RedisError, valkey.exceptions.ValkeyError)
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    made = Rig(tmp_path_factory.mktemp("resp") / "cell")
-    try:
-        made.start()
+    with running(tmp_path_factory.mktemp("resp") / "cell") as made:
         yield made
-    finally:
-        made.destroy()
 
 
 @pytest.fixture(params=sorted(CLIENTS))

@@ -4,19 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from contract_tests.cell.rig import Rig
+from contract_tests.cell.rig import Rig, running
 from contract_tests.isolation.attackers import ATTACKERS
 from contract_tests.isolation.surroundings import CANARY, Surroundings, listening
 
 
 @pytest.fixture(scope="session")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    made = Rig(tmp_path_factory.mktemp("isolation") / "cell")
-    try:
-        made.start()
+    with running(tmp_path_factory.mktemp("isolation") / "cell") as made:
         yield made
-    finally:
-        made.destroy()
 
 
 @pytest.fixture(scope="session")
