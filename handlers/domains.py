@@ -9,7 +9,8 @@ from control.workflows.networks import NETWORK
 from handlers import views
 from handlers.calls import OrgCall
 from handlers.network_views import domain as view
-from specserver import Invalid, Reply
+from handlers.violations import refuse
+from specserver import Reply
 from storage import cells, domains, identifiers, instances
 from storage.domains import Domain
 from storage.instances import Instance
@@ -67,6 +68,5 @@ def _checked(call: OrgCall, instance: Instance, text: str) -> str:
         *rules.check_plan(PLANS[call.org.plan], domains.count(call.db, instance)),
         *rules.check_hostname(hostname, cell.instance_domain),
     ]
-    if wrong:
-        raise Invalid(wrong[0]["message"], errors=wrong)
+    refuse(wrong)
     return hostname

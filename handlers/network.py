@@ -7,7 +7,8 @@ from control.policy.orders import Violation
 from control.workflows.networks import NETWORK
 from handlers import network_views
 from handlers.calls import OrgCall
-from specserver import Invalid, Reply
+from handlers.violations import refuse
+from specserver import Reply
 from specserver.problems import Problem
 from storage import instances, networks
 from storage.instances import Instance
@@ -44,9 +45,7 @@ def _checked(call: OrgCall, body: Body) -> Body:
         wanted["allow_cidrs"], wrong = rules.normal_cidrs(body["allow_cidrs"])
     if body.get("client_ca_pem") is not None:
         wrong += rules.check_authorities(body["client_ca_pem"], call.now)
-    if wrong:
-        detail = wrong[0]["message"] if len(wrong) == 1 else f"{len(wrong)} things are wrong"
-        raise Invalid(detail, errors=wrong)
+    refuse(wrong, "{} things are wrong")
     return wanted
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from control.boundary import Call
 from control.policy import orders
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
-from control.policy.orders import Alteration, Order, Terms, Usage, Violation
+from control.policy.orders import Alteration, Order, Terms, Usage
 from control.policy.plans import PLANS
 from handlers.calls import OrgCall
-from specserver import Invalid
+from handlers.violations import refuse
 from storage import cells, identifiers, instances
 from storage.cells import Cell
 from storage.errors import Conflict, Unavailable
@@ -19,6 +19,8 @@ from storage.projects import Project
 
 Body = dict[str, Any]
 
+
+BREAKS = "the order breaks {} rules"
 _ORDERED = ("engine", "size", "engine_version", "region", "placement", "storage_bytes")
 _ALTERED = ("size", "storage_bytes", "engine_version", "placement")
 
@@ -43,7 +45,7 @@ def settle(call: OrgCall, body: Body) -> tuple[Order, Terms]:
     """The order with everything chosen that was left out; raises Invalid with all that is wrong."""
     held_against = terms(call)
     order = Order(**{name: body[name] for name in _ORDERED if name in body})
-    _refuse(orders.check_order(order, held_against))
+    refuse(orders.check_order(order, held_against), BREAKS)
     return orders.settle(order, held_against), held_against
 
 
@@ -51,14 +53,14 @@ def check_alteration(call: OrgCall, instance: Instance, body: Body) -> None:
     """Raises Invalid with all that is wrong with changing the instance so."""
     now = Order(**{name: getattr(instance, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    _refuse(orders.check_alteration(now, asked, terms(call)))
+    refuse(orders.check_alteration(now, asked, terms(call)), BREAKS)
 
 
 def settle_branch(call: OrgCall, source: Instance, body: Body) -> Order:
     """The order that the branch comes to; raises Invalid with all that is wrong."""
     now = Order(**{name: getattr(source, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    _refuse(orders.check_branch(now, asked, terms(call)))
+    refuse(orders.check_branch(now, asked, terms(call)), BREAKS)
     return orders.branch(now, asked)
 
 
@@ -146,11 +148,3 @@ def _check_name(call: OrgCall, project: Project, name: str) -> None:
 
 def _name(engine: str, instance_id: str) -> str:
     return f"{engine}-{instance_id[-6:].lower()}"
-
-
-def _refuse(violations: list[Violation]) -> None:
-    if not violations:
-        return
-    count = len(violations)
-    detail = violations[0]["message"] if count == 1 else f"the order breaks {count} rules"
-    raise Invalid(detail, errors=violations)
