@@ -1,6 +1,5 @@
 """Fixtures every room's tests share: databases of both dialects, and how hard Hypothesis tries."""
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +17,7 @@ _SLOW_MACHINES = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 settings.register_profile(
     "test", deadline=None, max_examples=50, suppress_health_check=_SLOW_MACHINES, database=None
 )
-settings.register_profile(
-    "nightly", deadline=None, max_examples=1000, suppress_health_check=_SLOW_MACHINES
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+settings.load_profile("test")
 
 
 @pytest.fixture(scope="session")
