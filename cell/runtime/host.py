@@ -138,7 +138,7 @@ class Host:
             process = await asyncio.shield(starting)
         except asyncio.CancelledError:
             # The thread goes on; what it starts would belong to nobody.
-            with contextlib.suppress(LaunchError, OSError):
+            with contextlib.suppress(OSError):
                 (await starting).signal(signal.SIGKILL)
             raise
         process.save(site.process)
