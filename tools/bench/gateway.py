@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from cell import pki
 from cell.gateway.certificates import make_context
 from cell.gateway.main import run as run_gateway
 from cell.gateway.settings import GatewaySettings
+from tools.bench.ways import Way, free_port
 
 HOST = "duckdb-bench.local.localhost"
 BULK_BYTES = 64 * 2**20
@@ -75,28 +76,15 @@ def serve_plain(home: Path, ready: Any) -> None:
 
 
 @dataclass
-class Way:
-    """One way to the bytes: how to connect, whose CPU it takes, and what was measured."""
-
-    name: str
+class WayToBytes(Way):
     connect: Callable[[], socket.socket]
-    processes: list[psutil.Process]
-    rounds: dict[str, list[float]] = field(default_factory=dict)
-
-    def cpu_s(self) -> float:
-        times = [process.cpu_times() for process in self.processes]
-        return float(sum(each.user + each.system for each in times))
-
-    def note(self, what: str, value: float) -> None:
-        self.rounds.setdefault(what, []).append(value)
 
     def typical(self, what: str) -> float:
         """CPU times come in ticks of 10 ms, so only their mean over all rounds says something."""
-        values = self.rounds[what]
-        return statistics.fmean(values) if "cpu" in what else statistics.median(values)
+        return statistics.fmean(self.rounds[what]) if "cpu" in what else self.median(what)
 
 
-def bulk(way: Way) -> None:
+def bulk(way: WayToBytes) -> None:
     buffer = bytearray(2**18)
     with way.connect() as connection:
         cpu_s, began_at = way.cpu_s(), time.perf_counter()
@@ -108,7 +96,7 @@ def bulk(way: Way) -> None:
         way.note("bulk_cpu_ms_per_gb", (way.cpu_s() - cpu_s) * 1e12 / BULK_BYTES)
 
 
-def connections(way: Way) -> None:
+def connections(way: WayToBytes) -> None:
     cpu_s, began_at = way.cpu_s(), time.perf_counter()
     for _ in range(CONNECTIONS):
         with way.connect() as connection:
@@ -118,7 +106,7 @@ def connections(way: Way) -> None:
     way.note("cpu_us_per_connection", (way.cpu_s() - cpu_s) * 1e6 / CONNECTIONS)
 
 
-def requests(way: Way) -> None:
+def requests(way: WayToBytes) -> None:
     with way.connect() as connection:
         cpu_s, began_at = way.cpu_s(), time.perf_counter()
         for _ in range(REQUESTS):
@@ -181,11 +169,6 @@ def haproxy(home: Path) -> Iterator[tuple[int, psutil.Process] | None]:
         process.wait(20)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def _listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port)).close()
@@ -195,7 +178,7 @@ def _listens(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def ways() -> Iterator[list[Way]]:
+def ways() -> Iterator[list[WayToBytes]]:
     spawning = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="bench") as directory:
         home = Path(directory)
@@ -218,9 +201,11 @@ def ways() -> Iterator[list[Way]]:
             workers = [psutil.Process(pid) for pid in gateway_is["workers"]]
             port = gateway_is["ports"]["https"]
             found = [
-                Way(DIRECT, lambda: connect_unix(str(home / "backend.sock")), [peer]),
-                Way(PLAIN, lambda: connect_tls(context, plain_port), [peer]),
-                Way(GATEWAY, lambda: connect_tls(context, port), workers),
+                WayToBytes(
+                    DIRECT, lambda: connect_unix(str(home / "backend.sock")), processes=[peer]
+                ),
+                WayToBytes(PLAIN, lambda: connect_tls(context, plain_port), processes=[peer]),
+                WayToBytes(GATEWAY, lambda: connect_tls(context, port), processes=workers),
             ]
             with haproxy(home) as other:
                 if other is not None:
@@ -232,8 +217,8 @@ def ways() -> Iterator[list[Way]]:
                 process.join(20)
 
 
-def _by_haproxy(context: ssl.SSLContext, port: int, process: psutil.Process) -> Way:
-    return Way(HAPROXY, lambda: connect_tls(context, port), [process])
+def _by_haproxy(context: ssl.SSLContext, port: int, process: psutil.Process) -> WayToBytes:
+    return WayToBytes(HAPROXY, lambda: connect_tls(context, port), processes=[process])
 
 
 def run(rounds: int = ROUNDS) -> dict[str, Any]:

@@ -16,14 +16,13 @@ import os
 import re
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from cell import pki
 from cell.gateway.main import run as run_gateway
 from cell.gateway.settings import GatewaySettings
 from cell.runtime import cgroups
+from tools.bench.ways import Way, free_port
 
 HOST = "postgres-bench.local.localhost"
 PASSWORD = "bench"  # noqa: S105 - of a server that lives for a minute
@@ -50,23 +50,10 @@ QUERIES_MIN, PGBOUNCER_MIN, CONNECTIONS_MIN, WORKERS_MIN = 0.6, 1.1, 0.8, 1.6
 
 
 @dataclass
-class Way:
-    """How pgbench gets to the server, and whose CPU it takes on the way."""
+class WayToServer(Way):
+    """`environment` is how pgbench gets there; a way that takes nobody's CPU names no process."""
 
-    name: str
     environment: dict[str, str]
-    processes: list[psutil.Process] = field(default_factory=list)
-    rounds: dict[str, list[float]] = field(default_factory=dict)
-
-    def cpu_s(self) -> float:
-        times = [process.cpu_times() for process in self.processes]
-        return float(sum(each.user + each.system for each in times))
-
-    def note(self, what: str, value: float) -> None:
-        self.rounds.setdefault(what, []).append(value)
-
-    def median(self, what: str) -> float:
-        return statistics.median(self.rounds[what])
 
 
 def installed(name: str) -> str | None:
@@ -82,11 +69,6 @@ def as_nobody() -> dict[str, Any]:
     return {"user": UNPRIVILEGED_UID, "group": UNPRIVILEGED_UID, "extra_groups": [], "cwd": "/"}
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def running(command: list[str], log: Path, **options: Any) -> Iterator[psutil.Process]:
     with log.open("wb") as output:
@@ -99,7 +81,7 @@ def running(command: list[str], log: Path, **options: Any) -> Iterator[psutil.Pr
 
 
 @contextlib.contextmanager
-def server(home: Path, certificates: pki.Certificates) -> Iterator[Way]:
+def server(home: Path, certificates: pki.Certificates) -> Iterator[WayToServer]:
     """The server with a TLS port of its own; yields the way by its socket."""
     program = installed("postgres")
     assert program is not None
@@ -133,7 +115,7 @@ def server(home: Path, certificates: pki.Certificates) -> Iterator[Way]:
     for name, value in settings.items():
         command += ["-c", f"{name}={value}"]
     with running(command, home / "postgres.log", **as_nobody()):
-        way = Way(SOCKET, _environment(host=str(home / "pg"), port=port, user="bench"))
+        way = WayToServer(SOCKET, _environment(host=str(home / "pg"), port=port, user="bench"))
         _wait_for(way)
         _run("pgbench", "-i", "-q", "-s", "1", way=way)
         created = (
@@ -141,7 +123,7 @@ def server(home: Path, certificates: pki.Certificates) -> Iterator[Way]:
             "GRANT ALL ON ALL TABLES IN SCHEMA public TO app"
         )
         _run("psql", "-qXc", created, way=way)
-        yield Way(SOCKET, way.environment | {"PGUSER": "app", "PGPASSWORD": PASSWORD})
+        yield WayToServer(SOCKET, way.environment | {"PGUSER": "app", "PGPASSWORD": PASSWORD})
 
 
 def _environment(
@@ -154,7 +136,7 @@ def _environment(
     return found
 
 
-def _run(program: str, *words: str, way: Way) -> str:
+def _run(program: str, *words: str, way: WayToServer) -> str:
     path = installed(program)
     assert path is not None
     done = subprocess.run(
@@ -169,7 +151,7 @@ def _run(program: str, *words: str, way: Way) -> str:
     return done.stdout
 
 
-def _wait_for(way: Way) -> None:
+def _wait_for(way: WayToServer) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:
@@ -183,7 +165,9 @@ def _wait_for(way: Way) -> None:
 
 
 @contextlib.contextmanager
-def gateway(home: Path, way: Way, certificates: pki.Certificates, workers: int) -> Iterator[Way]:
+def gateway(
+    home: Path, way: WayToServer, certificates: pki.Certificates, workers: int
+) -> Iterator[WayToServer]:
     """A cell's home of its own for each: what is shared is the server alone."""
     own = home / f"gateway{workers}"
     shutil.copytree(certificates.root_pem.parent, own / "pki")
@@ -209,14 +193,16 @@ def gateway(home: Path, way: Way, certificates: pki.Certificates, workers: int) 
         told = json.loads(described.read_bytes())
         name = GATEWAY if workers == 1 else TWO_WORKERS
         reached = _environment(host=HOST, port=told["ports"]["postgres"], ca=certificates.root_pem)
-        yield Way(name, reached, [psutil.Process(pid) for pid in told["workers"]])
+        yield WayToServer(name, reached, processes=[psutil.Process(pid) for pid in told["workers"]])
     finally:
         process.terminate()
         process.join(20)
 
 
 @contextlib.contextmanager
-def pgbouncer(home: Path, way: Way, certificates: pki.Certificates) -> Iterator[Way]:
+def pgbouncer(
+    home: Path, way: WayToServer, certificates: pki.Certificates
+) -> Iterator[WayToServer]:
     program = installed("pgbouncer")
     assert program is not None
     port, own = free_port(), home / "pgbouncer"
@@ -245,12 +231,12 @@ def pgbouncer(home: Path, way: Way, certificates: pki.Certificates) -> Iterator[
             os.chown(path, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
     with running([program, str(own / "ini")], home / "pgbouncer.log", **as_nobody()) as process:
         reached = _environment(host=HOST, port=port, ca=certificates.root_pem)
-        made = Way(PGBOUNCER, reached, [process])
+        made = WayToServer(PGBOUNCER, reached, processes=[process])
         _wait_for(made)
         yield made
 
 
-def pgbench(way: Way, *words: str, seconds: int = SECONDS) -> float:
+def pgbench(way: WayToServer, *words: str, seconds: int = SECONDS) -> float:
     """Transactions a second."""
     said = _run("pgbench", "-n", "-S", "-T", str(seconds), *words, way=way)
     # The second line counts without connecting, where connecting is not part of it.
@@ -258,7 +244,7 @@ def pgbench(way: Way, *words: str, seconds: int = SECONDS) -> float:
     return float(found[-1])
 
 
-def measure(way: Way, *, connections: bool) -> None:
+def measure(way: WayToServer, *, connections: bool) -> None:
     cpu_s = way.cpu_s()
     per_s = pgbench(way, "-c", str(CLIENTS), "-j", "2")
     way.note("queries_per_s", per_s)
@@ -287,7 +273,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
         port = int(direct.environment["PGPORT"])
         ways = [
             direct,
-            Way(OWN_TLS, _environment(host=HOST, port=port, ca=made.root_pem)),
+            WayToServer(OWN_TLS, _environment(host=HOST, port=port, ca=made.root_pem)),
             held.enter_context(gateway(home, direct, made, 1)),
         ]
         if installed("pgbouncer"):
@@ -304,7 +290,9 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
     return judge({way.name: way for way in ways}, shared)
 
 
-def measure_shares(groups: cgroups.Groups, one: Way, two: Way, rounds: int) -> float | None:
+def measure_shares(
+    groups: cgroups.Groups, one: WayToServer, two: WayToServer, rounds: int
+) -> float | None:
     """How many times as much two workers do as one, each with the same share of a CPU."""
     if not groups.means["cpu"].enforced:
         return None
@@ -325,7 +313,7 @@ def measure_shares(groups: cgroups.Groups, one: Way, two: Way, rounds: int) -> f
     return statistics.median(ratios)
 
 
-def judge(ways: dict[str, Way], shared: float | None) -> dict[str, Any]:
+def judge(ways: dict[str, WayToServer], shared: float | None) -> dict[str, Any]:
     def ratio(what: str, one: str, other: str) -> float:
         """The median of the ratios within each round."""
         rounds = zip(ways[one].rounds[what], ways[other].rounds[what], strict=True)
