@@ -179,6 +179,15 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600, gid: int = -
     temporary.replace(path)
 
 
+def sync_folder(path: Path) -> None:
+    """What was made, renamed or removed in it is so after a power cut too."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _short_directory(home: Path) -> Path:
     """A folder in the temporary one, the same each time, that is surely ours."""
     name = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]

@@ -19,7 +19,6 @@ from storage.projects import Project
 
 Body = dict[str, Any]
 
-
 BREAKS = "the order breaks {} rules"
 _ORDERED = ("engine", "size", "engine_version", "region", "placement", "storage_bytes")
 _ALTERED = ("size", "storage_bytes", "engine_version", "placement")

@@ -135,19 +135,23 @@ def _outage(error: Exception) -> str:
     return "the database cannot be reached"
 
 
+def _engine_options() -> dict[str, Any]:
+    return {
+        "json_serializer": _to_json,
+        "json_deserializer": _from_json,
+        # A traceback in the log must not hold what was stored.
+        "hide_parameters": True,
+        "pool_size": POOL_SIZE,
+        "max_overflow": POOL_SIZE,
+    }
+
+
 def _sqlite(url: Any) -> Engine:
     if url.database in (None, "", ":memory:"):
         raise ValueError("sqlite needs a file: every connection to :memory: is its own database")
     Path(url.database).parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(
-        url,
-        json_serializer=_to_json,
-        json_deserializer=_from_json,
-        # A traceback in the log must not hold what was stored.
-        hide_parameters=True,
-        pool_size=POOL_SIZE,
-        max_overflow=POOL_SIZE,
-        connect_args={"timeout": BUSY_TIMEOUT_MS / 1000},
+        url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000}, **_engine_options()
     )
 
     @event.listens_for(engine, "connect")
@@ -166,16 +170,7 @@ def _sqlite(url: Any) -> Engine:
 
 
 def _postgresql(url: Any) -> Engine:
-    engine = create_engine(
-        url,
-        json_serializer=_to_json,
-        json_deserializer=_from_json,
-        # A traceback in the log must not hold what was stored.
-        hide_parameters=True,
-        pool_size=POOL_SIZE,
-        max_overflow=POOL_SIZE,
-        connect_args={"options": "-c timezone=UTC"},
-    )
+    engine = create_engine(url, connect_args={"options": "-c timezone=UTC"}, **_engine_options())
 
     @event.listens_for(engine, "checkin")
     def _rest(_connection: Any, record: Any) -> None:

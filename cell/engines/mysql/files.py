@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cell.engines.driver import Snapshot
+from cell.layout import sync_folder
 
 READ_BYTES = 1 << 20
 # Each waits for the disk and not for a processor.
@@ -56,14 +57,6 @@ def remove(path: Path) -> None:
         path.unlink()
     elif path.exists():
         shutil.rmtree(path)
-
-
-def sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def measure(folder: Path) -> Snapshot:

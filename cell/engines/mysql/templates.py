@@ -11,7 +11,7 @@ from cell.engines.mysql import files
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, TEMPORARY, as_root
 from cell.engines.mysql.servers import Server
-from cell.layout import PASSABLE, Site
+from cell.layout import PASSABLE, Site, sync_folder
 from cell.runtime.host import Host
 
 INSTALL_TIMEOUT_S = 300.0
@@ -82,7 +82,7 @@ def _keep(made: Path, place: Path) -> None:
     files.copy(made, part)
     files.settle(part)
     part.rename(place)
-    files.sync_folder(place.parent)
+    sync_folder(place.parent)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -151,18 +151,12 @@ class PostgreSQL:
             return
         if int(wanted) < int(found):
             raise EngineError(f"PostgreSQL {found} cannot become {wanted}: data never goes back")
-        next_site = places.staged(site)
         await asyncio.to_thread(self._stage, site)
         old = await self._installation(found, site)
         new = await self._installation(wanted, site)
-        try:
+        async with _replacing(site) as next_site:
             pair = (old, site), (new, next_site)
             await upgrade.upgrade(self._host, self._family, self._installations, *pair)
-        except BaseException:
-            await asyncio.to_thread(places.clear, site)
-            raise
-        await asyncio.to_thread(archive.synchronise, next_site.data)
-        await asyncio.to_thread(places.replace, site)
 
     async def snapshot(
         self,
@@ -181,16 +175,10 @@ class PostgreSQL:
             raise EngineError(f"the server refused the copy: {error}") from error
 
     async def restore(self, site: Site, source: Path) -> None:
-        next_site = places.staged(site)
-        try:
+        async with _replacing(site) as next_site:
             await asyncio.to_thread(self._unpack, source, site)
             installation = await self._installation(places.major(next_site) or "", site)
             await self._take_over(installation, site, next_site)
-        except BaseException:
-            await asyncio.to_thread(places.clear, site)
-            raise
-        await asyncio.to_thread(archive.synchronise, next_site.data)
-        await asyncio.to_thread(places.replace, site)
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def erase(self, site: Site) -> None:
@@ -298,6 +286,19 @@ class PostgreSQL:
             work = asyncio.to_thread(_remove, unused)
             task = self._discarding[site.directory] = asyncio.create_task(work)
             task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
+
+
+@contextlib.asynccontextmanager
+async def _replacing(site: Site) -> AsyncIterator[Site]:
+    """The data of the site that it gives takes the place of the former, or leaves it as it was."""
+    next_site = places.staged(site)
+    try:
+        yield next_site
+    except BaseException:
+        await asyncio.to_thread(places.clear, site)
+        raise
+    await asyncio.to_thread(archive.synchronise, next_site.data)
+    await asyncio.to_thread(places.replace, site)
 
 
 def _remove(folders: Iterable[Path]) -> None:

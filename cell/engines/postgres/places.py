@@ -6,7 +6,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from cell.layout import Site
+from cell.layout import Site, sync_folder
 
 VERSION = "PG_VERSION"
 VERSION_BYTES_MAX = 16
@@ -61,7 +61,7 @@ def replace(site: Site) -> None:
     What was there lies beside it until it is discarded, which takes time nobody should wait for.
     """
     staged(site).data.rename(_ready(site))
-    _synchronise(site.directory)
+    sync_folder(site.directory)
     finish(site)
     staged(site).directory.rename(_unused(site))
 
@@ -79,7 +79,7 @@ def finish(site: Site) -> None:
     with contextlib.suppress(FileNotFoundError):
         site.data.rename(_unused(site))
     ready.rename(site.data)
-    _synchronise(site.directory)
+    sync_folder(site.directory)
 
 
 def _unused(site: Site) -> Path:
@@ -88,11 +88,3 @@ def _unused(site: Site) -> Path:
 
 def _ready(site: Site) -> Path:
     return site.directory / "data.ready"
-
-
-def _synchronise(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
