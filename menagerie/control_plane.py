@@ -8,7 +8,6 @@ from threading import Event
 from typing import Any, Final
 
 import uvicorn
-from uvicorn_worker import UvicornWorker
 
 from control.services import Services
 from control.work import Worker
@@ -29,12 +28,6 @@ HTTP: Final[dict[str, Any]] = {
     "server_header": False,
     "proxy_headers": False,
 }
-
-
-class ApiWorker(UvicornWorker):  # type: ignore[misc]  # uvicorn_worker is untyped
-    """A worker process of gunicorn."""
-
-    CONFIG_KWARGS = HTTP
 
 
 def build_app(settings: Settings) -> AccessLog:

@@ -5,7 +5,7 @@ from menagerie.settings import load
 _SETTINGS = load()
 
 bind = f"{_SETTINGS.host}:{_SETTINGS.port}"
-worker_class = "menagerie.control_plane.ApiWorker"
+worker_class = "menagerie.gunicorn_worker.ApiWorker"
 # On SQLite one process writes: its lock is what keeps the wait for a write short.
 workers = 1 if _SETTINGS.on_sqlite else _SETTINGS.processes
 # Long polls and streams keep a connection; uvicorn's loop is what must stay alive.

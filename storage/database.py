@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, select, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
@@ -27,6 +27,7 @@ _ON_COMMIT: Final = "menagerie_on_commit"
 _OFFSET: Final = "menagerie_clock_offset"
 _RESTING_SINCE: Final = "menagerie_resting_since"
 _CLOCK: Final = select(DatabaseClock())
+_REVISIONS: Final = Path(__file__).parent / "migrations" / "versions"
 
 
 class Database:
@@ -72,10 +73,20 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the schema to the newest revision. Raises Unavailable as transactions do."""
-        from storage.migrations import upgrade  # noqa: PLC0415 - Alembic is slow to import and rarely needed
-
         with _translated():
+            if self._is_at_newest():
+                return
+            from storage.migrations import upgrade  # noqa: PLC0415 - Alembic is slow to import and rarely needed
+
             upgrade(self._writer)
+
+    def _is_at_newest(self) -> bool:
+        """Told without Alembic, whose revisions have the numbers of their files."""
+        newest = max(path.name for path in _REVISIONS.glob("[0-9]*.py")).partition("_")[0]
+        with self.engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return False
+            return connection.scalar(text("SELECT version_num FROM alembic_version")) == newest
 
     def dispose(self) -> None:
         self.engine.dispose()

@@ -1,10 +1,12 @@
 """Migrations make the schema the records describe, and can be taken back."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from contract_tests.databases import DIALECTS, Databases
@@ -48,3 +50,17 @@ def test_down_and_up_again(empty: Database) -> None:
     assert set(inspect(empty.engine).get_table_names()) == {"alembic_version"}
     empty.migrate()
     assert "instances" in inspect(empty.engine).get_table_names()
+
+
+def test_a_revision_has_the_number_of_its_file() -> None:
+    """By which the newest is known without loading any of them."""
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+    for script in scripts.walk_revisions():
+        assert Path(script.path).name.partition("_")[0] == script.revision
+
+
+def test_a_database_at_the_newest_revision_is_left_alone(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrations, "upgrade", None)
+    database.migrate()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-import psycopg
 import structlog
 
 from control.work.bell import Bell, process
@@ -25,6 +24,8 @@ def listener(database: Database, bell: Bell, stopping: threading.Event) -> Calla
 
 
 def _listen(database: Database, bell: Bell, stopping: threading.Event) -> None:
+    import psycopg  # noqa: PLC0415 - on SQLite nobody listens, and it is slow to import
+
     url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         with psycopg.connect(url, autocommit=True) as connection:

@@ -1,0 +1,11 @@
+"""A worker process of gunicorn; apart, as `serve` runs the API without gunicorn."""
+
+from uvicorn_worker import UvicornWorker
+
+from menagerie.control_plane import HTTP
+
+
+class ApiWorker(UvicornWorker):  # type: ignore[misc]  # uvicorn_worker is untyped
+    """Speaks HTTP as the API does alone."""
+
+    CONFIG_KWARGS = HTTP
