@@ -86,7 +86,8 @@ class Database:
         with self.engine.connect() as connection:
             if not inspect(connection).has_table("alembic_version"):
                 return False
-            return connection.scalar(text("SELECT version_num FROM alembic_version")) == newest
+            found = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return str(found) == newest
 
     def dispose(self) -> None:
         self.engine.dispose()
