@@ -57,6 +57,7 @@ class Plan:
     repeats: bool = False
     quick_runs: int = 0
     prepared: Any = None
+    last_run: int = 0
 
 
 class Plans:

@@ -17,9 +17,12 @@ import duckdb
 
 # Preparing takes as long as three to five small queries save by it.
 _AFTER_RUNS = 10
-# A prepared plan keeps what its last run held in memory, so what works hard is not prepared.
+# A prepared plan keeps what its last run held in memory, up to a megabyte or so where it groups or
+# sorts: what works hard is not prepared, and few are.
 _QUICK_S = 0.002
-_KEPT = 64
+_KEPT = 16
+# One that was not run for so many runs of others makes room; more would take turns for nothing.
+_UNUSED_RUNS = 1000
 _WORD = re.compile(r"\w+")
 # What the catalogue does not tell: the clock in other words, and plans with a random seed.
 _UNSTEADY = re.compile(
@@ -45,6 +48,7 @@ class Repeated(Protocol):
     last: Any
     quick_runs: int
     prepared: Any
+    last_run: int
 
 
 class Prepared:
@@ -57,17 +61,31 @@ class Prepared:
         # Whether views, macros and columns are all steady; None where that is not known.
         self._catalogue_is_steady: bool | None = None
         self._number = 0
+        self._runs = 0
 
     def has_run(self, plan: Repeated, took_s: float) -> None:
         """Tells of a run; after enough quick ones in a row the plan is prepared."""
         plan.quick_runs = plan.quick_runs + 1 if took_s < _QUICK_S else 0
-        if plan.quick_runs != _AFTER_RUNS:
+        self.is_run(plan)
+        if plan.quick_runs != _AFTER_RUNS or not self._has_room():
             return
-        if len(self._plans) == _KEPT:
-            self.forget(catalogue=False)
         # What cannot be prepared is run as it is.
         with contextlib.suppress(duckdb.Error):
             self._prepare(plan)
+
+    def is_run(self, plan: Repeated) -> None:
+        self._runs += 1
+        plan.last_run = self._runs
+
+    def _has_room(self) -> bool:
+        if len(self._plans) < _KEPT:
+            return True
+        oldest = min(self._plans, key=lambda plan: plan.last_run)
+        if self._runs - oldest.last_run <= _UNUSED_RUNS:
+            return False
+        self._plans.remove(oldest)
+        self._drop(oldest)
+        return True
 
     def _prepare(self, plan: Repeated) -> None:
         query = plan.last.query
@@ -100,8 +118,11 @@ class Prepared:
             self._catalogue_is_steady = None
         plans, self._plans = self._plans, []
         for plan in plans:
-            # `EXECUTE name`
-            name = plan.prepared.query.rpartition(" ")[2]
-            plan.prepared, plan.quick_runs = None, 0
-            with contextlib.suppress(duckdb.Error):
-                self._connection.execute(f"DEALLOCATE {name}")
+            self._drop(plan)
+
+    def _drop(self, plan: Repeated) -> None:
+        # `EXECUTE name`
+        name = plan.prepared.query.rpartition(" ")[2]
+        plan.prepared, plan.quick_runs = None, 0
+        with contextlib.suppress(duckdb.Error):
+            self._connection.execute(f"DEALLOCATE {name}")

@@ -102,6 +102,7 @@ class Session:
 
     def _run_prepared(self, plan: Plan, started: float) -> bytes | None:
         """None where it failed: the statement itself tells why in the words of its own text."""
+        self._prepared.is_run(plan)
         try:
             self._connection.execute(plan.prepared)
             return self._fetched(plan.columns or _NO_COLUMNS, started)
