@@ -140,7 +140,7 @@ class Lifecycle:
                 resident.failed = False
                 resident.reason = None
                 self._supervisor.save(resident)
-                await self._supervisor.certify_domains()
+                await self._supervisor.drop_domains(resident)
                 await self._supervisor.stop(resident)
         return resident
 
@@ -151,7 +151,7 @@ class Lifecycle:
             resident.failed = False
             resident.reason = None
             self._supervisor.save(resident)
-            await self._supervisor.certify_domains()
+            await self._supervisor.drop_domains(resident)
             await self._supervisor.stop(resident)
             await resident.driver.erase(resident.site)
             for directory in (resident.site.directory, resident.site.run):

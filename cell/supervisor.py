@@ -13,6 +13,7 @@ from cell.credentials import Credential, Credentials
 from cell.domains import Domains
 from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
+from cell.pki import PkiError
 from cell.records import Records
 from cell.residents import ROUTED, Resident, Routes
 from cell.runtime.host import Host
@@ -62,6 +63,17 @@ class Supervisor:
         """Certificates for the custom domains of all instances, and no others."""
         residents = [each for each in self.residents.values() if each.record.desired in ROUTED]
         await self.domains.ensure(host for each in residents for host in each.record.spec.domains)
+
+    async def drop_domains(self, resident: Resident) -> None:
+        """Once it is not routed any more; what is in the way of that must not keep the instance."""
+        if not resident.record.spec.domains:
+            return
+        try:
+            await self.certify_domains()
+        except (PkiError, OSError) as error:
+            # Tried again each hour.
+            reason = str(error)
+            log.warning("cell.domains_kept", instance_id=resident.instance_id, reason=reason)
 
     def save(self, resident: Resident) -> None:
         self._records.save(resident.record)

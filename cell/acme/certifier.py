@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import datetime as dt
+import contextvars
 import random
 import time
 from collections.abc import Collection
@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 
 from cell import pki
 from cell.acme import challenge, issuing
 from cell.acme.apart import apart
+from cell.acme.in_force import InForce
 from cell.acme.ledger import Account, Ledger, Order, Standing
 from cell.acme.problems import AcmeError
 from cell.settings import CellSettings
@@ -34,10 +33,13 @@ RETRY_AFTER_MAX_S = 7 * 86_400.0
 class Certifier:
     """One order at a time; what is in force stays until its successor is there."""
 
-    def __init__(self, settings: CellSettings, ledger: Ledger, home: Path) -> None:
+    def __init__(
+        self, settings: CellSettings, ledger: Ledger, home: Path, in_force: InForce
+    ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._home = home
+        self._in_force = in_force
         self._hosts: frozenset[str] = frozenset()
         self._server: Server | None = None
         self._rests_until = 0.0
@@ -52,7 +54,8 @@ class Certifier:
         if self._settings.acme_directory:
             if self._task is None and self._hosts:
                 challenge.withdraw_all(self._home)
-                self._task = asyncio.create_task(self._run())
+                # Not in the context of the request that was first, whose id it would log.
+                self._task = asyncio.create_task(self._run(), context=contextvars.Context())
             self._changed.set()
 
     async def close(self) -> None:
@@ -85,11 +88,11 @@ class Certifier:
         return time.time() < self._rests_until
 
     def _due_at(self, host: str) -> float:
-        standing, leaf = self._ledger.standing(host), pki.domain_leaf(self._home, host)
-        ours = leaf is not None and fingerprint(leaf) == standing.fingerprint
+        standing, leaf = self._ledger.standing(host), self._in_force.find(host)
+        ours = leaf is not None and leaf.fingerprint == standing.fingerprint
         if leaf is None or not ours or standing.directory != self._settings.acme_directory:
             return standing.next_at
-        return max(standing.next_at, pki.renew_at(leaf).timestamp())
+        return max(standing.next_at, leaf.renew_at)
 
     async def _try(self, host: str) -> None:
         try:
@@ -120,12 +123,12 @@ class Certifier:
         self._issued(host)
 
     def _issued(self, host: str) -> None:
-        leaf = pki.domain_leaf(self._home, host)
+        leaf = self._in_force.find(host)
         if leaf is None:  # removed while it was written
             return
         standing = self._ledger.standing(host)
         standing.directory = self._settings.acme_directory
-        standing.fingerprint = fingerprint(leaf)
+        standing.fingerprint = leaf.fingerprint
         standing.failures, standing.reason = 0, None
         standing.next_at = time.time() + self._pace_s(host, standing)
         self._ledger.keep(host, standing)
@@ -182,10 +185,10 @@ class Certifier:
         """Where a certificate runs out, it is tried more often towards its end."""
         settings = self._settings
         wait_s = standing.pace_s(settings.acme_retry_s, settings.acme_retry_max_s)
-        leaf = pki.domain_leaf(self._home, host)
-        if leaf is None or fingerprint(leaf) != standing.fingerprint:
+        leaf = self._in_force.find(host)
+        if leaf is None or leaf.fingerprint != standing.fingerprint:
             return wait_s
-        left_s = (leaf.not_valid_after_utc - dt.datetime.now(dt.UTC)).total_seconds()
+        left_s = leaf.not_after - time.time()
         return min(wait_s, max(settings.acme_retry_s, left_s / 4))
 
 
@@ -194,7 +197,3 @@ def connect(settings: CellSettings, account: Account) -> "Server":
     from cell.acme.server import Server  # noqa: PLC0415
 
     return Server(settings, issuing.key_of(account.key_pem), account.url)
-
-
-def fingerprint(leaf: x509.Certificate) -> str:
-    return leaf.fingerprint(hashes.SHA256()).hex()

@@ -35,6 +35,10 @@ USER_AGENT = "menagerie-cell"
 NONCES_MAX = 4
 TEXT_MAX = 400
 SERVER_ERROR = 500
+RESOURCES = ("newNonce", "newAccount", "newOrder")
+# What the library raises over an answer that is not as it must be.
+BROKEN = (acme_errors.Error, JoseError, AttributeError, LookupError, TypeError, ValueError)
+STRANGE = "the ACME server gave an answer that is none of ACME"
 # What a server says of an order or account that it does not have, or has no more.
 GONE = frozenset({"malformed", "unauthorized"})
 
@@ -98,6 +102,7 @@ class Server:
         self._net.session.hooks["response"].append(self._note)
         with self._meaning():
             self._directory = client.ClientV2.get_directory(settings.acme_directory, self._net)
+            self._new = {name: str(self._directory[name]) for name in RESOURCES}
         if account_url is not None:
             self._use(account_url)
 
@@ -123,15 +128,14 @@ class Server:
             terms_of_service_agreed=True if terms else None,
         )
         self._net.account = None
-        url = str(self._post(self._directory["newAccount"], wanted).headers["Location"])
+        url = _location(self._post(self._new["newAccount"], wanted))
         self._use(url)
         return url
 
     def order(self, host: str) -> str:
         """The URL of a new order."""
         name = messages.Identifier(typ=messages.IDENTIFIER_FQDN, value=host)
-        answer = self._post(self._directory["newOrder"], messages.NewOrder(identifiers=(name,)))
-        return str(answer.headers["Location"])
+        return _location(self._post(self._new["newOrder"], messages.NewOrder(identifiers=(name,))))
 
     def look(self, url: str) -> Seen:
         """The order, and where it waits for proofs, those it waits for."""
@@ -139,6 +143,7 @@ class Server:
         retry_after_s = self._retry_after_s
         with self._meaning():
             order = messages.Order.from_json(answer.json())
+            status = str(order.status.name)
         if order.status == messages.STATUS_INVALID:
             reason = "" if order.error is None else f": {_said(order.error)}"
             raise AcmeError("order", f"the server gave the order up{self._why(order) or reason}")
@@ -146,7 +151,7 @@ class Server:
         if order.status == messages.STATUS_PENDING:
             proofs = tuple(each for one in order.authorizations for each in self._proofs(one))
             retry_after_s = self._retry_after_s or retry_after_s
-        return Seen(order.status.name, proofs, order.finalize, order.certificate, retry_after_s)
+        return Seen(status, proofs, order.finalize, order.certificate, retry_after_s)
 
     def answer(self, url: str) -> None:
         """Tell the server that the challenge can be looked at now."""
@@ -202,9 +207,8 @@ class Server:
             return self._post_once(url, message)
 
     def _post_once(self, url: str, message: JSONDeSerializable | None) -> requests.Response:
-        nonces = self._directory["newNonce"]
-        # The library takes None for a POST-as-GET, and only its annotation does not.
-        return self._net.post(url, message, new_nonce_url=nonces)
+        # The library takes None for a POST-as-GET.
+        return self._net.post(url, message, new_nonce_url=self._new["newNonce"])
 
     def _note(self, answer: requests.Response, *_: Any, **__: Any) -> None:
         self._retry_after_s = retry_after(answer.headers.get("Retry-After"))
@@ -223,9 +227,8 @@ class Server:
         except requests.RequestException as error:
             text = f"the ACME server cannot be reached ({type(error).__name__})"
             raise AcmeError("server", text) from error
-        except (acme_errors.Error, JoseError, KeyError, TypeError, ValueError) as error:
-            text = "the ACME server gave an answer that is none of ACME"
-            raise AcmeError("server", text, self._retry_after_s) from error
+        except BROKEN as error:
+            raise AcmeError("server", STRANGE, self._retry_after_s) from error
 
     def _kind(self, code: str | None) -> Kind:
         if self._failing:
@@ -235,6 +238,13 @@ class Server:
         if code == "rateLimited":
             return "limited"
         return "order" if code in GONE else "refused"
+
+
+def _location(answer: requests.Response) -> str:
+    found = answer.headers.get("Location")
+    if not found:
+        raise AcmeError("server", STRANGE)
+    return str(found)
 
 
 def retry_after(header: str | None) -> float | None:

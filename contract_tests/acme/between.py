@@ -22,7 +22,8 @@ PROBLEM = "urn:ietf:params:acme:error:"
 class Fault:
     """What befalls the next `times` requests whose path begins with `path`.
 
-    With `status` the server never hears of the request; else `changes` go into its answer.
+    With `status` the server never hears of the request; else `changes` go into its answer, or
+    `body` takes the place of it.
     """
 
     path: str
@@ -52,20 +53,20 @@ class Between:
         self._server = self._listen(0)
         self.port = int(self._server.server_address[1])
         self._server.server_close()
-        self._runs = False
+        self.runs = False
 
     def start(self) -> None:
-        if not self._runs:
+        if not self.runs:
             self._server = self._listen(self.port)
             threading.Thread(target=self._server.serve_forever, daemon=True).start()
-            self._runs = True
+            self.runs = True
 
     def stop(self) -> None:
         """Nobody answers at its port any more."""
-        if self._runs:
+        if self.runs:
             self._server.shutdown()
             self._server.server_close()
-            self._runs = False
+            self.runs = False
 
     def count(self, path: str) -> int:
         return sum(each.startswith(path) for each in self.asked)
@@ -97,7 +98,8 @@ class Between:
         content = told.content
         if fault is not None:
             said |= fault.headers
-            content = json.dumps(told.json() | dict(fault.changes)).encode()
+            changed = fault.body or json.dumps(told.json() | dict(fault.changes))
+            content = str(changed).encode()
         return told.status_code, said, content
 
 
@@ -115,6 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if not self.between.runs:  # a connection that was there before it stopped
+            self.close_connection = True
+            return
         status, headers, content = self.between.answer(
             self.command, self.path, dict(self.headers), body
         )

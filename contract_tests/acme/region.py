@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography import x509
 
 from contract_tests.acme.pebble import Pebble
 from contract_tests.cell.rig import Rig, until
@@ -103,17 +102,10 @@ class Region:
     def trusting_local(self) -> ssl.SSLContext:
         return self.trusting((self.rig.home / "pki" / "root.pem").read_text())
 
-    def shown(self, host: str) -> x509.Certificate:
-        """What the gateway shows, whoever made it."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return x509.load_der_x509_certificate(self.handshake(host, context))
-
-    def handshake(self, host: str, context: ssl.SSLContext) -> bytes:
+    def handshake(self, host: str, context: ssl.SSLContext, protocol: str = "https") -> bytes:
         """The certificate, in DER; raises where the client does not take it."""
         with (
-            socket.create_connection(("127.0.0.1", self.ports["https"]), 20) as plain,
+            socket.create_connection(("127.0.0.1", self.ports[protocol]), 20) as plain,
             context.wrap_socket(plain, server_hostname=host) as connection,
         ):
             shown = connection.getpeercert(binary_form=True)
@@ -123,9 +115,28 @@ class Region:
     def taken(self, host: str, context: ssl.SSLContext) -> bool:
         try:
             self.handshake(host, context)
-        except ssl.SSLCertVerificationError:
+        except ssl.SSLError:  # also while the gateway does not know the host yet
             return False
         return True
+
+    def served_locally(self, host: str) -> None:
+        """Once the gateway knows the host."""
+        context = self.trusting_local()
+        until(lambda: self.taken(host, context), f"{host} is served with the local certificate")
+
+    def taken_by_postgres(self, host: str) -> bool:
+        """TLS at once (PostgreSQL 17 calls it direct), and no session."""
+        context = self.trusting()
+        context.set_alpn_protocols(["postgresql"])
+        try:
+            self.handshake(host, context, "postgres")
+        except ssl.SSLError:
+            return False
+        return True
+
+    def versions(self, engine: str) -> list[str]:
+        engines = self.rig.get("/v1/cell").json()["engines"]
+        return next((list(one["versions"]) for one in engines if one["engine"] == engine), [])
 
     def query(self, host: str, password: str, context: ssl.SSLContext, sql: str) -> httpx.Response:
         with httpx.Client(verify=context, timeout=60) as http:
