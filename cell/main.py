@@ -67,6 +67,8 @@ async def _serve(settings: CellSettings) -> None:
             lifespan="off",
             access_log=False,
             server_header=False,
+            # The gateway alone says who calls. Uvicorn would believe whoever calls from 127.0.0.1.
+            proxy_headers=False,
             log_config=None,
             timeout_graceful_shutdown=GRACE_S,
         )

@@ -173,6 +173,13 @@ def test_an_address_cannot_be_forged(visitor: Visitor) -> None:
                 status = visitor.ask(method, path, first, **headers)[0]
                 # What is no HTTP any more is told so.
                 assert status in {400, 403, 501}
+    # Nor by who calls from the machine itself, as others do by a balancer that runs there.
+    for local in ("127.0.0.1", "::1"):
+        for answer in (
+            visitor.ask("GET", visitor.path, visitor.announced(local), **FORGED),
+            visitor.post("run", local, **FORGED),
+        ):
+            assert is_refused(answer, local)
     unknown = visitor.ask("GET", visitor.path, b"")
     assert is_refused(unknown, "which is not known")
 
