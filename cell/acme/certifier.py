@@ -99,6 +99,9 @@ class Certifier:
             await self._certify(host)
         except AcmeError as error:
             self._failed(host, error)
+        except Exception as error:  # noqa: BLE001 - of this domain; others have their turn
+            log.error("acme.broken", host=host, reason=repr(error))  # noqa: TRY400 - one line
+            self._failed(host, AcmeError("refused", "the cell failed; its log says why"))
         else:
             self._server_failures = 0
             log.info("acme.issued", host=host)

@@ -114,23 +114,26 @@ class Server:
             raise AcmeError(
                 "server", f"the server's terms ({terms}) are not agreed to (acme_terms_agreed)"
             )
-        binding = None
-        if settings.acme_eab_key_id:
-            binding = messages.ExternalAccountBinding.from_data(
-                self._key.public_key(),
-                settings.acme_eab_key_id,
-                settings.acme_eab_hmac_key,
-                self._directory,
-            )
         wanted = messages.NewRegistration.from_data(
             email=settings.acme_contact or None,
-            external_account_binding=binding,
+            external_account_binding=self._binding(),
             terms_of_service_agreed=True if terms else None,
         )
         self._net.account = None
         url = _location(self._post(self._new["newAccount"], wanted))
         self._use(url)
         return url
+
+    def _binding(self) -> dict[str, Any] | None:
+        key_id, key = self._settings.acme_eab_key_id, self._settings.acme_eab_hmac_key
+        if not key_id:
+            return None
+        public = self._key.public_key()
+        try:
+            return messages.ExternalAccountBinding.from_data(public, key_id, key, self._directory)
+        except (JoseError, ValueError):
+            # Without its cause, which may show the key.
+            raise AcmeError("server", "acme_eab_hmac_key is no base64url") from None
 
     def order(self, host: str) -> str:
         """The URL of a new order."""
@@ -224,7 +227,7 @@ class Server:
             raise
         except messages.Error as error:
             raise AcmeError(self._kind(error.code), _said(error), self._retry_after_s) from error
-        except requests.RequestException as error:
+        except OSError as error:  # those of requests are some, too
             text = f"the ACME server cannot be reached ({type(error).__name__})"
             raise AcmeError("server", text) from error
         except BROKEN as error:

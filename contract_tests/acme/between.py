@@ -96,7 +96,9 @@ class Between:
             told = http.request(method, url, headers={**kept, "host": host}, content=body)
         said = {name: value for name, value in told.headers.items() if name not in LEFT_OUT}
         content = told.content
-        if fault is not None:
+        if fault is not None and not told.is_success:
+            fault.times += 1  # a nonce that was refused: the request comes again
+        elif fault is not None:
             said |= fault.headers
             changed = fault.body or json.dumps(told.json() | dict(fault.changes))
             content = str(changed).encode()
