@@ -241,6 +241,15 @@ def test_every_function_that_moves_on_is_known_to_do_so() -> None:
     assert moving <= {"current_localtime", "current_localtimestamp"}
 
 
+@pytest.mark.usefixtures("all_is_quick")
+@pytest.mark.parametrize("blank", ["", " ", "\n", "\u00a0", "\u200b", "\u2060", " -- a word\n"])
+def test_what_is_told_from_today_is_not_kept(asked: Asked, blank: str) -> None:
+    """An age changes at midnight only, so it is looked at what is prepared."""
+    for _ in range(OFTEN):
+        asked.session.answer(f"SELECT age{blank}(TIMESTAMP '2020-01-01') AS v", [])
+    assert asked.prepared() == 0
+
+
 def test_work_that_takes_long_is_not_prepared(asked: Asked) -> None:
     for _ in range(OFTEN):
         asked.session.answer("SELECT count(*) FROM range(3000000) AS r(i) WHERE i % 7 = 3", [])
