@@ -106,7 +106,7 @@ def serve(
     settings = _settings(
         "serve", home=home, host=host, port=port, log_format=log_format, dev=dev, **ports
     )
-    with _database_errors("serve"):
+    with _unusable("serve"):
         raise typer.Exit(main(settings))
 
 
@@ -127,7 +127,7 @@ def api(
     )
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    with _database_errors("api"):
+    with _unusable("api"):
         raise typer.Exit(control_plane.run_api(settings))
 
 
@@ -137,7 +137,7 @@ def worker(home: Home = None, log_format: LogFormat = None) -> None:
     settings = _settings("worker", home=home, log_format=log_format)
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    with _database_errors("worker"):
+    with _unusable("worker"):
         raise typer.Exit(control_plane.run_worker(settings))
 
 
@@ -202,7 +202,7 @@ def init(
     settings = _settings("init", home=home, port=port, log_format=log_format)
     from menagerie import first_start, walk  # noqa: PLC0415 -- see above
 
-    with _database_errors("init"):
+    with _unusable("init"):
         endpoints, owner = first_start.initialize(settings)
     typer.echo(walk.introduction(settings, endpoints, owner))
 
@@ -213,7 +213,7 @@ def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     from storage.database import Database  # noqa: PLC0415 -- keeps the other commands quick
 
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _database_errors("migrate"):
+    with _unusable("migrate"):
         Database(settings.database).migrate()
     typer.echo("the database is at this version's schema")
 
@@ -229,12 +229,19 @@ def config(home: Home = None) -> None:
 
 
 @contextmanager
-def _database_errors(role: str) -> Iterator[None]:
-    """A database that cannot be used ends the command with status 1 and the reason in a line."""
-    from storage.errors import Unavailable  # noqa: PLC0415 -- see above
+def _unusable(role: str) -> Iterator[None]:
+    """What cannot be used ends the command with the reason in a line: database 1, settings 2."""
+    from menagerie.settings import SettingsError  # noqa: PLC0415 -- see above
+    from storage.errors import SchemaUnknown, Unavailable  # noqa: PLC0415 -- see above
 
     try:
         yield
+    except SettingsError as error:
+        typer.echo(f"menagerie {role}: {error}", err=True)
+        raise typer.Exit(2) from error
+    except SchemaUnknown as error:
+        typer.echo(f"menagerie {role}: {error.detail}", err=True)
+        raise typer.Exit(1) from error
     except Unavailable as error:
         reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
         text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from cell import pki
 from menagerie import keys
-from menagerie.settings import Settings
+from menagerie.settings import Settings, SettingsError
+
+_MADE = ("org_id", "project_id", "api_key", "session_token")
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,24 @@ def endpoints_file(root: Path) -> Path:
 
 
 def read_endpoints(root: Path) -> Endpoints | None:
+    """None before the first start. Raises SettingsError for a file that lets nobody in.
+
+    The members of another version are left out, and what is an address made anew at a start.
+    """
     path = endpoints_file(root)
-    return Endpoints(**json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        made = {name: str(found[name]) for name in _MADE}
+        addresses = {"base_url": str(found.get("base_url")), "ca_file": str(found.get("ca_file"))}
+        ports = {str(name): int(port) for name, port in found.get("gateway_ports", {}).items()}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise SettingsError(
+            f"{path} cannot be used ({type(error).__name__}: {error}); put back what was in it, or"
+            " move it away: a start without it gives the owner a new password, key and session"
+        ) from error
+    return Endpoints(**addresses, **made, gateway_ports=ports)
 
 
 def write_endpoints(root: Path, endpoints: Endpoints) -> None:

@@ -1,7 +1,9 @@
 """The first start of an installation: an owner, an org, a project, an API key and a session."""
 
 import secrets
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -11,75 +13,89 @@ from menagerie import composition
 from menagerie.endpoints import (
     Endpoints,
     Owner,
+    endpoints_file,
     make_certificates,
     read_endpoints,
     write_endpoints,
 )
-from menagerie.settings import Settings
+from menagerie.settings import Settings, SettingsError
 from storage import api_keys, identifiers, memberships, organizations, projects, sessions, users
 from storage.database import now
+from storage.errors import Conflict
 
 
 def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
-    """Make the database fit to start on: its schema, this home's cell, and the first owner."""
+    """Make the database fit to start on: its schema, this home's cell, and the first owner.
+
+    The API key and the session exist in clear nowhere but in endpoints.json and on the terminal.
+    """
     make_certificates(settings)
     services = composition.build_services(settings)
     try:
-        return bring_up_to_date(settings, services)
+        bring_up_to_date(settings, services)
+        before = read_endpoints(settings.root)
+        if before is not None:
+            return before, None
+        try:
+            made, owner = _make(settings, services)
+        except Conflict as error:
+            raise SettingsError(f"{error.detail}; choose another first_org_name") from error
+        endpoints = Endpoints(**made, **_addresses(settings))
+        write_endpoints(settings.root, endpoints)
+        return endpoints, owner
     finally:
         services.database.dispose()
 
 
-def bring_up_to_date(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:
-    """What `initialize` makes, or renews after another version or other addresses."""
+def bring_up_to_date(settings: Settings, services: Services) -> None:
+    """Renew what `initialize` made, after another version or other addresses."""
     services.database.migrate()
-    composition.register_local_cell(settings, services)
-    return prepare(settings, services)
-
-
-def prepare(settings: Settings, services: Services) -> tuple[Endpoints, Owner | None]:
-    """Make what a fresh installation needs, once; afterwards only refresh the addresses.
-
-    The API key and the session exist in clear nowhere but in endpoints.json and on the terminal.
-    """
     before = read_endpoints(settings.root)
-    addresses = {
+    if before is not None:
+        _check_database(settings, services)
+    composition.register_local_cell(settings, services)
+    endpoints = before and replace(before, **_addresses(settings))
+    if endpoints is not None and endpoints != before:
+        write_endpoints(settings.root, endpoints)
+
+
+def _addresses(settings: Settings) -> dict[str, Any]:
+    return {
         "base_url": settings.api_url,
         "ca_file": str(settings.root / "ca.pem"),
         "gateway_ports": settings.gateway_ports,
     }
-    owner = None
-    if before is None:
-        made, owner = _make(settings, services)
-    else:
-        made = {
-            name: getattr(before, name)
-            for name in ("org_id", "project_id", "api_key", "session_token")
-        }
-    endpoints = Endpoints(**addresses, **made)  # type: ignore[arg-type]
-    if endpoints != before:
-        write_endpoints(settings.root, endpoints)
-    return endpoints, owner
 
 
-def _make(settings: Settings, services: Services) -> tuple[dict[str, str], Owner]:
+def _check_database(settings: Settings, services: Services) -> None:
+    """Raises SettingsError where nothing in endpoints.json could let anybody in."""
+    with services.database.read() as db:
+        if users.is_anyone(db):
+            return
+    raise SettingsError(
+        f"{endpoints_file(settings.root)} belongs to another database: the one of the setting"
+        " database_url is empty. Set that back, or move the file away to begin anew"
+    )
+
+
+def _make(settings: Settings, services: Services) -> tuple[dict[str, Any], Owner]:
+    """The owner and what they begin with; whatever of it is there gets but new secrets.
+
+    As after a start that was cut short, or where endpoints.json was moved away.
+    """
     password = secrets.token_urlsafe(12)
     with services.database.write() as db:
-        user = users.create(
-            db,
-            email=settings.owner_email.lower(),
-            name="Owner",
-            password_hash=identity.hash_password(password),
-        )
-        org = organizations.create(
-            db,
-            name=settings.first_org_name,
-            slug=settings.first_org_name.lower().replace(" ", "-"),
-            default_region=settings.region,
-            plan=settings.first_org_plan,
-        )
-        memberships.create(db, org.id, user.id, "owner")
-        project = projects.create(db, org.id, name="Default", slug="default")
+        user = users.by_email(db, settings.owner_email)
+        user = user or users.create(db, email=settings.owner_email, name="Owner")
+        user.password_hash = identity.hash_password(password)
+        owned = [
+            org
+            for org, role in organizations.of_user(db, user.id)
+            if role == "owner" and org.status != "closed"
+        ]
+        org = owned[0] if owned else _organization(settings, db, user.id)
+        project = projects.first(db, org.id)
+        project = project or projects.create(db, org.id, name="Default", slug="default")
         made = {
             "org_id": org.id,
             "project_id": project.id,
@@ -87,6 +103,18 @@ def _make(settings: Settings, services: Services) -> tuple[dict[str, str], Owner
             "session_token": _session(db, user.id, settings.session_ttl_s),
         }
     return made, Owner(email=settings.owner_email, password=password)
+
+
+def _organization(settings: Settings, db: Session, user_id: str) -> organizations.Organization:
+    org = organizations.create(
+        db,
+        name=settings.first_org_name,
+        slug=settings.first_org_name.lower().replace(" ", "-"),
+        default_region=settings.region,
+        plan=settings.first_org_plan,
+    )
+    memberships.create(db, org.id, user_id, "owner")
+    return org
 
 
 def _api_key(db: Session, org_id: str, user_id: str) -> str:

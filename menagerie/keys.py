@@ -8,6 +8,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ulid import ULID
 
+from menagerie.settings import SettingsError
+
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file only its owner can read, whole or not at all."""
@@ -27,20 +29,30 @@ def _made_once(path: Path, fresh: bytes) -> bytes:
     return path.read_bytes()
 
 
+def _key(path: Path, fresh: bytes) -> bytes:
+    """Raises SettingsError for a file that was cut short: a new key would open nothing."""
+    found = _made_once(path, fresh)
+    if len(found) != len(fresh):
+        raise SettingsError(
+            f"{path} holds {len(found)} bytes and not {len(fresh)}: put the file back from a copy"
+        )
+    return found
+
+
 def seal_key(root: Path) -> bytes:
     """The 32 bytes that seal what the database holds."""
-    return _made_once(root / "keys" / "seal.key", secrets.token_bytes(32))
+    return _key(root / "keys" / "seal.key", secrets.token_bytes(32))
 
 
 def cursor_key(root: Path) -> bytes:
     """The 32 bytes that sign list cursors."""
-    return _made_once(root / "keys" / "cursor.key", secrets.token_bytes(32))
+    return _key(root / "keys" / "cursor.key", secrets.token_bytes(32))
 
 
 def signing_key(root: Path) -> Ed25519PrivateKey:
     """The key that signs one-time URLs and requests to cells."""
     fresh = Ed25519PrivateKey.generate().private_bytes_raw()
-    return Ed25519PrivateKey.from_private_bytes(_made_once(root / "keys" / "signing.key", fresh))
+    return Ed25519PrivateKey.from_private_bytes(_key(root / "keys" / "signing.key", fresh))
 
 
 def public_key(root: Path) -> bytes:

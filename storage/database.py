@@ -11,13 +11,19 @@ from typing import Any, Final
 
 import orjson
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, select, text
-from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, OperationalError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    DisconnectionError,
+    IntegrityError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from storage import conflicts
 from storage.columns import DatabaseClock
-from storage.errors import Unavailable
+from storage.errors import SchemaUnknown, Unavailable
 
 POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
@@ -72,22 +78,31 @@ class Database:
         return now(db)
 
     def migrate(self) -> None:
-        """Bring the schema to the newest revision. Raises Unavailable as transactions do."""
+        """Bring the schema to the newest revision. Raises Unavailable as transactions do.
+
+        And SchemaUnknown, with nothing changed, where another version has brought it further.
+        """
+        # Told without Alembic, whose revisions have the numbers of their files.
+        known = {path.name.partition("_")[0] for path in _REVISIONS.glob("[0-9]*.py")}
         with _translated():
-            if self._is_at_newest():
+            found = self._revision()
+            if found == max(known):
                 return
+            if found is not None and found not in known:
+                raise SchemaUnknown(
+                    f"the database is at revision {found}, and this version knows them up to"
+                    f" {max(known)}: start the version that brought it there, or a newer one"
+                )
             from storage.migrations import upgrade  # noqa: PLC0415 - Alembic is slow to import and rarely needed
 
             upgrade(self._writer)
 
-    def _is_at_newest(self) -> bool:
-        """Told without Alembic, whose revisions have the numbers of their files."""
-        newest = max(path.name for path in _REVISIONS.glob("[0-9]*.py")).partition("_")[0]
+    def _revision(self) -> str | None:
         with self.engine.connect() as connection:
             if not inspect(connection).has_table("alembic_version"):
-                return False
+                return None
             found = connection.scalar(text("SELECT version_num FROM alembic_version"))
-        return str(found) == newest
+        return None if found is None else str(found)
 
     def dispose(self) -> None:
         self.engine.dispose()
@@ -135,6 +150,8 @@ def _translated() -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise Unavailable("the database connection was lost") from error
+        if type(error) is DatabaseError:  # SQLite's, of no kind that callers could cause
+            raise Unavailable("the database cannot be read") from error
         raise
 
 

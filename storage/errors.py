@@ -19,3 +19,7 @@ class Conflict(StorageError):  # noqa: N818 - a fact about a record, not a fault
 
 class Unavailable(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
     """The database cannot serve now (disk full, locked too long, restarting); a retry may work."""
+
+
+class SchemaUnknown(StorageError):  # noqa: N818 - as above
+    """The database is at a revision of the schema that this version does not have."""

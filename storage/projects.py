@@ -39,6 +39,12 @@ def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Pro
     return pages.keyset(db, rows, Project.id, limit=limit, after=after)
 
 
+def first(db: Session, org_id: str) -> Project | None:
+    """The organization's oldest project."""
+    rows = select(Project).where(Project.org_id == org_id).order_by(Project.id)
+    return db.scalars(rows.limit(1)).one_or_none()
+
+
 def is_slug_taken(db: Session, org_id: str, slug: str) -> bool:
     same = select(Project.id).where(Project.org_id == org_id, Project.slug == slug)
     return db.scalar(same) is not None

@@ -40,3 +40,7 @@ def fetch(db: Session, user_id: str) -> User:
 
 def by_email(db: Session, email: str) -> User | None:
     return db.scalars(select(User).where(User.email == email.lower())).one_or_none()
+
+
+def is_anyone(db: Session) -> bool:
+    return db.scalar(select(User.id).limit(1)) is not None

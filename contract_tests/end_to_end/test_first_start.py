@@ -1,0 +1,116 @@
+"""What a start makes of a home that another start, version or hand has left as it is."""
+
+import dataclasses
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contract_tests.end_to_end.installation import Installation
+from menagerie import first_start, keys
+from menagerie.endpoints import endpoints_file, read_endpoints
+from menagerie.settings import Settings, SettingsError, load
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load(home=tmp_path / "home")
+
+
+def said(settings: Settings, status: int) -> str:
+    """What `init`, which ends with this status, says to people: no traceback, one line."""
+    command = [sys.executable, "-m", "menagerie", "init", "--home", str(settings.root)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == status, ended.stderr
+    assert ended.stderr.startswith("menagerie init: ")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
+
+
+def test_a_start_that_was_cut_short_is_made_good(settings: Settings) -> None:
+    """The database was written, and nothing of it was told to anybody."""
+    made, owner = first_start.initialize(settings)
+    endpoints_file(settings.root).unlink()
+    again, owner_again = first_start.initialize(settings)
+    assert owner is not None
+    assert owner_again is not None
+    assert owner_again.email == owner.email
+    assert owner_again.password != owner.password
+    assert again.api_key != made.api_key
+    assert again.session_token != made.session_token
+    assert (again.org_id, again.project_id) == (made.org_id, made.project_id)
+    assert first_start.initialize(settings) == (again, None)
+
+
+def test_the_secrets_made_anew_let_in(fresh: Callable[..., Installation]) -> None:
+    installation = fresh()
+    installation.start()
+    installation.stop()
+    (installation.home / "endpoints.json").unlink()
+    told = installation.start()
+    password = told.partition("  password ")[2].split()[0]
+    with installation.api() as client:
+        assert client.get("/v1/orgs").status_code == 200
+        given = {"email": load().owner_email, "password": password}
+        assert client.post("/v1/sessions", json=given).status_code == 201
+
+
+def test_an_organization_of_others_is_not_taken(settings: Settings) -> None:
+    first_start.initialize(settings)
+    endpoints_file(settings.root).unlink()
+    other = settings.model_copy(update={"owner_email": "another@localhost"})
+    with pytest.raises(SettingsError, match="choose another first_org_name"):
+        first_start.initialize(other)
+
+
+def test_an_older_endpoints_file_is_renewed(settings: Settings) -> None:
+    made, _ = first_start.initialize(settings)
+    older = dataclasses.asdict(made) | {"gateway_port": 8443}
+    del older["gateway_ports"]
+    endpoints_file(settings.root).write_text(json.dumps(older))
+    assert first_start.initialize(settings) == (made, None)
+    assert read_endpoints(settings.root) == made
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"base_url": "x"}', "\x00" * 300])
+def test_an_endpoints_file_that_lets_nobody_in_is_refused(settings: Settings, content: str) -> None:
+    first_start.initialize(settings)
+    endpoints_file(settings.root).write_text(content)
+    assert "endpoints.json cannot be used" in said(settings, 2)
+    assert endpoints_file(settings.root).read_text() == content
+
+
+def test_endpoints_of_another_database_are_refused(settings: Settings) -> None:
+    first_start.initialize(settings)
+    for file in settings.root.glob("menagerie.db*"):
+        file.unlink()
+    assert "belongs to another database" in said(settings, 2)
+
+
+def test_a_database_of_a_newer_version_is_left_alone(settings: Settings) -> None:
+    first_start.initialize(settings)
+    file = settings.root / "menagerie.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    text = said(settings, 1)
+    assert "revision 9999" in text
+    assert "newer" in text
+
+
+def test_a_database_that_is_none_is_named(settings: Settings) -> None:
+    settings.root.mkdir(parents=True)
+    (settings.root / "menagerie.db").write_text("nothing of the kind" * 100)
+    assert "look at the setting database_url" in said(settings, 1)
+
+
+@pytest.mark.parametrize("name", ["seal", "cursor", "signing"])
+def test_a_key_that_was_cut_short_is_named(settings: Settings, name: str) -> None:
+    keys.make_all(settings.root)
+    (settings.root / "keys" / f"{name}.key").write_bytes(b"short")
+    with pytest.raises(SettingsError, match=rf"{name}.key holds 5 bytes and not 32"):
+        keys.make_all(settings.root)
