@@ -24,7 +24,10 @@ from menagerie.processes import Child
 from menagerie.settings import Settings, SettingsError, environment
 
 _LOG = structlog.get_logger(__name__)
-_READY_S = 60.0
+# A part that fails ends, and is counted. One that is slow may be bringing a large database up to
+# date, which to break off would be to begin again at the next start.
+_READY_S = 600.0
+_TELL_S = 30.0
 _TRIES = 3
 _STOP_S = {"api": 10.0, "gateway": 8.0, "cell": 30.0}
 
@@ -110,10 +113,13 @@ class Serve:
         owner = self._prepare()
         self._start("api")
         self._start("gateway")
-        if not self._wait_until_ready():
-            return 0 if self.stopping.is_set() else 1
+        is_ready = self._wait_until_ready()
         endpoints = read_endpoints(self.settings.root)
         assert endpoints is not None, "the first start wrote them"
+        if not is_ready:
+            if owner is not None:  # whose password no later start will know
+                print(walk.introduction(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
+            return 0 if self.stopping.is_set() else 1
         print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
         while not self.stopping.wait(0.2):
             for child in self.children.values():
@@ -138,7 +144,7 @@ class Serve:
         self.children[part] = child
 
     def _wait_until_ready(self) -> bool:
-        deadline = time.monotonic() + _READY_S
+        started = told = time.monotonic()
         # Plain HTTP to this machine: neither certificates nor proxies are worth loading.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         with httpx.Client(
@@ -153,9 +159,13 @@ class Serve:
                 if given_up:
                     _LOG.error("does not start; the lines above say why", parts=given_up)
                     return False
-                if time.monotonic() > deadline:
-                    _LOG.error("not ready in time", waited_s=_READY_S, asked=str(api.base_url))
+                waited_s = round(time.monotonic() - started)
+                if waited_s > _READY_S:
+                    _LOG.error("not ready in time", waited_s=waited_s, asked=str(api.base_url))
                     return False
+                if time.monotonic() - told > _TELL_S:
+                    told = time.monotonic()
+                    _LOG.warning("not ready yet", waited_s=waited_s, asked=str(api.base_url))
         return False
 
     def _gateway_serves(self) -> bool:

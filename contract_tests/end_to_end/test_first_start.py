@@ -5,6 +5,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,3 +115,24 @@ def test_a_key_that_was_cut_short_is_named(settings: Settings, name: str) -> Non
     (settings.root / "keys" / f"{name}.key").write_bytes(b"short")
     with pytest.raises(SettingsError, match=rf"{name}.key holds 5 bytes and not 32"):
         keys.make_all(settings.root)
+
+
+def test_a_first_start_that_is_ended_early_has_told_its_secrets(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    options = ["--home", str(home), "--port", "0", "--gateway-port", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "menagerie", "serve", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None and not endpoints_file(home).exists():
+            time.sleep(0.01)
+        process.terminate()
+        told, logged = process.communicate(timeout=60)
+    assert process.returncode == 0, logged
+    assert "Traceback" not in logged
+    endpoints = read_endpoints(home)
+    assert endpoints is not None
+    assert endpoints.api_key in told
+    assert "password" in told
