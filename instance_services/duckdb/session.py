@@ -72,9 +72,17 @@ class Session:
         if not plan.keeps_types:
             self._plans.forget()
         if plan.begins:
-            # A transaction that is still open would swallow the requests of others.
-            with contextlib.suppress(duckdb.Error):
-                self._connection.rollback()
+            self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        """One that is still open would swallow, or fail, the requests of others."""
+        ended = False
+        with contextlib.suppress(duckdb.Error):
+            while not ended:
+                # An interrupt that comes late breaks off a rollback as well.
+                with contextlib.suppress(duckdb.InterruptException):
+                    self._connection.rollback()
+                    ended = True
 
     def _run(self, plan: Plan, params: list[Any], started: float) -> bytes:
         if plan.grows:
