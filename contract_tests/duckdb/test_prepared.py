@@ -32,6 +32,9 @@ QUESTIONS = (
     "SELECT TIMESTAMPTZ '2026-01-01 00:00:00+00' AS t, s FROM u",
     "SELECT s::INTEGER + 1 AS next FROM u",
     "SELECT * FROM u -- with a comment",
+    "SELECT count(*) FROM seen_again WHERE i > 60",
+    "SELECT getvariable('x') AS x, i FROM t WHERE i = getvariable('x')",
+    "SELECT table_name, column_name FROM information_schema.columns ORDER BY ALL",
 )
 CHANGES = (
     "INSERT INTO t SELECT range + 4990 FROM range(20)",
@@ -55,6 +58,17 @@ CHANGES = (
     "USE main",
     "CHECKPOINT",
     "BEGIN; INSERT INTO t VALUES (5000); ROLLBACK",
+    "BEGIN; INSERT INTO t VALUES (5000)",
+    "INSERT INTO t VALUES (5000); SELECT error('halfway'); INSERT INTO t VALUES (6000)",
+    "INSERT INTO t VALUES (6000); SELECT count(*) FROM t",
+    "EXPLAIN ANALYZE INSERT INTO t VALUES (5000)",
+    "WITH more AS (SELECT 5000 AS i) INSERT INTO t BY NAME SELECT * FROM more",
+    "MERGE INTO t USING (SELECT 5000 AS i) AS m ON t.i = m.i WHEN NOT MATCHED THEN INSERT",
+    "UPDATE t SET i = 5000 WHERE i = 5 RETURNING i",
+    "CREATE OR REPLACE TEMP TABLE t AS SELECT 5000 AS i",
+    "CREATE OR REPLACE TEMP VIEW u AS SELECT '5' AS s",
+    "DROP VIEW seen",
+    "SET VARIABLE x = 7",
 )
 
 
@@ -71,6 +85,7 @@ class Asked:
         for name in ("TABLE t", "VIEW seen", "MACRO twice", "TABLE u"):
             first = next(change for change in CHANGES if f"REPLACE {name}" in change)
             self.session.answer(first, [])
+        self.session.answer("CREATE VIEW seen_again AS SELECT * FROM seen WHERE i < 5001", [])
 
     def twice(self, sql: str) -> tuple[Any, Any]:
         # Of the same connection, or it would be in another schema.
