@@ -36,12 +36,12 @@ def build_app(settings: Settings) -> AccessLog:
     On SQLite too, as writers of one file belong in one process.
     """
     services = composition.build_services(settings)
-    if started_by_serve():
+    alone = started_by_serve()
+    if alone:
         first_start.bring_up_to_date(settings, services)
     elif settings.on_sqlite:
         services.database.migrate()
-    works = settings.on_sqlite or started_by_serve()
-    worker = build_worker(settings, services) if works else None
+    worker = build_worker(settings, services) if alone or settings.on_sqlite else None
     app = composition.build_app(
         settings,
         services,

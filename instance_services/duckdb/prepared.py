@@ -11,9 +11,11 @@ next time.
 import contextlib
 import re
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
+
+from instance_services.duckdb.plans import Plan
 
 # Preparing takes as long as three to five small queries save by it.
 _AFTER_RUNS = 10
@@ -43,52 +45,44 @@ UNION ALL SELECT macro_definition FROM duckdb_functions() WHERE NOT internal
 """
 
 
-class Repeated(Protocol):
-    """A plan as it is seen here: one SELECT without parameters, and how often it was run."""
-
-    last: Any
-    quick_runs: int
-    prepared: Any
-    last_run: int
-
-
 class Prepared:
-    """The statements that one connection has prepared; on its thread."""
+    """The statements that one connection has prepared, each one SELECT; on its thread."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
-        self._plans: list[Repeated] = []
+        # By the name that the engine knows them under.
+        self._plans: dict[str, Plan] = {}
         self._unsteady: frozenset[str] | None = None
         # Whether views, macros and columns are all steady; None where that is not known.
         self._catalogue_is_steady: bool | None = None
         self._number = 0
         self._runs = 0
 
-    def has_run(self, plan: Repeated, took_s: float) -> None:
+    def has_run(self, plan: Plan, took_s: float) -> None:
         """Tells of a run; after enough quick ones in a row the plan is prepared."""
         plan.quick_runs = plan.quick_runs + 1 if took_s < _QUICK_S else 0
-        self.is_run(plan)
+        self.touch(plan)
         if plan.quick_runs != _AFTER_RUNS or not self._has_room():
             return
         # What cannot be prepared is run as it is.
         with contextlib.suppress(duckdb.Error):
             self._prepare(plan)
 
-    def is_run(self, plan: Repeated) -> None:
+    def touch(self, plan: Plan) -> None:
+        """Tells of a run, prepared or not: what is run keeps its place."""
         self._runs += 1
         plan.last_run = self._runs
 
     def _has_room(self) -> bool:
         if len(self._plans) < _KEPT:
             return True
-        oldest = min(self._plans, key=lambda plan: plan.last_run)
-        if self._runs - oldest.last_run <= _UNUSED_RUNS:
+        oldest = min(self._plans, key=lambda name: self._plans[name].last_run)
+        if self._runs - self._plans[oldest].last_run <= _UNUSED_RUNS:
             return False
-        self._plans.remove(oldest)
         self._drop(oldest)
         return True
 
-    def _prepare(self, plan: Repeated) -> None:
+    def _prepare(self, plan: Plan) -> None:
         query = plan.last.query
         if self._is_unsteady([query]):
             return
@@ -102,7 +96,7 @@ class Prepared:
         (statement,) = self._connection.extract_statements(f"PREPARE {name} AS\n{query}")
         self._connection.execute(statement)
         (plan.prepared,) = self._connection.extract_statements(f"EXECUTE {name}")
-        self._plans.append(plan)
+        self._plans[name] = plan
 
     def _is_unsteady(self, texts: Iterable[str]) -> bool:
         if self._unsteady is None:
@@ -117,13 +111,11 @@ class Prepared:
         """To be called when data may have changed; with `catalogue`, also what is made of them."""
         if catalogue:
             self._catalogue_is_steady = None
-        plans, self._plans = self._plans, []
-        for plan in plans:
-            self._drop(plan)
+        for name in list(self._plans):
+            self._drop(name)
 
-    def _drop(self, plan: Repeated) -> None:
-        # `EXECUTE name`
-        name = plan.prepared.query.rpartition(" ")[2]
+    def _drop(self, name: str) -> None:
+        plan = self._plans.pop(name)
         plan.prepared, plan.quick_runs = None, 0
         with contextlib.suppress(duckdb.Error):
             self._connection.execute(f"DEALLOCATE {name}")

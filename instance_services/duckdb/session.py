@@ -103,24 +103,24 @@ class Session:
         columns = plan.columns
         if columns is None:
             columns = plan.columns = _described(connection)
-        answer = self._fetched(columns, started)
+        answer = self._answer_of(columns, started)
         if plan.repeats:
             self._prepared.has_run(plan, time.perf_counter() - started)
         return answer
 
     def _run_prepared(self, plan: Plan, started: float) -> bytes | None:
         """None where it failed: the statement itself tells why in the words of its own text."""
-        self._prepared.is_run(plan)
+        self._prepared.touch(plan)
         try:
             self._connection.execute(plan.prepared)
-            return self._fetched(plan.columns or _NO_COLUMNS, started)
+            return self._answer_of(plan.columns or _NO_COLUMNS, started)
         except duckdb.InterruptException:
             raise
         except duckdb.Error:
             self._prepared.forget(catalogue=True)
             return None
 
-    def _fetched(self, columns: Columns, started: float) -> bytes:
+    def _answer_of(self, columns: Columns, started: float) -> bytes:
         answer, is_cut = _fetched(self._connection, columns, started)
         if is_cut:
             # A result that is not read to its end keeps its transaction and its memory.
