@@ -1,5 +1,6 @@
 """What lies around an instance and must not be reached from inside it, and who tries to."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -132,3 +133,31 @@ def listening(visits: list[str]) -> Iterator[int]:
             # A thread that waits for visitors is woken by no close.
             listener.shutdown(socket.SHUT_RDWR)
             thread.join()
+
+
+Groups = frozenset[tuple[str, str]]
+
+
+def alive(uid: int, instance_id: str) -> Iterator[tuple[Path, Groups]]:
+    """The processes of an instance's uid under /proc, and where each is held.
+
+    On version 1 a process is held by each controller, on version 2 once, by none.
+    """
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if path.name.isdigit() and path.stat().st_uid == uid:
+                group = _groups(path, instance_id)
+                # A process that ends, as one that saves may at any moment, leaves its groups
+                # before it is gone.
+                if (path / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                    yield path, group
+
+
+def _groups(path: Path, instance_id: str) -> Groups:
+    lines = [line.split(":", 2) for line in (path / "cgroup").read_text().splitlines()]
+    return frozenset(
+        (controller, group.strip("/"))
+        for _, names, group in lines
+        for controller in names.split(",")
+        if group.endswith(f"/{instance_id}") and controller in {"", "cpu", "memory", "pids"}
+    )

@@ -12,7 +12,7 @@ import pytest
 from cell.runtime.cgroups import ROOT
 from contract_tests.cell.rig import SMALL, until
 from contract_tests.isolation.attackers import ATTACKERS
-from contract_tests.isolation.surroundings import CANARY, PROBE, Surroundings, listening
+from contract_tests.isolation.surroundings import CANARY, PROBE, Surroundings, alive, listening
 
 
 def needs(around: Surroundings, *means: str) -> None:
@@ -72,9 +72,7 @@ def test_every_process_of_an_engine_is_held_by_its_size(
     engine, instance_id = instance
     ATTACKERS[engine](around, instance_id)
     uid = (around.rig.home / "instances" / instance_id / "data").stat().st_uid
-    found = [path for path in Path("/proc").iterdir() if path.name.isdigit() and runs(path, uid)]
-    assert found
-    groups = {group_of(path, instance_id) for path in found}
+    groups = {group for _, group in alive(uid, instance_id)}
     # One for all of them, in each tree.
     assert len(groups) == 1
     size = {"memory": str(SMALL["memory_bytes"]), "pids": "512"}
@@ -93,26 +91,6 @@ def test_every_process_of_an_engine_is_held_by_its_size(
                 name: (ROOT / group / file).read_text().strip() for name, file in files.items()
             }
             assert told_ == {**size, "cpu": "50000 100000"}
-
-
-def group_of(path: Path, instance_id: str) -> frozenset[tuple[str, str]]:
-    """Where a process is held: by controller on version 1, once on version 2."""
-    lines = [line.split(":", 2) for line in (path / "cgroup").read_text().splitlines()]
-    return frozenset(
-        (controller, group.strip("/"))
-        for _, names, group in lines
-        for controller in names.split(",")
-        if group.endswith(f"/{instance_id}") and controller in {"", "cpu", "memory", "pids"}
-    )
-
-
-def runs(path: Path, uid: int) -> bool:
-    """Whether it is a process of the uid, and not one that has ended."""
-    try:
-        state = (path / "stat").read_text().rpartition(")")[2].split()[0]
-        return path.stat().st_uid == uid and state not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_the_probe_finds_all_of_it_where_nothing_holds_it(

@@ -19,7 +19,7 @@ import redis
 
 from cell.runtime.cgroups import ROOT
 from contract_tests.cell.rig import Rig, engine, until
-from contract_tests.isolation.test_hostile import group_of, runs
+from contract_tests.isolation.surroundings import Groups, alive
 
 ENGINES = ("duckdb", "mariadb", "postgres", "redis", "valkey")
 QUERIES = 500
@@ -57,20 +57,20 @@ class Neighbour:
             thread.join()
 
     def send(self, number: signal.Signals) -> None:
-        for path in self._processes():
+        for path, _ in self._processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(path.name), number)
 
     def throttled(self) -> int:
         """How often it has wanted more CPU than its size has."""
-        group = dict(group_of(self._processes()[0], self.instance_id))
+        group = dict(next(self._processes())[1])
         tree = ROOT / "cpu" / group["cpu"] if "cpu" in group else ROOT / group[""]
         figures = dict(line.split() for line in (tree / "cpu.stat").read_text().splitlines())
         return int(figures["nr_throttled"])
 
-    def _processes(self) -> list[Path]:
+    def _processes(self) -> Iterator[tuple[Path, Groups]]:
         uid = (self.rig.home / "instances" / self.instance_id / "data").stat().st_uid
-        return [each for each in Path("/proc").iterdir() if each.name.isdigit() and runs(each, uid)]
+        return alive(uid, self.instance_id)
 
     def _make_noise(self, statement: str) -> None:
         with contextlib.suppress(psycopg.Error), postgres(self.rig, self.instance_id) as loud:
