@@ -1,4 +1,4 @@
-"""Control groups, version 1 and 2: how much CPU, memory and how many processes an engine gets.
+"""Control groups, version 1 and 2: what an engine gets of CPUs, memory and processes.
 
 Groups are nested under the cell's own, so that limits set on the cell bound its engines too.
 """
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Protocol
 
 from cell.runtime.confinement import Confinement, Means
+from cell.runtime.cpus import Place
 
 ROOT = Path("/sys/fs/cgroup")
 SELF = Path("/proc/self/cgroup")
-CONTROLLERS = ("cpu", "memory", "pids")
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
 PERIOD_US = 100_000
 # The kernel refuses quotas below a millisecond.
 QUOTA_MIN_US = 1_000
@@ -36,6 +37,7 @@ class Groups(Protocol):
         """Creates the group; answers the files a process writes its pid to, to enter it."""
 
     def set_cpu(self, name: str, vcpu: float | None) -> None: ...
+    def set_cpus(self, name: str, place: Place) -> None: ...
     def cpu_s(self, name: str) -> float | None: ...
     def memory_bytes(self, name: str) -> int | None: ...
     def memory_kills(self, name: str) -> int: ...
@@ -76,6 +78,8 @@ class NoGroups:
 
     def set_cpu(self, name: str, vcpu: float | None) -> None: ...
 
+    def set_cpus(self, name: str, place: Place) -> None: ...
+
     def cpu_s(self, name: str) -> float | None:  # noqa: ARG002 - nothing to do
         return None
 
@@ -110,10 +114,16 @@ class GroupsV1:
                     reason = f"{base} cannot be made: {error.strerror}"
             self.means[controller] = Means(reason is None, reason)
         self._set("cpu", ".", "cpu.shares", (os.cpu_count() or 1) * SHARES_PER_CPU)
+        self._open_cpuset(".")
+        if "cpuset" in self._bases and not _holds(self._bases["cpuset"] / "cpuset.mems"):
+            # Nobody could enter a group of no memory.
+            _remove([self._bases.pop("cpuset")])
+            self.means["cpuset"] = Means(enforced=False, reason="the cell's own cpuset is empty")
 
     def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
         for base in self._bases.values():
             (base / name).mkdir(exist_ok=True)
+        self._open_cpuset(name)
         self._set("memory", name, "memory.limit_in_bytes", memory_bytes)
         # Memory and swap together; without swap accounting the file is not there.
         self._set("memory", name, "memory.memsw.limit_in_bytes", memory_bytes)
@@ -127,6 +137,21 @@ class GroupsV1:
         self._set("cpu", name, "cpu.cfs_quota_us", -1 if vcpu is None else _quota(vcpu))
         if vcpu is not None:
             self._set("cpu", name, "cpu.shares", max(2, round(vcpu * SHARES_PER_CPU)))
+
+    def set_cpus(self, name: str, place: Place) -> None:
+        if place is None:
+            self._open_cpuset(name)
+        else:
+            self._set("cpuset", name, "cpuset.cpus", _list(place))
+
+    def _open_cpuset(self, name: str) -> None:
+        """All that the group above has; a new group has nothing, and nobody could enter it."""
+        base = self._bases.get("cpuset")
+        if base is not None:
+            with contextlib.suppress(OSError):
+                group = base / name
+                for file in ("cpuset.mems", "cpuset.cpus"):
+                    (group / file).write_text((group.parent / file).read_text())
 
     def cpu_s(self, name: str) -> float | None:  # noqa: ARG002 - nothing to do
         # The kernel counts CPU in a tree of its own, which may not be ours: see Process.cpu_s.
@@ -151,7 +176,7 @@ class GroupsV1:
         for base in self._bases.values():
             _remove_all(base)
 
-    def _set(self, controller: str, name: str, file: str, value: int) -> None:
+    def _set(self, controller: str, name: str, file: str, value: int | str) -> None:
         base = self._bases.get(controller)
         if base is not None:
             with contextlib.suppress(OSError):
@@ -193,6 +218,11 @@ class GroupsV2:
             if vcpu is not None:
                 weight = max(1, round(vcpu * WEIGHT_PER_CPU))
                 (self._base / name / "cpu.weight").write_text(str(min(WEIGHT_MAX, weight)))
+
+    def set_cpus(self, name: str, place: Place) -> None:
+        with contextlib.suppress(OSError):
+            # An empty list is all that the group above has.
+            (self._base / name / "cpuset.cpus").write_text(_list(place or ()) + "\n")
 
     def cpu_s(self, name: str) -> float | None:
         used_us = _stat(self._base / name, "usage_usec", "cpu.stat")
@@ -257,6 +287,16 @@ def _hand_on(group: Path, controllers: list[str]) -> None:
 
 def _quota(vcpu: float) -> int:
     return max(QUOTA_MIN_US, round(vcpu * PERIOD_US))
+
+
+def _holds(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(path.read_text().strip())
+    return False
+
+
+def _list(cpus: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))
 
 
 def _number(path: Path) -> int | None:

@@ -13,7 +13,6 @@ import structlog
 
 log = structlog.get_logger("cell.confinement")
 
-MEANS = ("uid", "filesystem", "network", "cpu", "memory", "pids")
 PROBE_TIMEOUT_S = 10
 NOBODY = 65_534
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/sbin")
@@ -178,6 +177,7 @@ LOST = {
     "filesystem": "a broken engine sees the host's files",
     "network": "a broken engine can reach the network",
     "cpu": "an instance can take more CPU than its size",
+    "cpuset": "a busy instance makes its neighbours wait for a CPU",
     "memory": "an instance can take more memory than its size",
     "pids": "an instance can start any number of processes",
 }

@@ -22,6 +22,7 @@ from cell.layout import Site
 from cell.records import Size
 from cell.runtime import cgroups
 from cell.runtime.confinement import NOBODY, Confinement, Mount, Sandbox, warn
+from cell.runtime.cpus import Cpus
 from cell.runtime.process import MARK, LaunchError, Process, find, launch, strays
 
 log = structlog.get_logger("cell.host")
@@ -68,6 +69,7 @@ class Host:
         self._key = key
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uid)
         self._groups = cgroups.find(cell_name, confine=confine)
+        self._cpus = Cpus(os.sched_getaffinity(0))
         self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
         warn(self.confinement)
 
@@ -152,11 +154,12 @@ class Host:
 
     def limit_cpu(self, process: Process, vcpu: float | None) -> None:
         self._groups.set_cpu(process.group, vcpu)
+        self._place(process.group, vcpu)
 
     def resize(self, process: Process, size: Size) -> None:
         """Gives an engine that runs the CPU, memory and processes of another size."""
         self._groups.make(process.group, size.memory_bytes, _pids_max(size))
-        self._groups.set_cpu(process.group, size.vcpu)
+        self.limit_cpu(process, size.vcpu)
 
     def usage(self, process: Process) -> Usage:
         memory_bytes = self._groups.memory_bytes(process.group)
@@ -174,6 +177,7 @@ class Host:
         """Removes what stays of an engine that has ended."""
         site.process.unlink(missing_ok=True)
         self._groups.remove(site.instance_id)
+        self._place(site.instance_id, None)
 
     def find(self, site: Site) -> Process | None:
         """The engine an earlier cell left running."""
@@ -195,6 +199,11 @@ class Host:
     def close(self) -> None:
         """Leaves nothing behind on the machine, once no engine runs."""
         self._groups.close()
+
+    def _place(self, name: str, vcpu: float | None) -> None:
+        """Gives an instance its CPUs, and those their others who are moved by that."""
+        for moved, place in self._cpus.place(name, vcpu).items():
+            self._groups.set_cpus(moved, place)
 
     def _run(
         self,

@@ -1,0 +1,76 @@
+"""Which CPUs each instance of a cell runs on: as few as its size needs, those least promised.
+
+A quota alone lets a busy instance stand on every CPU at the moment when a neighbour wants one.
+"""
+
+import math
+import threading
+from collections.abc import Iterable
+
+# What is left of a sum of shares after they were taken away again is no load.
+_NOTHING = 1e-9
+
+Place = frozenset[int] | None
+"""None is all there are."""
+
+
+class Cpus:
+    """Keeps what is promised of each CPU. Safe to be called from several threads."""
+
+    def __init__(self, available: Iterable[int]) -> None:
+        self._promised = dict.fromkeys(sorted(available), 0.0)
+        self._placed: dict[str, tuple[frozenset[int], float]] = {}
+        self._lock = threading.Lock()
+
+    def place(self, name: str, vcpu: float | None) -> dict[str, Place]:
+        """Where `name` runs from now on, and whoever else is moved by that.
+
+        Without a limit it may run anywhere, and nothing is promised to it.
+        """
+        with self._lock:
+            before = self._places()
+            self._take(name)
+            if vcpu is not None:
+                self._give(name, vcpu)
+            self._even_out()
+            after = self._places()
+        moved = {each for each, place in after.items() if before.get(each) != place}
+        return {each: after.get(each) for each in {name, *moved}}
+
+    def _places(self) -> dict[str, frozenset[int]]:
+        return {name: place for name, (place, _) in self._placed.items()}
+
+    def _give(self, name: str, vcpu: float) -> None:
+        wanted = math.ceil(vcpu)
+        # Who is on all of them weighs the same on each, and need not be counted.
+        if wanted < len(self._promised):
+            emptiest = sorted(self._promised, key=self._promised.__getitem__)[:wanted]
+            self._enter(name, frozenset(emptiest), vcpu)
+
+    def _enter(self, name: str, place: frozenset[int], vcpu: float) -> None:
+        self._placed[name] = (place, vcpu)
+        for cpu in place:
+            self._promised[cpu] += vcpu / len(place)
+
+    def _take(self, name: str) -> None:
+        place, vcpu = self._placed.pop(name, (frozenset(), 0.0))
+        for cpu in place:
+            self._promised[cpu] -= vcpu / len(place)
+
+    def _even_out(self) -> None:
+        """Moves who stands on the fullest CPU, for as long as nobody then stands on one as full."""
+        while self._moves_one():
+            pass
+
+    def _moves_one(self) -> bool:
+        fullest = max(self._promised, key=self._promised.__getitem__)
+        peak = self._promised[fullest]
+        for name, (place, vcpu) in list(self._placed.items()):
+            if fullest in place:
+                self._take(name)
+                self._give(name, vcpu)
+                if max(self._promised[cpu] for cpu in self._placed[name][0]) < peak - _NOTHING:
+                    return True
+                self._take(name)
+                self._enter(name, place, vcpu)
+        return False
