@@ -53,8 +53,13 @@ def only_one(root: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def with_free_ports(settings: Settings) -> Settings:
-    """Pick a port where 0 is asked for; refuse with the option's name where one is taken."""
+@contextmanager
+def ports_held(settings: Settings) -> Iterator[Settings]:
+    """Pick a port where 0 is asked for; refuse with the option's name where one is taken.
+
+    All stay bound, with nobody listening, until the end. So the system gives none of them out
+    before its part listens, seconds later, nor while a part that was killed is started anew.
+    """
     gateway = settings.gateway_listen.partition(",")[0].strip()
     with ExitStack() as held:
         chosen = {"port": held.enter_context(_port(settings.host, settings.port, "--port"))}
@@ -66,12 +71,12 @@ def with_free_ports(settings: Settings) -> Settings:
                 sharing[port] = held.enter_context(_port(gateway, port, option))
             chosen[name] = sharing[port]
             sharing[0] = 0  # each that asks for any free port gets one of its own
-    return settings.model_copy(update=chosen)
+        yield settings.model_copy(update=chosen)
 
 
 @contextmanager
 def _port(address: str, port: int, option: str) -> Iterator[int]:
-    """Held until the others are found too: the system would give a free one out twice."""
+    """Bound so that servers, which all say SO_REUSEADDR, can still listen on it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -97,8 +102,7 @@ class Serve:
         """Serve until SIGTERM or SIGINT; the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        with only_one(self.settings.root):
-            self.settings = with_free_ports(self.settings)
+        with only_one(self.settings.root), ports_held(self.settings) as self.settings:
             try:
                 return self._run()
             finally:

@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from contract_tests.end_to_end.installation import held_port
+
 DEADLINE_S = 60
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -38,13 +40,15 @@ def chromium(profile: Path, host: str, port: int, *more: str) -> Iterator[webdri
     trusted = f"--ignore-certificate-errors-spki-list={_key_hash(host, port)}"
     for each in (*OPTIONS, trusted, f"--user-data-dir={profile}", *more):
         options.add_argument(each)
-    service = Service(shutil.which("chromedriver"))
-    driver = webdriver.Chrome(options=options, service=service)
-    driver.set_page_load_timeout(DEADLINE_S)
-    try:
-        yield driver
-    finally:
-        driver.quit()
+    # Selenium would pick a port itself, and leave it to anybody until the driver listens.
+    with held_port() as own:
+        service = Service(shutil.which("chromedriver"), port=own)
+        driver = webdriver.Chrome(options=options, service=service)
+        driver.set_page_load_timeout(DEADLINE_S)
+        try:
+            yield driver
+        finally:
+            driver.quit()
 
 
 def _key_hash(host: str, port: int) -> str:

@@ -8,6 +8,18 @@ import pytest
 from contract_tests.end_to_end.installation import Installation
 
 
+# The watchdog's, for tests that start whole installations: on a machine that is busy otherwise
+# one start alone has taken a minute.
+WATCH_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        is_here = Path(__file__).parent in item.path.parents
+        if is_here and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(WATCH_S))
+
+
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     made = Installation(tmp_path_factory.mktemp("serve") / "home")

@@ -1,12 +1,16 @@
 """A whole installation in a folder of its own: `menagerie serve`, driven from outside."""
 
 import contextlib
+import functools
 import json
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +18,32 @@ from typing import Any
 import httpx
 import psutil
 
-from clients.client import transport_for_localhost
+from clients.transport import LocalhostTransport, trust
 
-READY_S = 60.0
+READY_S = 120.0
+SETTINGS = {
+    "MENAGERIE_RATE_LIMITS": "false",
+    # No URL may expire between its making and its use, however long the machine stalls.
+    "MENAGERIE_REVEAL_TTL_S": "600",
+}
+
+
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """A port that nobody else is given until the end, and that a server can listen on.
+
+    It stays bound, with SO_REUSEADDR as servers have it, and nobody listens on it here.
+    """
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
+
+
+@functools.cache
+def trusting(ca_pem: str) -> ssl.SSLContext:
+    """Made once: to load the system's authorities takes longer than most requests."""
+    return trust(ca_pem=ca_pem)
 
 
 @dataclass
@@ -36,7 +63,7 @@ class Installation:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "MENAGERIE_RATE_LIMITS": "false", **self.environment},
+            env={**os.environ, **SETTINGS, **self.environment},
         )
         log.close()
         return self._read_until_ready()
@@ -66,20 +93,22 @@ class Installation:
             base_url=found["base_url"],
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_s,
+            # Plain HTTP, for which no authorities need to be loaded.
+            verify=False,
         )
 
     def public(self, timeout_s: float = 40) -> httpx.Client:
         """A client of instances and of the cell: verified TLS through the gateway."""
-        return httpx.Client(
-            transport=transport_for_localhost(self.endpoints["ca_file"]), timeout=timeout_s
-        )
+        context = trusting(Path(self.endpoints["ca_file"]).read_text())
+        return httpx.Client(transport=LocalhostTransport(context), timeout=timeout_s)
 
     def part(self, name: str) -> psutil.Process:
         """The process of one part: api, cell or gateway."""
         assert self.process is not None
         for child in psutil.Process(self.process.pid).children():
             with contextlib.suppress(psutil.Error):
-                if child.cmdline()[-1] == name:
+                # One that is about to end has no command line any more.
+                if child.cmdline()[-1:] == [name]:
                     return child
         raise AssertionError(f"{name} does not run")
 
@@ -113,8 +142,28 @@ class Installation:
                     each.kill()
 
 
+def lasted_s(happens: Callable[[], bool], what: str) -> float:
+    """How long it did not happen: until it was last asked for in vain.
+
+    How long the last answer took does not count, as that may be the machine's doing.
+    """
+    began_at = in_vain_at = time.monotonic()
+    while True:
+        asked_at = time.monotonic()
+        if happens():
+            return in_vain_at - began_at
+        assert asked_at - began_at < READY_S, what
+        in_vain_at = asked_at
+        time.sleep(0.02)
+
+
 def order(installation: Installation, **body: Any) -> dict[str, Any]:
     """Order an instance and wait until it runs."""
+    return wait_for(installation, place(installation, **body), "running")
+
+
+def place(installation: Installation, **body: Any) -> str:
+    """Order an instance, whose id is answered."""
     found = installation.endpoints
     with installation.api() as api:
         path = f"/v1/orgs/{found['org_id']}"
@@ -123,17 +172,19 @@ def order(installation: Installation, **body: Any) -> dict[str, Any]:
             json={"engine": "duckdb", "size": "s0", **body},
         )
         assert made.status_code == 201, made.text
-        return wait_for(installation, made.json()["id"], "running")
+        return str(made.json()["id"])
 
 
-def wait_for(installation: Installation, instance_id: str, status: str) -> dict[str, Any]:
-    """Long-poll until the instance has this status."""
+def wait_for(
+    installation: Installation, instance_id: str, status: str, *others: str
+) -> dict[str, Any]:
+    """Long-poll until the instance has this status, or one of the others."""
     path = f"/v1/orgs/{installation.endpoints['org_id']}/instances/{instance_id}"
     deadline = time.monotonic() + READY_S
     with installation.api() as api:
         while True:
             found = api.get(path, params={"wait_for": status, "timeout_s": 30}).json()
-            if found["status"] == status:
+            if found["status"] in {status, *others}:
                 return dict(found)
             assert time.monotonic() < deadline, found
             assert found["status"] != "failed", found

@@ -10,9 +10,9 @@ import httpx
 import psycopg
 import pytest
 
-from contract_tests.acme.pebble import Pebble, free_port, needed
+from contract_tests.acme.pebble import Pebble, needed
 from contract_tests.cell.rig import until
-from contract_tests.end_to_end.installation import Installation, order, reveal
+from contract_tests.end_to_end.installation import Installation, held_port, order, reveal
 from contract_tests.name_server import NameServer
 
 
@@ -56,10 +56,20 @@ def certified(installation: Installation, path: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """The gateway's, which the ACME server must know before that starts."""
+    with held_port() as held:
+        yield held
+
+
 def test_clients_need_only_the_public_root(
-    fresh: Callable[..., Installation], names: NameServer, pebble: Pebble, tmp_path: Path
+    fresh: Callable[..., Installation],
+    names: NameServer,
+    pebble: Pebble,
+    port: int,
+    tmp_path: Path,
 ) -> None:
-    port = free_port()
     installation = fresh(
         MENAGERIE_DNS_SERVERS=json.dumps([names.address]),
         MENAGERIE_ACME_DIRECTORY=pebble.directory_url,

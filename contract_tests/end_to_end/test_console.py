@@ -28,8 +28,6 @@ WRONG = {
     "mysql": "ERROR 1146",
 }
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def console_url(installation: Installation, instance_id: str) -> str:
     path = f"/v1/orgs/{installation.endpoints['org_id']}/instances/{instance_id}"

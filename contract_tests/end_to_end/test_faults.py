@@ -1,21 +1,21 @@
 """Parts are killed while instances are in use: what keeps working, and what comes back."""
 
-import time
-from collections.abc import Callable
+import contextlib
 from typing import Any
 
 import httpx
 import psutil
 import pytest
 
-from contract_tests.end_to_end.installation import Installation, order, query, reveal, wait_for
-
-
-def until(happens: Callable[[], bool], within_s: float, what: str) -> None:
-    deadline = time.monotonic() + within_s
-    while not happens():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+from contract_tests.cell.rig import until
+from contract_tests.end_to_end.installation import (
+    Installation,
+    lasted_s,
+    order,
+    query,
+    reveal,
+    wait_for,
+)
 
 
 def answers(installation: Installation, credential: dict[str, Any]) -> bool:
@@ -48,12 +48,12 @@ def test_instances_are_reached_while_the_control_plane_is_dead(
         api.kill()
         assert existing.post(url, json={"sql": "SELECT 3"}, auth=login).status_code == 200
         assert answers(installation, used)
-    until(lambda: healthy(installation), 30, "the API came back")
+    until(lambda: healthy(installation), "the API came back")
 
 
 def healthy(installation: Installation) -> bool:
     try:
-        with installation.api(timeout_s=5) as api:
+        with installation.api(timeout_s=20) as api:
             return bool(api.get("/healthz").json()["status"] == "ok")
     except (httpx.HTTPError, ValueError):
         return False
@@ -63,11 +63,18 @@ def healthy(installation: Installation) -> bool:
 def test_a_killed_gateway_is_back_within_five_seconds(
     installation: Installation, used: dict[str, Any]
 ) -> None:
+    # A machine that stalls spoils one of the times; a gateway that is slow spoils them all.
+    times = sorted(without_gateway_s(installation, used) for _ in range(3))
+    assert times[1] < 5, times
+
+
+def without_gateway_s(installation: Installation, used: dict[str, Any]) -> float:
     gateway = installation.part("gateway")
-    for child in gateway.children(recursive=True):
-        child.kill()
-    gateway.kill()
-    until(lambda: answers(installation, used), 5, "the gateway came back")
+    for process in [gateway, *gateway.children(recursive=True)]:
+        # The children of one that is gone end by themselves, maybe before we come to them.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return lasted_s(lambda: answers(installation, used), "the gateway came back")
 
 
 def test_a_killed_cell_adopts_its_engines(installation: Installation, used: dict[str, Any]) -> None:
@@ -77,10 +84,10 @@ def test_a_killed_cell_adopts_its_engines(installation: Installation, used: dict
     assert engines
     cell.kill()
     assert answers(installation, used)
-    until(lambda: cell.pid != running_part(installation, "cell"), 20, "the cell came back")
+    until(lambda: running_part(installation, "cell") not in {0, cell.pid}, "the cell came back")
     with installation.api() as api:
         path = f"/v1/orgs/{installation.endpoints['org_id']}/instances/{used['id']}"
-        until(lambda: paused(api, path), 40, "the new cell pauses what the old one started")
+        until(lambda: paused(api, path), "the new cell pauses what the old one started")
         assert api.post(f"{path}/actions/resume").status_code == 202
     wait_for(installation, used["id"], "running")
     assert query(installation, used, "SELECT n FROM kept").json()["rows"] == [[1]]

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contract_tests.duckdb.process import running
-from contract_tests.end_to_end.installation import Installation
-from contract_tests.end_to_end.test_parts import free_port
+from contract_tests.end_to_end.installation import READY_S, Installation, held_port
 from contract_tests.specserver.wire import Address, Answer, exchanged
 
 LONG = b"x" * 70_000
@@ -56,28 +55,28 @@ class Server:
 
 @pytest.fixture(scope="module")
 def under_gunicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder, port = tmp_path_factory.mktemp("gunicorn"), free_port()
-    place = {"MENAGERIE_HOME": str(folder / "home"), "MENAGERIE_PORT": str(port)}
-    with (folder / "log").open("wb") as log:
+    folder = tmp_path_factory.mktemp("gunicorn")
+    with held_port() as port, (folder / "log").open("wb") as log:
+        place = {"MENAGERIE_HOME": str(folder / "home"), "MENAGERIE_PORT": str(port)}
         process = subprocess.Popen(
             [sys.executable, "-m", "menagerie", "api"],
             env={**os.environ, **place},
             stdout=log,
             stderr=log,
         )
-    try:
-        until_healthy(port, folder / "log")
-        yield Server(("127.0.0.1", port), "/healthz")
-    finally:
-        process.terminate()
-        process.wait(30)
+        try:
+            until_healthy(port, folder / "log")
+            yield Server(("127.0.0.1", port), "/healthz")
+        finally:
+            process.terminate()
+            process.wait(READY_S)
 
 
 def until_healthy(port: int, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + READY_S
     while True:
         try:
-            httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=5)
+            httpx.get(f"http://127.0.0.1:{port}/healthz", timeout=20)
         except httpx.TransportError:
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)

@@ -12,7 +12,8 @@ import pytest
 from cell import ports
 from cell.gateway.listening import PortError, listen
 from cell.gateway.settings import GatewaySettings
-from menagerie.serve import with_free_ports
+from contract_tests.end_to_end.installation import held_port
+from menagerie.serve import ports_held
 from menagerie.settings import GATEWAY_PORTS, SettingsError, load
 
 
@@ -26,23 +27,33 @@ def test_the_defaults_are_those_of_the_cell(tmp_path: Path) -> None:
 
 
 def test_a_free_port_is_found_for_each(tmp_path: Path) -> None:
-    found = with_free_ports(load(home=tmp_path, port=0, **every(0)))
-    chosen = [found.port, *found.gateway_ports.values()]
+    with ports_held(load(home=tmp_path, port=0, **every(0))) as found:
+        chosen = [found.port, *found.gateway_ports.values()]
     assert all(chosen)
     assert len(set(chosen)) == len(chosen)
 
 
+def test_a_port_that_was_found_is_kept_for_its_part(tmp_path: Path) -> None:
+    with ports_held(load(home=tmp_path, port=0, **every(0))) as found:
+        for port in (found.port, *found.gateway_ports.values()):
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind(("127.0.0.1", port))
+            # Sockets made so say SO_REUSEADDR, as those of all parts do.
+            for _ in range(2):
+                socket.create_server(("127.0.0.1", port)).close()
+
+
 def test_https_kinds_may_share_a_port(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    shared = every(0) | {"gateway_https_port": port, "gateway_clickhouse_https_port": port}
-    found = with_free_ports(load(home=tmp_path, port=0, **shared)).gateway_ports
-    assert found["https"] == found["clickhouse_https"] == port
-    both = {"https": port, "clickhouse_https": port}
-    settings = GatewaySettings(tmp_path, ports=both)
-    ((listening,),) = listen(settings, frozenset(both))
-    listening.socket.close()
-    assert listening.protocols == ("https", "clickhouse_https")
+    with held_port() as port:
+        shared = every(0) | {"gateway_https_port": port, "gateway_clickhouse_https_port": port}
+        with ports_held(load(home=tmp_path, port=0, **shared)) as settled:
+            found = settled.gateway_ports
+        assert found["https"] == found["clickhouse_https"] == port
+        both = {"https": port, "clickhouse_https": port}
+        settings = GatewaySettings(tmp_path, ports=both)
+        ((listening,),) = listen(settings, frozenset(both))
+        listening.socket.close()
+        assert listening.protocols == ("https", "clickhouse_https")
 
 
 def test_others_may_not(tmp_path: Path) -> None:
@@ -57,8 +68,9 @@ def test_a_port_that_is_taken_is_named_by_its_option(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         settings = load(home=tmp_path, port=0, **every(0) | {"gateway_resp_port": port})
-        with pytest.raises(SettingsError, match=rf"port {port}: .* --gateway-resp-port"):
-            with_free_ports(settings)
+        refused = pytest.raises(SettingsError, match=rf"port {port}: .* --gateway-resp-port")
+        with refused, ports_held(settings):
+            pass
 
 
 def test_a_gateway_alone_names_it_too(tmp_path: Path) -> None:
