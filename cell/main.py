@@ -31,8 +31,8 @@ def run(settings: CellSettings) -> None:
     # What the cell writes is its own, unless it says otherwise.
     former = os.umask(0o077)
     try:
-        with _returning_on_signals():
-            asyncio.run(_serve(settings))
+        with _heard() as ending:
+            asyncio.run(_serve(settings, ending))
     finally:
         os.umask(former)
 
@@ -52,7 +52,7 @@ def make_app(cell: Cell) -> App:
     )
 
 
-async def _serve(settings: CellSettings) -> None:
+async def _serve(settings: CellSettings, ending: "Ending") -> None:
     cell = Cell(settings)
     app = make_app(cell)
     await cell.open()
@@ -72,17 +72,33 @@ async def _serve(settings: CellSettings) -> None:
             log_config=None,
             timeout_graceful_shutdown=GRACE_S,
         )
-        await uvicorn.Server(config).serve()
+        ending.server = uvicorn.Server(config)
+        if not ending.asked:
+            await ending.server.serve()
     finally:
         await cell.close()
 
 
+class Ending:
+    """Remembers that the process was asked to end, as uvicorn hears it only while it serves."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.server: uvicorn.Server | None = None
+
+    def hear(self, *_: object) -> None:
+        self.asked = True
+        if self.server is not None:
+            self.server.should_exit = True
+
+
 @contextlib.contextmanager
-def _returning_on_signals() -> Iterator[None]:
+def _heard() -> Iterator[Ending]:
     """Uvicorn raises the signal that ended it once more; here that must not end the process."""
-    former = {number: signal.signal(number, lambda *_: None) for number in ENDS}
+    ending = Ending()
+    former = {number: signal.signal(number, ending.hear) for number in ENDS}
     try:
-        yield
+        yield ending
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

@@ -1,5 +1,7 @@
 """Where `serve` keeps what it knows in PostgreSQL, and what it says when it cannot."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from contract_tests.databases import Databases
 from contract_tests.end_to_end.installation import Installation, order
 
+ROOT = Path(__file__).resolve().parents[2]
 NOBODY = {"MENAGERIE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
 
 
@@ -25,8 +28,40 @@ def test_a_database_that_cannot_be_reached_is_named(start: str, tmp_path: Path) 
         assert "look at the setting database_url" in installation.log
         assert "Traceback" not in installation.log
         assert "not ready in time" not in installation.log
+        # Neither a part that is only beginning to serve, as its SIGTERM comes.
+        assert "did not end in time" not in installation.log
     finally:
         installation.destroy()
+
+
+# Asked at the worst moment: when the cell is open, and before its server hears signals.
+ASKED_EARLY = """
+import os, signal, sys
+from cell.agent import Cell
+from menagerie import data_plane, keys
+from menagerie.settings import load
+opened = Cell.open
+async def open_and_be_asked(cell):
+    await opened(cell)
+    os.kill(os.getpid(), signal.SIGTERM)
+Cell.open = open_and_be_asked
+settings = load(home=sys.argv[1])
+keys.make_all(settings.root)
+data_plane.run_cell(settings)
+"""
+
+
+def test_a_cell_that_is_asked_to_end_before_it_serves_ends(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", ASKED_EARLY, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "cell.stopped" in ended.stdout + ended.stderr
 
 
 def test_serve_does_the_work_on_postgresql_too(
