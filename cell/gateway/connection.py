@@ -169,6 +169,9 @@ class Connection(Relay):
     def _open(self, begun: Begun) -> None:
         self._stop_waiting()
         self._first = begun.first
+        if not opening.is_served(self._shared.routes.find(self._host, self._entry.protocols)):
+            # Whoever was told a moment ago that it runs must not be refused for what was before.
+            self._shared.routes.refresh()
         route = self._lead(begun)
         if not route.admits(self._preface.address):
             self._turn_away(TurnedAway("not_allowed"))

@@ -15,6 +15,10 @@ SERVED = WAKES | {"running"}
 LOOK_AGAIN_S = 0.05
 
 
+def is_served(route: Route | None) -> bool:
+    return route is not None and route.state in SERVED
+
+
 def check(route: Route | None) -> Route:
     """Raises the refusal of a host that is not to be served now."""
     if route is None:

@@ -109,7 +109,11 @@ class Preface:
         if hello.alpn == (ACME_TLS,) and hello.server_name and "https" in self._entry.protocols:
             return Challenged(hello.server_name, bytes(self._received))
         if hello.server_name is not None or not self._talk.names_instances:
-            route = self._routes.find(hello.server_name or "", self._entry.protocols)
+            host = hello.server_name or ""
+            route = self._routes.find(host, self._entry.protocols)
+            if route is None and self._routes.refresh():
+                # It was made a moment ago.
+                route = self._routes.find(host, self._entry.protocols)
             if route is None:
                 return TurnedAway("unknown_host", alert(ALERT_UNRECOGNIZED_NAME))
             if not route.admits(self.address):
