@@ -6,10 +6,16 @@ from typing import Any, Protocol, cast
 import psycopg
 import pymysql
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from cell.engines.driver import Login
 from cell.layout import Site
 from contract_tests.cell.rig import engine
+
+# By itself the library asks again where a password is refused or a server is gone, after seconds
+# that chance tells: in vain, and what is a write might be done twice.
+ONCE = Retry(NoBackoff(), 0)
 
 
 class Speaker(Protocol):
@@ -58,7 +64,10 @@ class Resp:
     @staticmethod
     def _client(site: Site, login: Login) -> redis.Redis:
         return redis.Redis(
-            unix_socket_path=str(site.socket), username=login.username, password=login.password
+            unix_socket_path=str(site.socket),
+            username=login.username,
+            password=login.password,
+            retry=ONCE,
         )
 
 

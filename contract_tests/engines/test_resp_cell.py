@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ import valkey
 from cell.engines import find
 from cell.runtime.host import Host
 from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, running, until
+from contract_tests.engines.speakers import ONCE
 
-CLIENTS: dict[str, Any] = {"redis": redis.Redis, "valkey": valkey.Valkey}
+CLIENTS: dict[str, Any] = {
+    "redis": partial(redis.Redis, retry=ONCE),
+    "valkey": valkey.Valkey,
+}
 ERRORS = (redis.exceptions.RedisError, valkey.exceptions.ValkeyError)
 
 

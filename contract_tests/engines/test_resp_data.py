@@ -14,6 +14,7 @@ from cell.engines.driver import EngineError
 from cell.engines.resp import files
 from cell.records import Size
 from contract_tests.engines.conftest import UID, Subject
+from contract_tests.engines.speakers import ONCE
 
 pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
 
@@ -28,6 +29,7 @@ def client(subject: Subject, **options: Any) -> redis.Redis:
         username=login.username,
         password=login.password,
         decode_responses=True,
+        retry=ONCE,
         **options,
     )
 

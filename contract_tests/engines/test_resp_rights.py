@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from contract_tests.engines.conftest import Subject
+from contract_tests.engines.speakers import ONCE
 
 pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
 
@@ -202,7 +203,9 @@ def test_nobody_gets_in_without_a_password_or_as_somebody_else(running: Subject)
         ("app", "menagerie"),
     ):
         with (
-            redis.Redis(unix_socket_path=path, username=username, password=password) as client,
+            redis.Redis(
+                unix_socket_path=path, username=username, password=password, retry=ONCE
+            ) as client,
             pytest.raises(redis.exceptions.RedisError, match=r"(?i)auth|pass"),
         ):
             client.get("key")
