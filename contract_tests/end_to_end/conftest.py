@@ -7,7 +7,6 @@ import pytest
 
 from contract_tests.end_to_end.installation import Installation
 
-
 # The watchdog's, for tests that start whole installations: on a machine that is busy otherwise
 # one start alone has taken a minute.
 WATCH_S = 300
