@@ -112,8 +112,13 @@ def open_http(
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ConfigurationError(f"not an http or https address: {url!r}")
-    context = trust(ca_file, ca_pem) if parts.scheme == "https" else True
     local = is_local(parts.hostname)
+    context: ssl.SSLContext | bool = True
+    if parts.scheme == "https":
+        context = trust(ca_file, ca_pem)
+    elif local:
+        # The system's authorities take as long to load as a command's requests. It trusts nobody.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx.Client(
         # A proxy is for the world outside: it could not reach this machine's loopback.
         transport=LocalhostTransport(context) if local else None,

@@ -27,7 +27,8 @@ def waiting(wanted: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
         task = bar.add_task(f"waiting for {wanted}", total=None)
 
         def tell(seen: Mapping[str, Any]) -> None:
-            bar.update(task, description=f"{_said(seen)}, waiting for {wanted}")
+            # At once: what comes next may be seen before the bar would be drawn again.
+            bar.update(task, description=f"{_said(seen)}, waiting for {wanted}", refresh=True)
 
         yield tell
 

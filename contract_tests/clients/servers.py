@@ -83,7 +83,7 @@ class Server:
             )
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.005}
         )
         self._thread.start()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
+from contract_tests.cell.rig import until
 from contract_tests.end_to_end.engine_clients import REFUSALS, Place, connect
 from contract_tests.end_to_end.installation import Installation, order, reveal
 from contract_tests.end_to_end.test_engines import ENGINES
@@ -90,19 +91,21 @@ def test_no_acknowledged_row_is_lost(installation: Installation) -> None:
     threads = [threading.Thread(target=writer.run) for writer in writers]
     for thread in threads:
         thread.start()
-    chance = random.Random(SEED)
-    for _ in range(KILLS):
-        time.sleep(chance.uniform(0.3, 1.5))
-        kill_something(installation, chance, [one["id"] for one in made.values()])
-    time.sleep(3)
-    for writer in writers:
-        writer.stopping.set()
-    for thread in threads:
-        thread.join(QUIET_S)
+    try:
+        until(lambda: all(writer.acknowledged for writer in writers), "each engine takes rows")
+        chance = random.Random(SEED)
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.3, 1.5))
+            kill_something(installation, chance, [one["id"] for one in made.values()])
+        time.sleep(3)
+    finally:
+        for writer in writers:
+            writer.stopping.set()
+        for thread in threads:
+            thread.join(QUIET_S)
     for writer in writers:
         kept = writer.kept()
         lost = set(writer.acknowledged) - set(kept)
         assert not lost, f"{writer.engine} lost {len(lost)} of {len(writer.acknowledged)} rows"
         assert len(kept) == len(set(kept)), f"{writer.engine} doubled a row"
-        assert writer.acknowledged, f"{writer.engine} never took a row"
     assert sum(writer.breaks for writer in writers), "nothing was ever cut"

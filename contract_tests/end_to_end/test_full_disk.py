@@ -3,13 +3,13 @@
 import os
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation, order, query, reveal
 
 SIZE_BYTES = 64 * 1024 * 1024
@@ -66,10 +66,7 @@ def test_a_full_disk_refuses_writes_and_heals(small_disk: Path) -> None:
             assert query(installation, credential, "SELECT 1").status_code == 200
 
             (small_disk / "filler").unlink()
-            deadline = time.monotonic() + 30
-            while (made := new_project(api, org_id, "again")).status_code != 201:
-                assert time.monotonic() < deadline, made.text
-                time.sleep(0.1)
+            until(lambda: new_project(api, org_id, "again").status_code == 201, "it is well again")
         assert query(installation, credential, "CREATE TABLE t (n INT)").status_code == 200
         assert installation.stop() == 0
         with sqlite3.connect(small_disk / "home" / "menagerie.db") as db:
