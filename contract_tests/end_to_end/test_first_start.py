@@ -77,12 +77,26 @@ def test_an_older_endpoints_file_is_renewed(settings: Settings) -> None:
     assert read_endpoints(settings.root) == made
 
 
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Of a home that was made whole, whose endpoints.json each test may spoil."""
+    made = load(home=tmp_path_factory.mktemp("settled") / "home")
+    first_start.initialize(made)
+    return made
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"base_url": "x"}', "\x00" * 300])
-def test_an_endpoints_file_that_lets_nobody_in_is_refused(settings: Settings, content: str) -> None:
-    first_start.initialize(settings)
-    endpoints_file(settings.root).write_text(content)
-    assert "endpoints.json cannot be used" in said(settings, 2)
-    assert endpoints_file(settings.root).read_text() == content
+def test_an_endpoints_file_that_lets_nobody_in_is_refused(settled: Settings, content: str) -> None:
+    endpoints_file(settled.root).write_text(content)
+    with pytest.raises(SettingsError, match=r"endpoints\.json cannot be used") as refused:
+        first_start.initialize(settled)
+    assert "\n" not in str(refused.value)
+    assert endpoints_file(settled.root).read_text() == content
+
+
+def test_why_an_endpoints_file_is_refused_is_said(settled: Settings) -> None:
+    endpoints_file(settled.root).write_text("{")
+    assert "endpoints.json cannot be used" in said(settled, 2)
 
 
 def test_endpoints_of_another_database_are_refused(settings: Settings) -> None:
