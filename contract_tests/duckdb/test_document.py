@@ -21,6 +21,7 @@ from instance_services.duckdb.service import DOCUMENT, make_app
 from instance_services.duckdb.turns import Turns
 from instance_services.duckdb.users import Users
 
+TIMEOUT_S = 60
 _DOCUMENT = yaml.safe_load(DOCUMENT.read_text())
 schema = schemathesis.openapi.from_dict(_DOCUMENT)
 schema.auth.set_from_requests(HTTPBasicAuth("app", PASSWORD))
@@ -46,7 +47,9 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _call(case: Any, base_url: str) -> None:
     # A body may be all that the document asks, and its SQL still be wrong.
-    case.call_and_validate(base_url=base_url, excluded_checks=[positive_data_acceptance])
+    case.call_and_validate(
+        base_url=base_url, timeout=TIMEOUT_S, excluded_checks=[positive_data_acceptance]
+    )
 
 
 _SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -14,7 +14,7 @@ import pytest
 from instance_services.duckdb import turns as module
 from instance_services.duckdb.turns import Turns
 
-PATIENCE_S = 30
+PATIENCE_S = 90
 _name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
 

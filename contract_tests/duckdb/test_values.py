@@ -4,7 +4,6 @@ import base64
 import datetime as dt
 import decimal
 import json
-import math
 import uuid
 from typing import Any
 
@@ -75,12 +74,15 @@ def test_what_came_out_goes_in_again_at_length(session: Session, row: list[Value
     _check_parameters(session, row)
 
 
+# Drawn as such and not sifted: of all characters most are none of these.
+_printable = st.characters(exclude_categories=["C", "Z"], include_characters=" ")
 _json_values = st.recursive(
     st.one_of(
-        st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text()
-    )
-    .filter(lambda value: not (isinstance(value, float) and math.isinf(value)))
-    .filter(lambda value: not (isinstance(value, str) and not value.isprintable())),
+        st.booleans(),
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(_printable),
+    ),
     lambda inner: st.one_of(
         # DuckDB wants the members of a list to be of one type.
         inner.map(lambda value: [value, value]),
