@@ -31,16 +31,27 @@ Answer = tuple[int, dict[str, str], str]
 
 
 class Connection(http.client.HTTPConnection):
-    """To the cell's socket, as one that says `first` before any HTTP."""
+    """To the cell's socket, as one that says `first` before any HTTP, and all in one piece.
+
+    The cell hangs up on what is no HTTP, which may be so before a second piece is sent.
+    """
 
     def __init__(self, rig: Rig, first: bytes) -> None:
         super().__init__("cell", timeout=60)
-        self._rig, self._first = rig, first
+        self._rig, self._said = rig, first
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(60)
         self.sock.connect(self._rig.socket)
-        self.sock.sendall(self._first)
+
+    def send(self, data: Any) -> None:
+        self._said += data
+
+    def getresponse(self) -> http.client.HTTPResponse:
+        self.connect()
+        self.sock.sendall(self._said)
+        return super().getresponse()
 
 
 class Visitor:
