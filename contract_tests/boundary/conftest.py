@@ -1,6 +1,6 @@
 """A desk on each kind of database: one database of each for all tests, emptied for each test."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,27 +11,34 @@ from contract_tests.databases import DIALECTS, Databases
 from storage.database import Database
 from storage.records import Record
 
+EmptyDatabase = Callable[[str], str]
+
 
 @pytest.fixture(scope="session")
-def rooms(databases: Databases) -> dict[str, str]:
-    """The URLs by dialect, filled as they are asked for."""
-    return {}
+def empty_database(databases: Databases) -> EmptyDatabase:
+    """The URL of the database of a dialect, with nothing in it.
+
+    It is one for all tests: a new one for each would fill the disk.
+    """
+    rooms: dict[str, str] = {}
+
+    def emptied(dialect: str) -> str:
+        if dialect not in rooms:
+            rooms[dialect] = databases.migrated(dialect)
+        database = Database(rooms[dialect])
+        with database.write() as db:
+            for table in reversed(Record.metadata.sorted_tables):
+                db.execute(delete(table))
+        database.dispose()
+        return rooms[dialect]
+
+    return emptied
 
 
 @pytest.fixture(params=DIALECTS)
-def database_url(
-    request: pytest.FixtureRequest, databases: Databases, rooms: dict[str, str]
-) -> str:
-    """An empty database at the newest revision. A new one for each test would fill the disk."""
-    dialect = str(request.param)
-    if dialect not in rooms:
-        rooms[dialect] = databases.migrated(dialect)
-    database = Database(rooms[dialect])
-    with database.write() as db:
-        for table in reversed(Record.metadata.sorted_tables):
-            db.execute(delete(table))
-    database.dispose()
-    return rooms[dialect]
+def database_url(request: pytest.FixtureRequest, empty_database: EmptyDatabase) -> str:
+    """An empty database at the newest revision."""
+    return empty_database(str(request.param))
 
 
 @pytest.fixture

@@ -24,10 +24,22 @@ def binary() -> str:
     return str(path)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+class Port:
+    """A port on loopback that nobody is given until it is closed.
+
+    Another process may still listen on it if it says SO_REUSEADDR, as the server here does: Linux
+    allows that while nobody else listens, and gives such a port to nobody who asks for any.
+    Connections are refused while nobody listens.
+    """
+
+    def __init__(self) -> None:
+        self._held = socket.socket()
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held.bind(("127.0.0.1", 0))
+        self.number = int(self._held.getsockname()[1])
+
+    def close(self) -> None:
+        self._held.close()
 
 
 @dataclass
@@ -35,8 +47,12 @@ class RedisServer:
     """Holds nothing on disk; every caller needs the password."""
 
     folder: Path
-    port: int = field(default_factory=free_port)
+    held: Port = field(default_factory=Port)
     process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def port(self) -> int:
+        return self.held.number
 
     @property
     def url(self) -> str:
@@ -58,11 +74,12 @@ class RedisServer:
             ],
             stdout=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
                 self.client().ping()
             except redis.ConnectionError:
+                assert self.process.poll() is None, "the server has ended"
                 assert time.monotonic() < deadline, "the server does not answer"
                 time.sleep(0.02)
             else:
@@ -71,4 +88,9 @@ class RedisServer:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(90)
+
+    def close(self) -> None:
+        """For good: stopped, and its port free for others."""
+        self.stop()
+        self.held.close()
