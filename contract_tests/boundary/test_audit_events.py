@@ -9,8 +9,9 @@ from storage.events import Event
 
 
 def entries(desk: Desk) -> list[AuditEntry]:
+    """In the order they were made, which a table does not keep by itself."""
     with desk.database.read() as db:
-        return list(db.scalars(select(AuditEntry)))
+        return list(db.scalars(select(AuditEntry).order_by(AuditEntry.id)))
 
 
 def events(desk: Desk) -> list[Event]:
