@@ -61,7 +61,8 @@ class Desk:
             resolver=DnsResolver([NOBODY]),
         )
         self.boundary = make_boundary(self.services)
-        self.app = App(document(), handlers=HANDLERS, boundary=self.boundary)
+        # The test of the rules holds the document to OpenAPI, once and not for every desk.
+        self.app = App(document(), handlers=HANDLERS, boundary=self.boundary, checked=True)
         self._loop = asyncio.Runner()
 
     def close(self) -> None:
