@@ -6,6 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+WAIT_S = 60.0
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -22,13 +23,14 @@ class Backend:
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(WAIT_S)
 
     def stop(self) -> None:
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
         self.path.unlink(missing_ok=True)
 
     def _serve(self) -> None:

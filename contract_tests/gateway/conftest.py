@@ -1,12 +1,14 @@
 """Gateways for tests: one that a module shares, and makers of special ones."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from cell import ports
 from contract_tests.gateway.door import Door, has_ipv6
 from contract_tests.gateway.mysql_clients import PASSWORD
+from contract_tests.gateway.postgres_clients import Postgres
 from contract_tests.gateway.servers import MariaDb, Resp, run_mariadb, run_redis
 
 MakeDoor = Callable[..., Door]
@@ -23,8 +25,8 @@ def door() -> Iterator[Door]:
 
 @pytest.fixture(scope="module")
 def hasty_door() -> Iterator[Door]:
-    """For clients that take their time; too strict for honest ones on a busy machine."""
-    made = Door(handshake_timeout_s=2.0, first_request_timeout_s=2.0)
+    """For clients that do not get through the handshake; an honest one need not, when it stalls."""
+    made = Door(handshake_timeout_s=1.0)
     yield made
     made.close()
 
@@ -33,7 +35,7 @@ def hasty_door() -> Iterator[Door]:
 def make_door() -> Iterator[MakeDoor]:
     made: list[Door] = []
 
-    def make(**options: object) -> Door:
+    def make(**options: Any) -> Door:
         made.append(Door(**options))
         return made[-1]
 
@@ -46,6 +48,20 @@ def make_door() -> Iterator[MakeDoor]:
 def fronts_door() -> Iterator[Door]:
     """Speaks every protocol, each on a port of its own."""
     made = Door(ports=ports.every(0))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    made = Postgres()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def pg_door() -> Iterator[Door]:
+    made = Door(ports={"https": 0, "postgres": 0})
     yield made
     made.close()
 

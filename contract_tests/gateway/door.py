@@ -20,16 +20,21 @@ import httpx
 
 from cell import pki
 from contract_tests.gateway.backends import Backend, Handler, http
+from contract_tests.gateway.kept_port import kept_port, number
 
 REGION, DOMAIN = "test", "localhost"
 ZONE = f"{REGION}.{DOMAIN}"
 SERVE = Path(__file__).with_name("serve.py")
 TOKEN = "gateway-token-of-the-test"
 
+# How long a test waits for what must come. A busy machine stalls for seconds, and only a gateway
+# that never does it is meant to reach the end of this.
+WAIT_S = 60.0
+
 T = TypeVar("T")
 
 
-def until(found: Callable[[], T], what: str, timeout_s: float = 20.0) -> T:
+def until(found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
     """The first truthy result; fails with `what` at the deadline."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -52,10 +57,22 @@ def has_ipv6() -> bool:
 class Door:
     """One cell home with its certificates, routes, backends and gateway process."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, restarts: bool = False, **options: Any) -> None:
+        """One that `restarts` finds its port free again."""
         self.home = Path(tempfile.mkdtemp(prefix="gw"))
-        self.options = {"ports": {"https": 0}, "listen": "127.0.0.1", "log_level": "debug"}
+        self.options = {
+            "ports": {"https": 0},
+            "listen": "127.0.0.1",
+            "log_level": "debug",
+            # A test that stalls is no slow client. Where one times out, the test says after how
+            # long, so that whatever else ends a connection here ends it for another reason.
+            "handshake_timeout_s": 3_600.0,
+            "first_request_timeout_s": 3_600.0,
+        }
         self.options.update(options)
+        self._kept = kept_port() if restarts else None
+        if self._kept is not None:
+            self.options["ports"] = {"https": number(self._kept)}
         self.routes: dict[str, Any] = {}
         self.cell: dict[str, Any] = {}
         self.cell_socket = self.home / "run" / "cell.sock"
@@ -82,7 +99,8 @@ class Door:
 
     def restart(self) -> None:
         """Another gateway on the same port, after the first was killed or stopped."""
-        self.process.wait(20)
+        assert self._kept is not None, "somebody else may have its port by now"
+        self.process.wait(WAIT_S)
         (self.home / "run" / "gateway.json").unlink(missing_ok=True)
         self.options["ports"] = self.ports
         self.process = self._start()
@@ -104,10 +122,12 @@ class Door:
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(WAIT_S)
         for backend in self._backends:
             backend.stop()
         self._log.close()
+        if self._kept is not None:
+            self._kept.close()
         shutil.rmtree(self.home)
 
     # What the cell would do.
@@ -168,7 +188,7 @@ class Door:
 
     def dial(self, address: str = "127.0.0.1", source: str | None = None) -> socket.socket:
         source_address = (source, 0) if source else None
-        return socket.create_connection((address, self.port), 20, source_address)
+        return socket.create_connection((address, self.port), WAIT_S, source_address)
 
     def connect(
         self,
@@ -243,6 +263,14 @@ def read_answer(connection: ssl.SSLSocket | socket.socket) -> tuple[int, dict[st
     while len(body) < int(headers["content-length"]):
         body += receive(connection)
     return int(lines[0].split(" ")[1]), headers, body
+
+
+def is_hung_up_on(connection: ssl.SSLSocket | socket.socket) -> bool:
+    """Whether its end comes without a word; a reset, by what was still unread, is an end too."""
+    try:
+        return connection.recv(100) == b""
+    except ConnectionError:
+        return True
 
 
 def receive(connection: ssl.SSLSocket | socket.socket) -> bytes:

@@ -9,7 +9,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from contract_tests.gateway.door import Door
+from cell.gateway.protocols import mysql_wire as wire
+from contract_tests.gateway.door import WAIT_S, Door
 from contract_tests.gateway.servers import MariaDb
 
 PASSWORD = "the password of app"
@@ -30,7 +31,7 @@ def connect(
     **options: Any,
 ) -> Any:
     """Verified by the host's own name, which TLS is told; `preface` is a balancer's."""
-    plain = socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20)
+    plain = socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S)
     plain.sendall(preface)
     connection = pymysql.connect(
         **{"host": host, "user": user, "password": password, "ssl": door.context(), **options},
@@ -50,6 +51,19 @@ def connect_unnamed(door: Door, user: str, **options: Any) -> Any:
     context = door.context()
     context.check_hostname = False
     return connect(door, "127.0.0.1", user, ssl=context, **options)
+
+
+def receive_packet(connection: socket.socket, received: bytearray) -> wire.Packet | None:
+    """None at the end of the connection; a reset, by what was still unread, is an end too."""
+    while (packet := wire.take_packet(received)) is None:
+        try:
+            data = connection.recv(65_536)
+        except ConnectionError:
+            return None
+        if not data:
+            return None
+        received += data
+    return packet
 
 
 def rows(connection: Any, statement: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -2,29 +2,28 @@
 
 import os
 import shutil
+import signal
 import socket
 import ssl
 import struct
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from contract_tests.databases import Cluster
-from contract_tests.gateway.door import ZONE, Door
+from contract_tests.gateway.door import WAIT_S, ZONE, Door
 
 PASSWORD = "a password of the test"
-HBA = "local all menagerie trust\nlocal all all scram-sha-256\n"
+HBA = "local all menagerie,open trust\nlocal all all scram-sha-256\n"
 SSL_REQUEST = struct.pack("!II", 8, 80877103)
 GSSENC_REQUEST = struct.pack("!II", 8, 80877104)
 ALPN = "postgresql"
 
 
 class Postgres:
-    """A server on a unix socket, with a role `app` that needs a password."""
+    """A server on a unix socket, where `app` needs a password and `open` does not."""
 
     def __init__(self) -> None:
         # A folder that is not root's alone: the server runs as somebody else.
@@ -36,6 +35,7 @@ class Postgres:
         self.socket = self._home / "pg" / ".s.PGSQL.5432"
         with self.administrator() as connection:
             connection.execute(f"CREATE ROLE app LOGIN PASSWORD '{PASSWORD}'".encode())
+            connection.execute("CREATE ROLE open LOGIN")
 
     def administrator(self) -> psycopg.Connection[tuple[Any, ...]]:
         return psycopg.connect(
@@ -43,22 +43,8 @@ class Postgres:
         )
 
     def close(self) -> None:
-        self.cluster.stop()
+        self.cluster.stop(signal.SIGQUIT)  # nobody will read what a checkpoint would keep
         shutil.rmtree(self._home)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    made = Postgres()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def pg_door() -> Iterator[Door]:
-    made = Door(ports={"https": 0, "postgres": 0})
-    yield made
-    made.close()
 
 
 def add_postgres(door: Door, name: str, postgres: Postgres, **members: Any) -> str:
@@ -78,7 +64,7 @@ def options(door: Door, host: str, **further: Any) -> dict[str, Any]:
         "password": PASSWORD,
         "sslmode": "verify-full",
         "sslrootcert": str(door.home / "pki" / "root.pem"),
-        "connect_timeout": 30,
+        "connect_timeout": int(WAIT_S),
         **further,
     }
 
@@ -96,7 +82,7 @@ def libpq_environment(door: Door, host: str, **further: str) -> dict[str, str]:
 
 def dial(door: Door, source: str | None = None) -> socket.socket:
     bound = (source, 0) if source else None
-    return socket.create_connection(("127.0.0.1", door.ports["postgres"]), 20, bound)
+    return socket.create_connection(("127.0.0.1", door.ports["postgres"]), WAIT_S, bound)
 
 
 def asked_for_tls(door: Door, host: str | None) -> ssl.SSLSocket:

@@ -1,5 +1,6 @@
 """The engines themselves, on unix sockets only, for the gateway to lead to."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pymysql
 import pytest
 import redis
 
-from contract_tests.gateway.door import until
+from contract_tests.gateway.door import WAIT_S, until
 
 SETTINGS = (
     "--no-defaults",
@@ -46,7 +47,14 @@ class MariaDb:
             stdout=self._log,
             stderr=self._log,
         )
-        until(self.socket.exists, "the MariaDB server listens", 60)
+        until(self._answers, "the MariaDB server answers", 100)
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, (self.home / "log").read_text()[-4_000:]
+        # Its socket is there a moment before anybody listens at it.
+        with contextlib.suppress(pymysql.err.OperationalError):
+            return self.run("SELECT 1") == [(1,)]
+        return False
 
     def run(self, *statements: str) -> list[tuple[Any, ...]]:
         """As its administrator, past the gateway; what the last statement found."""
@@ -62,7 +70,7 @@ class MariaDb:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(WAIT_S)
         self._log.close()
         shutil.rmtree(self.home)
 
@@ -91,7 +99,7 @@ class Resp:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(WAIT_S)
         shutil.rmtree(self.home)
 
 

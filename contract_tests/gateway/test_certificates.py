@@ -60,7 +60,7 @@ def test_a_pair_that_does_not_fit_is_not_put_into_force(make_door: MakeDoor) -> 
 def test_a_gateway_without_certificates_begins_to_serve_when_they_come(
     make_door: MakeDoor,
 ) -> None:
-    door = make_door()
+    door = make_door(restarts=True)
     host = door.add_instance("early")
     (door.home / "pki").rename(door.home / "pki-later")
     door.process.terminate()

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from cell.acme import challenge
 from contract_tests.gateway.authorities import Authority
-from contract_tests.gateway.door import Door
+from contract_tests.gateway.door import WAIT_S, Door
 
 KEY_AUTHORIZATION = (
     "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA.9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI"
@@ -34,7 +34,7 @@ def ask(
     context.verify_mode = ssl.CERT_NONE
     context.maximum_version = version or ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(list(alpn))
-    plain = socket.create_connection(("127.0.0.1", door.port), 20, source_address=(source, 0))
+    plain = socket.create_connection(("127.0.0.1", door.port), WAIT_S, source_address=(source, 0))
     with plain, context.wrap_socket(plain, server_hostname=host) as connection:
         shown = connection.getpeercert(binary_form=True)
         assert shown is not None
@@ -117,7 +117,7 @@ def test_a_name_leads_to_no_file_but_its_own(door: Door) -> None:
     both += (door.home / "pki" / "wildcard.key").read_bytes()
     (door.home / "pki" / "outside.example.pem").write_bytes(both)
     hello = client_hello("../outside.example")
-    with socket.create_connection(("127.0.0.1", door.port), 20) as plain:
+    with socket.create_connection(("127.0.0.1", door.port), WAIT_S) as plain:
         plain.sendall(hello)
         assert plain.recv(100) == bytes((21, 3, 3, 0, 2, 2, 112))
 

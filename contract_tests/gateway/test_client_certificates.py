@@ -15,13 +15,9 @@ from contract_tests.gateway.postgres_clients import (
     asked_for_tls,
     connect,
     label,
-    pg_door,
-    postgres,
     read_error,
     startup,
 )
-
-__all__ = ["pg_door", "postgres"]
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -83,7 +79,7 @@ def test_a_change_applies_to_new_connections_only(door: Door, authority: Authori
     with door.connect(host) as established:
         assert raw_get(established)[0] == 200
         door.set_route(host, client_ca_pem=authority.pem)
-        until(lambda: status(door, host, None) != 200, "a certificate is asked for", 2.0)
+        until(lambda: status(door, host, None) != 200, "a certificate is asked for")
         assert raw_get(established)[0] == 200
     assert status(door, host, authority.issue("app")) == 200
     door.set_route(host, client_ca_pem=None)

@@ -11,9 +11,7 @@ from contract_tests.gateway.authorities import SERVER, Authority
 from contract_tests.gateway.backends import http
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import ZONE, Door, raw_get, until
-from contract_tests.gateway.postgres_clients import Postgres, add_postgres, connect, postgres
-
-__all__ = ["postgres"]
+from contract_tests.gateway.postgres_clients import Postgres, add_postgres, connect
 
 
 @pytest.fixture(scope="module")

@@ -203,7 +203,7 @@ def test_a_result_of_100_megabytes_is_exact(fronts_door: Door, host: str) -> Non
 
 def test_a_statement_of_several_packets_is_exact(fronts_door: Door, host: str) -> None:
     """Beyond 16 MiB the protocol cuts a message into packets."""
-    value = "".join(chr(65 + number % 57) for number in range(1_000)) * 20_000
+    value = "".join(chr(65 + number % 57) for number in range(1_000)) * 17_000
     with connect(fronts_door, host, database="shop", max_allowed_packet=64 * 2**20) as connection:
         rows(connection, "CREATE TEMPORARY TABLE big (value LONGTEXT)")
         rows(connection, "INSERT INTO big VALUES (%s)", value)

@@ -14,8 +14,8 @@ from cell.gateway.protocols import mysql_wire as wire
 from cell.gateway.protocols.front import Begun
 from cell.gateway.protocols.mysql import MySql, MySqlTalk
 from cell.gateway.refusal import Refusal
-from contract_tests.gateway.door import Door, until
-from contract_tests.gateway.mysql_clients import connect, mysql_instance, rows
+from contract_tests.gateway.door import WAIT_S, Door, until
+from contract_tests.gateway.mysql_clients import connect, mysql_instance, receive_packet, rows
 from contract_tests.gateway.servers import MariaDb
 
 MARIADB = 0x1D_81FF_F7FE
@@ -192,8 +192,8 @@ def host(fronts_door: Door, mariadb: MariaDb) -> str:
 
 def sent(door: Door, host: str, plain: bytes, secret: list[bytes]) -> None:
     """`plain` before TLS, or, where it is a request for TLS, `secret` in TLS."""
-    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20) as connection:
-        connection.recv(1_000)
+    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S) as connection:
+        assert receive_packet(connection, bytearray()) is not None
         connection.sendall(plain)
         if not secret:
             return
@@ -237,12 +237,15 @@ def test_a_client_that_is_reset_in_its_login_leaves_nothing(
 ) -> None:
     """Often enough that places, or connections of the server, would run out."""
     for _ in range(20):
-        connection = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), 20)
-        connection.recv(1_000)
+        connection = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), WAIT_S)
+        received = bytearray()
+        assert receive_packet(connection, received) is not None
         connection.sendall(SSL_REQUEST)
         client = fronts_door.context().wrap_socket(connection, server_hostname=host)
         client.sendall(packet(login(), 2))
-        assert client.recv(1_000)[4] in {wire.AUTH_SWITCH, wire.ERROR}
+        told = receive_packet(client, received)
+        assert told is not None
+        assert told.payload[0] in {wire.AUTH_SWITCH, wire.ERROR}
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         client.close()
     places = [connect_when_free(fronts_door, host) for _ in range(3)]

@@ -10,12 +10,13 @@ import pytest
 
 from cell.gateway.protocols import mysql_wire as wire
 from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.mysql_clients import (
     command_line,
     connect,
     connect_unnamed,
     mysql_instance,
+    receive_packet,
     rows,
 )
 from contract_tests.gateway.servers import MariaDb
@@ -28,16 +29,6 @@ Refused = pymysql.err.OperationalError
 @pytest.fixture(scope="module")
 def host(fronts_door: Door, mariadb: MariaDb) -> str:
     return mysql_instance(fronts_door, mariadb, "strict")
-
-
-def receive_packet(connection: socket.socket, received: bytearray) -> wire.Packet | None:
-    """None at the end of the connection."""
-    while (packet := wire.take_packet(received)) is None:
-        data = connection.recv(65_536)
-        if not data:
-            return None
-        received += data
-    return packet
 
 
 def test_a_plaintext_login_is_told_to_use_tls(fronts_door: Door, host: str) -> None:
@@ -58,7 +49,7 @@ def test_after_the_request_for_tls_nothing_is_said_in_the_clear(
     request = wire.SslRequest(capabilities | wire.SSL, 0, 45)
     login = wire.HandshakeResponse(capabilities, 0, 45, b"app", b"x" * 20, plugin=b"")
     received = bytearray()
-    with socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), 20) as plain:
+    with socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), WAIT_S) as plain:
         assert receive_packet(plain, received) is not None
         plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
         plain.sendall(wire.frame(wire.build_response(login), 2))
@@ -178,7 +169,7 @@ def test_behind_a_balancer_the_greeting_waits_for_its_header(
 ) -> None:
     door = make_door(ports={"mysql": 0}, proxy_cidrs=["127.0.0.0/8"])
     host = mysql_instance(door, mariadb, "balanced", allow_cidrs=["203.0.113.7"])
-    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20) as plain:
+    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S) as plain:
         plain.settimeout(0.3)
         with pytest.raises(TimeoutError):
             plain.recv(1)
@@ -192,7 +183,7 @@ def test_behind_a_balancer_the_greeting_waits_for_its_header(
 @pytest.mark.parametrize("sent", [b"", b"\x20", wire.frame(b"x" * 32, 1)[:20]])
 def test_a_client_that_says_nothing_times_out(hasty_mysql: Door, sent: bytes) -> None:
     received = bytearray()
-    with socket.create_connection(("127.0.0.1", hasty_mysql.ports["mysql"]), 20) as plain:
+    with socket.create_connection(("127.0.0.1", hasty_mysql.ports["mysql"]), WAIT_S) as plain:
         assert receive_packet(plain, received) is not None
         plain.sendall(sent)
         assert receive_packet(plain, received) is None
@@ -200,23 +191,24 @@ def test_a_client_that_says_nothing_times_out(hasty_mysql: Door, sent: bytes) ->
 
 @pytest.fixture(scope="module")
 def hasty_mysql() -> Iterator[Door]:
-    made = Door(ports={"mysql": 0}, handshake_timeout_s=1.0, first_request_timeout_s=1.0)
+    made = Door(ports={"mysql": 0}, handshake_timeout_s=1.0)
     yield made
     made.close()
 
 
-def test_a_login_in_drops_times_out(hasty_mysql: Door, mariadb: MariaDb) -> None:
+def test_a_login_in_drops_times_out(make_door: MakeDoor, mariadb: MariaDb) -> None:
     """A slow-loris inside TLS: it takes no place, and the time for it is over all its bytes."""
-    host = mysql_instance(hasty_mysql, mariadb, "dripping-my", connections_max=1)
+    door = make_door(ports={"mysql": 0}, first_request_timeout_s=1.0)
+    host = mysql_instance(door, mariadb, "dripping-my", connections_max=1)
     request = wire.SslRequest(wire.PROTOCOL_41 | wire.SSL, 0, 45)
-    with socket.create_connection(("127.0.0.1", hasty_mysql.ports["mysql"]), 20) as plain:
+    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S) as plain:
         assert receive_packet(plain, bytearray()) is not None
         plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
-        with hasty_mysql.context().wrap_socket(plain, server_hostname=host) as client:
+        with door.context().wrap_socket(plain, server_hostname=host) as client:
             client.sendall(b"\x50\0\0\2")
             client.settimeout(0.1)
             began = time.monotonic()
-            while time.monotonic() - began < 20:
+            while time.monotonic() - began < WAIT_S:
                 try:
                     client.sendall(b"x")
                     if client.recv(1) == b"":
@@ -227,7 +219,8 @@ def test_a_login_in_drops_times_out(hasty_mysql: Door, mariadb: MariaDb) -> None
                     break
             else:
                 pytest.fail("a login of ten bytes a second was waited for")
-            assert connects(hasty_mysql, host)
+            # A login of ours that stalls is turned away as well, so one of several must do.
+            until(lambda: connects(door, host), "the place is free")
 
 
 def test_neither_a_probe_nor_a_half_login_wakes_anybody(make_door: MakeDoor) -> None:
@@ -235,7 +228,7 @@ def test_neither_a_probe_nor_a_half_login_wakes_anybody(make_door: MakeDoor) -> 
     cell = Cell(door)
     door.add_instance("undisturbed-my", backend=False, protocol="mysql", state="idle")
     received = bytearray()
-    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), 20) as plain:
+    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S) as plain:
         assert receive_packet(plain, received) is not None
     assert cell.asked == []
 
@@ -253,7 +246,7 @@ def test_a_client_that_cannot_switch_plugins_is_told(fronts_door: Door, host: st
     request = wire.SslRequest(capabilities | wire.SSL, 0, 45)
     login = wire.HandshakeResponse(capabilities, 0, 45, b"app", b"x" * 20)
     received = bytearray()
-    plain = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), 20)
+    plain = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), WAIT_S)
     assert receive_packet(plain, received) is not None
     plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
     with context.wrap_socket(plain, server_hostname=host) as client:

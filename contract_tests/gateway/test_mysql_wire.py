@@ -19,7 +19,8 @@ MYSQL_GREETING = (
     b"\xff\xff\xff\x02\x00\xff\xdf\x15" + bytes(10) + b"abcdefghijkl\0caching_sha2_password\0"
 )
 
-names = st.binary(max_size=40).filter(lambda name: b"\0" not in name)
+# Replaced and not filtered out: Hypothesis likes zeros too much to draw long without one.
+names = st.binary(max_size=40).map(lambda name: name.replace(b"\0", b"\1"))
 lowers = st.integers(0, 2**32 - 1).map(lambda bits: bits | wire.PROTOCOL_41)
 capabilities = st.one_of(
     lowers.map(lambda bits: bits | wire.LONG_PASSWORD),

@@ -8,22 +8,20 @@ import time
 from collections.abc import Iterator
 
 import psutil
+import psycopg
 import pytest
 
 from cell import ports
 from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.postgres_clients import (
     SSL_REQUEST,
     Postgres,
     add_postgres,
     connect,
-    postgres,
 )
 
-__all__ = ["postgres"]
-
-PATIENCE_S = 2.0
+PATIENCE_S = 1.0
 GROWTH_MAX_BYTES = 64 * 2**20
 # The beginning of something that each protocol would wait for the rest of.
 HALVES = {
@@ -38,32 +36,36 @@ def short_door() -> Iterator[Door]:
     made = Door(
         ports=ports.every(0),
         handshake_timeout_s=PATIENCE_S,
-        first_request_timeout_s=PATIENCE_S,
     )
     yield made
     made.close()
 
 
 def dial(door: Door, protocol: str) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", door.ports[protocol]), 20)
+    return socket.create_connection(("127.0.0.1", door.ports[protocol]), WAIT_S)
 
 
 def ends(connection: socket.socket) -> bool:
     """Reads to the end, whatever is said before it; a reset is an end too."""
-    with contextlib.suppress(ConnectionError, ssl.SSLError):
-        while connection.recv(10_000):
-            pass
+    try:
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            while connection.recv(10_000):
+                pass
+    except TimeoutError:
+        return False
     return True
 
 
-@pytest.mark.parametrize("protocol", list(ports.DEFAULT))
-def test_half_a_beginning_times_out(short_door: Door, protocol: str) -> None:
+def test_half_a_beginning_times_out(short_door: Door) -> None:
+    """On every port at once, since all that is done is to wait."""
     with contextlib.ExitStack() as held:
-        silent = []
-        for half in [b"", *WITH_TLS, *HALVES.get(protocol, [])]:
-            silent.append(held.enter_context(dial(short_door, protocol)))
-            silent[-1].sendall(half)
-        assert all(ends(each) for each in silent)
+        silent = {}
+        for protocol in ports.DEFAULT:
+            for half in [b"", *WITH_TLS, *HALVES.get(protocol, [])]:
+                made = held.enter_context(dial(short_door, protocol))
+                made.sendall(half)
+                silent[protocol, half] = made
+        assert [key for key, each in silent.items() if not ends(each)] == []
 
 
 @pytest.mark.parametrize("protocol", ["postgres", "mysql"])
@@ -75,17 +77,18 @@ def test_one_byte_at_a_time_times_out(short_door: Door, protocol: str) -> None:
             for byte in packet * 40:
                 connection.sendall(bytes((byte,)))
                 time.sleep(0.1)
-                if time.monotonic() - began_at > 60:
+                if time.monotonic() - began_at > WAIT_S:
                     pytest.fail("it was let go on")
         assert ends(connection)
 
 
-def test_a_startup_that_does_not_end_times_out(short_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(short_door, "startup-half", postgres)
-    with dial(short_door, "postgres") as plain:
+def test_a_startup_that_does_not_end_times_out(make_door: MakeDoor, postgres: Postgres) -> None:
+    door = make_door(ports={"https": 0, "postgres": 0}, first_request_timeout_s=PATIENCE_S)
+    host = add_postgres(door, "startup-half", postgres)
+    with dial(door, "postgres") as plain:
         plain.sendall(SSL_REQUEST)
         assert plain.recv(1) == b"S"
-        with short_door.context().wrap_socket(plain, server_hostname=host) as connection:
+        with door.context().wrap_socket(plain, server_hostname=host) as connection:
             connection.sendall(struct.pack("!II", 100, 3 << 16) + b"user\0app\0")
             assert ends(connection)
 
@@ -93,11 +96,19 @@ def test_a_startup_that_does_not_end_times_out(short_door: Door, postgres: Postg
 def test_a_session_on_which_nothing_moves_is_reaped(
     make_door: MakeDoor, postgres: Postgres
 ) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0}, idle_timeout_s=2.0)
+    door = make_door(ports={"https": 0, "postgres": 0}, idle_timeout_s=1.0)
     host = add_postgres(door, "session-quiet", postgres)
-    with connect(door, host) as connection:
+    # A login that stalls is reaped as well, so one of several must do.
+    with until(lambda: connected(door, host), "a session") as connection:
         pid = connection.info.backend_pid
         until(lambda: not _runs(postgres, pid), "the server has seen it end")
+
+
+def connected(door: Door, host: str) -> "psycopg.Connection[tuple[object, ...]] | None":
+    try:
+        return connect(door, host)
+    except psycopg.OperationalError:
+        return None
 
 
 def _runs(postgres: Postgres, pid: int) -> bool:
@@ -106,7 +117,7 @@ def _runs(postgres: Postgres, pid: int) -> bool:
         return bool(found.fetchall())
 
 
-def test_a_result_of_1_gb_that_nobody_reads_costs_little_memory(
+def test_a_result_that_nobody_reads_costs_little_memory(
     make_door: MakeDoor, postgres: Postgres
 ) -> None:
     door = make_door(ports={"https": 0, "postgres": 0})
@@ -115,13 +126,13 @@ def test_a_result_of_1_gb_that_nobody_reads_costs_little_memory(
     with connect(door, host) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1")
         before = gateway.memory_info().rss
-        statement = "COPY (SELECT repeat('x', 999999) FROM generate_series(1, 1000)) TO STDOUT"
+        statement = "COPY (SELECT repeat('x', 999999) FROM generate_series(1, 250)) TO STDOUT"
         with cursor.copy(statement) as copy:
             assert copy.read()
             until(lambda: _waits_to_write(postgres, connection.info.backend_pid), "it is full")
             assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
             size = sum(map(len, copy))
-        assert size >= 998 * 1_000_000
+        assert size >= 248 * 1_000_000
         assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.postgres_clients import (
     ALPN,
     GSSENC_REQUEST,
@@ -29,14 +29,10 @@ from contract_tests.gateway.postgres_clients import (
     dial,
     label,
     libpq_environment,
-    pg_door,
-    postgres,
     read_error,
     startup,
 )
 from contract_tests.gateway.test_wake import Cell
-
-__all__ = ["pg_door", "postgres"]
 
 
 @pytest.mark.parametrize("negotiation", ["postgres", "direct"])
@@ -341,7 +337,7 @@ def test_the_log_holds_neither_password_nor_query(make_door: MakeDoor, postgres:
     with connect(door, host) as connection:
         connection.execute("SELECT 'canary in a query'")
     door.process.terminate()
-    assert door.process.wait(20) == 0
+    assert door.process.wait(WAIT_S) == 0
     text = (door.home / "gateway.log").read_text()
     assert "gateway.stopped" in text
     assert PASSWORD not in text

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cell.gateway.cancels import ROWS, Cancels, Session
 from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.door import Door, receive, until
 from contract_tests.gateway.postgres_clients import (
     Postgres,
     add_postgres,
@@ -24,12 +24,8 @@ from contract_tests.gateway.postgres_clients import (
     connect,
     dial,
     libpq_environment,
-    pg_door,
-    postgres,
     startup,
 )
-
-__all__ = ["pg_door", "postgres"]
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -58,7 +54,7 @@ class Sleeper:
             administrator.execute(
                 "SELECT pg_terminate_backend(%s)", (self.connection.info.backend_pid,)
             )
-        self._thread.join(30)
+        self._thread.join(60)
 
 
 def _sleeps(postgres: Postgres, pid: int) -> bool:
@@ -84,7 +80,7 @@ def in_plaintext(connection: Connection) -> None:
 
 
 def over_tls(connection: Connection) -> None:
-    connection.cancel_safe(timeout=30)
+    connection.cancel_safe(timeout=60)
 
 
 @pytest.mark.parametrize("version", ["3.0", "3.2"])
@@ -99,7 +95,7 @@ def test_a_cancel_reaches_its_session_and_no_other(
         sleeping(pg_door, host, postgres, max_protocol_version=version) as meant,
     ):
         cancel(meant.connection)
-        assert meant.cancelled.wait(30)
+        assert meant.cancelled.wait(60)
         assert not other.cancelled.wait(0.3)
 
 
@@ -109,7 +105,7 @@ def test_a_cancel_that_another_worker_gets_arrives(make_door: MakeDoor, postgres
     for number in range(12):
         with sleeping(door, host, postgres) as sleeper:
             (in_plaintext if number % 2 else over_tls)(sleeper.connection)
-            assert sleeper.cancelled.wait(30), number
+            assert sleeper.cancelled.wait(60), number
 
 
 def test_psql_cancels_on_control_c(pg_door: Door, postgres: Postgres) -> None:
@@ -137,18 +133,6 @@ def test_psql_cancels_on_control_c(pg_door: Door, postgres: Postgres) -> None:
 
 def _cancel(pid: int, secret: bytes) -> bytes:
     return struct.pack("!III", 12 + len(secret), 80877102, pid) + secret
-
-
-def _key(door: Door, host: str) -> tuple[int, bytes]:
-    """What a session of a role that needs no password is told."""
-    with asked_for_tls(door, host) as connection:
-        connection.sendall(startup(user="open", database="postgres"))
-        said = b""
-        while b"K\0\0\0\x0c" not in said:
-            chunk = connection.recv(10_000)
-            assert chunk, said
-            said += chunk
-        return struct.unpack_from("!I4s", said, said.index(b"K\0\0\0\x0c") + 5)
 
 
 def _answers(door: Door, message: bytes, source: str | None = None) -> bytes:
@@ -179,26 +163,19 @@ def test_who_is_not_on_the_allow_list_cancels_nothing(
         door.set_route(host, allow_cidrs=["127.0.0.1/32"])
         until(lambda: door.all_know(door._version), "the list is in force")
         in_plaintext(sleeper.connection)
-        assert sleeper.cancelled.wait(30)
+        assert sleeper.cancelled.wait(60)
 
 
 def test_a_cancel_for_another_host_than_its_sessions_is_passed_over(
     pg_door: Door, postgres: Postgres
 ) -> None:
     host, other = (add_postgres(pg_door, f"place-{each}", postgres) for each in "ab")
-    with postgres.administrator() as administrator:
-        administrator.execute("CREATE ROLE open LOGIN")
-    hba = postgres.cluster.data / "pg_hba.conf"
-    hba.write_text("local all open trust\n" + hba.read_text())
-    with postgres.administrator() as administrator:
-        administrator.execute("SELECT pg_reload_conf()")
-    until(lambda: _opens(pg_door, host), "the rule is in force")
     sent = b"SET application_name = 'kept'; SELECT pg_sleep(600)" + b"\0"
     with asked_for_tls(pg_door, host) as session:
         session.sendall(startup(user="open", database="postgres"))
         said = b""
         while b"Z\0\0\0\x05" not in said:
-            said += session.recv(10_000)
+            said += receive(session)
         pid, secret = struct.unpack_from("!I4s", said, said.index(b"K\0\0\0\x0c") + 5)
         session.sendall(struct.pack("!cI", b"Q", 4 + len(sent)) + sent)
         until(lambda: _sleeps(postgres, pid), "it sleeps")
@@ -212,13 +189,6 @@ def test_a_cancel_for_another_host_than_its_sessions_is_passed_over(
         until(lambda: not _sleeps(postgres, pid), "it was cancelled")
     # The session is over, so its key leads nowhere.
     assert _answers(pg_door, _cancel(pid, secret)) == b""
-
-
-def _opens(door: Door, host: str) -> bool:
-    try:
-        return bool(_key(door, host))
-    except AssertionError:
-        return False
 
 
 sessions = st.builds(

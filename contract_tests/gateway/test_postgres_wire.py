@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from cell.gateway.protocols import postgres_wire as wire
 from cell.gateway.protocols.postgres_wire import Cancel, Messages, Startup, WireError
 
-words = st.binary(max_size=30).filter(lambda word: b"\0" not in word)
+# Replaced and not filtered out: Hypothesis likes zeros too much to draw long without one.
+words = st.binary(max_size=30).map(lambda word: word.replace(b"\0", b"\1"))
+named = st.binary(min_size=1, max_size=30).map(lambda word: word.replace(b"\0", b"\1"))
 startups = st.builds(
     Startup,
     st.sampled_from([3 << 16, (3 << 16) + 2, (3 << 16) + 9_999]),
-    st.lists(st.tuples(words.filter(bool), words), max_size=8).map(tuple),
+    st.lists(st.tuples(named, words), max_size=8).map(tuple),
 )
 
 

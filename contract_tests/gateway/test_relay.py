@@ -148,7 +148,7 @@ def test_a_client_that_leaves_is_seen_by_the_backend(door: Door) -> None:
     connection = door.connect(host)
     connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
     connection.close()
-    assert left.wait(20)
+    assert left.wait(60)
 
 
 class _Flood:

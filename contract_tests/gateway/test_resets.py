@@ -74,7 +74,7 @@ def test_the_last_words_and_the_reset_are_both_heard(kind: str, words: bytes, re
         peer.sendall(words)
         reset(kind, own, peer)
         stream.resume()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await owner.told.wait()
         stream.close()
         return owner

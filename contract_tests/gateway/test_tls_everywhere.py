@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cell import ports
 from cell.gateway.protocols import mysql_wire as wire
-from contract_tests.gateway.door import ZONE, Door, until
+from contract_tests.gateway.door import WAIT_S, ZONE, Door, until
 from contract_tests.gateway.test_tls_policy import NEW, OLD, lenient, only
 
 POSTGRES_SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
@@ -25,7 +25,7 @@ WEAK = "ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA384:AES128-SHA:AES256-GCM-S
 
 def started(door: Door, protocol: str) -> socket.socket:
     """Where TLS is next."""
-    plain = socket.create_connection(("127.0.0.1", door.ports[protocol]), 20)
+    plain = socket.create_connection(("127.0.0.1", door.ports[protocol]), WAIT_S)
     if protocol == "mysql":
         assert plain.recv(1_000)
         plain.sendall(MYSQL_SSL_REQUEST)
@@ -78,7 +78,7 @@ def test_random_bytes_end_no_worker_and_keep_no_place(
     workers = fronts_door.workers()
     host = hosted(fronts_door, f"random-{protocol}", protocol)
     with (
-        socket.create_connection(("127.0.0.1", fronts_door.ports[protocol]), 20) as connection,
+        socket.create_connection(("127.0.0.1", fronts_door.ports[protocol]), WAIT_S) as connection,
         contextlib.suppress(OSError),
     ):
         connection.sendall(plain)
@@ -121,7 +121,7 @@ async def _hang_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> Non
 def test_nothing_is_served_in_plaintext(fronts_door: Door, protocol: str, sent: bytes) -> None:
     """Whatever is said, the connection ends, and no answer is longer than a refusal."""
     received = b""
-    with socket.create_connection(("127.0.0.1", fronts_door.ports[protocol]), 20) as plain:
+    with socket.create_connection(("127.0.0.1", fronts_door.ports[protocol]), WAIT_S) as plain:
         plain.sendall(sent)
         plain.shutdown(socket.SHUT_WR)
         try:

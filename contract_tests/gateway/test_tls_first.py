@@ -14,7 +14,7 @@ import pytest
 
 from contract_tests.gateway.backends import http
 from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, raw_get, receive, until
+from contract_tests.gateway.door import WAIT_S, Door, raw_get, receive, until
 
 MEGABYTE = 1_000_000
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
@@ -30,7 +30,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def dial(door: Door, protocol: str) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", door.ports[protocol]), 20)
+    return socket.create_connection(("127.0.0.1", door.ports[protocol]), WAIT_S)
 
 
 def connect(door: Door, protocol: str, host: str) -> ssl.SSLSocket:
@@ -241,7 +241,7 @@ def test_clickhouse_speaks_https_on_a_port_of_its_own(fronts_door: Door, house: 
         with connect(fronts_door, "clickhouse", house) as native:
             native.sendall(CLICKHOUSE_HELLO)
             assert read_exception(receive_all(native))[0] == 202
-    with httpx.Client(timeout=20) as client:
+    with httpx.Client(timeout=WAIT_S) as client:
         answer = client.get(f"http://127.0.0.1:{fronts_door.ports['clickhouse_https']}/ping")
     assert answer.status_code == 400
     assert "TLS only" in answer.json()["error"]

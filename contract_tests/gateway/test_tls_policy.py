@@ -13,7 +13,7 @@ import pytest
 
 from cell import pki
 from cell.gateway.certificates import make_context
-from contract_tests.gateway.door import Door
+from contract_tests.gateway.door import WAIT_S, Door
 
 OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
 NEW = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -66,7 +66,7 @@ def anything_goes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def accepts(port: int, host: str, context: ssl.SSLContext) -> bool:
-    with socket.create_connection(("127.0.0.1", port), 20) as plain:
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as plain:
         try:
             context.wrap_socket(plain, server_hostname=host).close()
         except (ssl.SSLError, ConnectionError):
