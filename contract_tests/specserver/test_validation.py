@@ -24,6 +24,16 @@ CANARY = "hunter2-canary"
             [("/x", "additionalProperties"), ("/y~0", "additionalProperties")],
         ),
         (
+            {
+                "type": "object",
+                "properties": {"b": {}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            {"a": 1},
+            [("/a", "additionalProperties", "is not a known member")],
+        ),
+        (
             {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False},
             {"a": 1, "x": 1},
             [("/x", "unevaluatedProperties", "is not a known member")],
