@@ -46,7 +46,7 @@ def test_the_example_runs_and_answers_as_shown(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert done.stderr == ""

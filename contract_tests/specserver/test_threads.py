@@ -33,7 +33,7 @@ def test_no_more_threads_than_the_limit() -> None:
         with lock:
             at_once += 1
             most = max(most, at_once)
-        gate.wait(10)
+        gate.wait(60)
         with lock:
             at_once -= 1
 
@@ -59,12 +59,12 @@ def test_too_many_waiting_are_turned_away() -> None:
 
     def block() -> None:
         started.set()
-        gate.wait(10)
+        gate.wait(60)
 
     async def run() -> None:
         pool = Threads(1, waiting=2)
         tasks = [asyncio.ensure_future(pool.run(block))]
-        await asyncio.to_thread(started.wait, 10)
+        await asyncio.to_thread(started.wait, 60)
         tasks += [asyncio.ensure_future(pool.run(block)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(Unavailable) as caught:
@@ -82,12 +82,12 @@ def test_what_nobody_waits_for_is_not_begun() -> None:
 
     def block() -> None:
         started.set()
-        gate.wait(10)
+        gate.wait(60)
 
     async def run() -> None:
         pool = Threads(1)
         first = asyncio.ensure_future(pool.run(block))
-        await asyncio.to_thread(started.wait, 10)
+        await asyncio.to_thread(started.wait, 60)
         second = asyncio.ensure_future(pool.run(ran.append, "second"))
         await asyncio.sleep(0)
         second.cancel()
@@ -108,5 +108,5 @@ def test_stopping_finishes_what_was_begun_and_ends_the_threads() -> None:
         return thread  # type: ignore[no-any-return]
 
     thread = asyncio.run(run())
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 _STATUS = re.compile(r"HTTP/1\.1 ([1-5][0-9][0-9]) [A-Z][A-Za-z -]*")
 _FIELD = re.compile(r"([a-z0-9-]+): ([\x20-\x7e]*)")
 
