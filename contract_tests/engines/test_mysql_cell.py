@@ -1,7 +1,6 @@
 """MariaDB in a real cell: ordered, revealed, used on the socket of its route, rotated, branched."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -16,9 +15,9 @@ def version() -> str:
     return newest_mariadb()
 
 
-@pytest.fixture
-def rig(tmp_path: Path, version: str) -> Iterator[Rig]:
-    with running(tmp_path / "cell") as made:
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory, version: str) -> Iterator[Rig]:
+    with running(tmp_path_factory.mktemp("mysql") / "cell") as made:
         yield made
 
 

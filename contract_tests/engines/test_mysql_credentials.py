@@ -128,13 +128,17 @@ def _native_answer(password: str, scramble: bytes) -> bytes:
 
 
 def _read(peer: socket.socket) -> tuple[int, bytes]:
-    with peer.makefile("rb", buffering=0) as file:
-        head = file.read(4) or b""
-        size = int.from_bytes(head[:3], "little")
-        body = b""
-        while len(body) < size:
-            body += file.read(size - len(body)) or b""
-        return head[3], body
+    head = _exactly(peer, 4)
+    return head[3], _exactly(peer, int.from_bytes(head[:3], "little"))
+
+
+def _exactly(peer: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        piece = peer.recv(size - len(content))
+        assert piece, "the server hung up"
+        content += piece
+    return content
 
 
 def _write(peer: socket.socket, number: int, body: bytes) -> None:
