@@ -86,7 +86,7 @@ class Installation:
     def endpoints(self) -> dict[str, Any]:
         return dict(json.loads((self.home / "endpoints.json").read_text()))
 
-    def api(self, *, session: bool = False, timeout_s: float = 70) -> httpx.Client:
+    def api(self, *, session: bool = False, timeout_s: float = READY_S) -> httpx.Client:
         found = self.endpoints
         token = found["session_token" if session else "api_key"]
         return httpx.Client(
@@ -97,7 +97,7 @@ class Installation:
             verify=False,
         )
 
-    def public(self, timeout_s: float = 40) -> httpx.Client:
+    def public(self, timeout_s: float = READY_S) -> httpx.Client:
         """A client of instances and of the cell: verified TLS through the gateway."""
         context = trusting(Path(self.endpoints["ca_file"]).read_text())
         return httpx.Client(transport=LocalhostTransport(context), timeout=timeout_s)
@@ -122,7 +122,7 @@ class Installation:
                     found.append(process)
         return found
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 45) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = READY_S) -> int:
         assert self.process is not None
         self.process.send_signal(number)
         code = self.process.wait(timeout_s)

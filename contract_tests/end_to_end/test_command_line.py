@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SQL = ("postgres", "mariadb")
 KEYS = ("redis", "valkey")
 ENGINES = (*SQL, *KEYS)
-DONE_S = 110
+DONE_S = 200
 ECHO = {"postgres": "SELECT $1::text AS said", "mariadb": "SELECT ? AS said"} | dict.fromkeys(
     KEYS, "ECHO ?"
 )
