@@ -14,13 +14,15 @@ class Workers:
     """A number of worker processes on one database and one fake cell."""
 
     def __init__(self, url: str, cell_file: Path, log: Path, *, lease_s: float) -> None:
-        self._command = [sys.executable, program.__file__, url, str(cell_file), str(lease_s)]
+        self._command = [sys.executable, program.__file__, url, str(cell_file)]
+        self._lease_s = lease_s
         self._log = log
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self, *, lease_s: float | None = None) -> subprocess.Popen[bytes]:
+        command = [*self._command, str(lease_s or self._lease_s)]
         with self._log.open("ab") as log:
-            process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            process = subprocess.Popen(command, stdout=log, stderr=log)
         self.running.append(process)
         return process
 
