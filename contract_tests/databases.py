@@ -45,7 +45,7 @@ class Cluster:
             **_unprivileged(),
         )
 
-    def start(self, deadline_s: float = 30) -> None:
+    def start(self, deadline_s: float = 90) -> None:
         """Returns once the server answers a query."""
         command = [
             str(part) for part in (self._bin / "postgres", "-D", self.data, "-k", self.directory)
@@ -76,7 +76,7 @@ class Cluster:
         """SIGINT stops in order, SIGQUIT as a crash would, without a checkpoint."""
         if self._server is not None:
             self._server.send_signal(how)
-            self._server.wait(30)
+            self._server.wait(90)
             self._server = None
 
     def url(self, name: str) -> str:
