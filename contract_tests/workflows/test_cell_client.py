@@ -68,7 +68,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="cell") as directory:
         made = Server(Path(directory) / "s")
-        thread = threading.Thread(target=made.serve_forever)
+        # It looks so often whether it is to end, which every test waits for.
+        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
         thread.start()
         yield made
         made.shutdown()
