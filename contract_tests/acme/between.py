@@ -3,18 +3,21 @@
 import json
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
 from contract_tests.gateway.authorities import Pair
+from contract_tests.gateway.kept_port import kept_port, number
 
 PASSED_ON = {"content-type", "accept", "user-agent"}
 LEFT_OUT = {"content-length", "transfer-encoding", "connection", "date"}
+SHUTDOWN_POLL_S = 0.05
 PROBLEM = "urn:ietf:params:acme:error:"
 
 
@@ -34,6 +37,14 @@ class Fault:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Answered(NamedTuple):
+    """What was asked, when, and what it was answered with."""
+
+    path: str
+    at: float
+    status: int
+
+
 def problem(path: str, kind: str, status: int = 400, times: int = 1, **headers: str) -> Fault:
     body = {"type": f"{PROBLEM}{kind}", "detail": f"{kind} for the test", "status": status}
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -49,31 +60,47 @@ class Between:
         self._upstream = upstream
         self._verify = ssl.create_default_context(cafile=str(ca_file))
         self.faults: list[Fault] = []
-        self.asked: list[str] = []
-        self._server = self._listen(0)
-        self.port = int(self._server.server_address[1])
-        self._server.server_close()
-        self.runs = False
+        self.answered: list[Answered] = []
+        self._kept = kept_port()
+        self.port = number(self._kept)
+        self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> None:
-        if not self.runs:
-            self._server = self._listen(self.port)
-            threading.Thread(target=self._server.serve_forever, daemon=True).start()
-            self.runs = True
+        if self._server is None:
+            self._server = self._listen()
+            threading.Thread(
+                target=self._server.serve_forever, args=(SHUTDOWN_POLL_S,), daemon=True
+            ).start()
 
     def stop(self) -> None:
         """Nobody answers at its port any more."""
-        if self.runs:
-            self._server.shutdown()
-            self._server.server_close()
-            self.runs = False
+        if self._server is not None:
+            server, self._server = self._server, None
+            server.shutdown()
+            server.server_close()
+
+    def close(self) -> None:
+        self.stop()
+        self._kept.close()
+
+    @property
+    def runs(self) -> bool:
+        return self._server is not None
 
     def count(self, path: str) -> int:
-        return sum(each.startswith(path) for each in self.asked)
+        return sum(each.path.startswith(path) for each in self.answered)
 
-    def _listen(self, port: int) -> ThreadingHTTPServer:
+    def times(self, path: str, status: int) -> list[float]:
+        """When what was answered so was asked for: a stall of the test changes nothing of it."""
+        return [
+            each.at
+            for each in self.answered
+            if each.path.startswith(path) and each.status == status
+        ]
+
+    def _listen(self) -> ThreadingHTTPServer:
         handler = type("Handler", (_Handler,), {"between": self})
-        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        server = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._pair.certificate, self._pair.key)
         server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -82,7 +109,14 @@ class Between:
     def answer(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
-        self.asked.append(path)
+        asked_at = time.time()
+        status, said, content = self._answer(method, path, headers, body)
+        self.answered.append(Answered(path, asked_at, status))
+        return status, said, content
+
+    def _answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
         fault = next((one for one in self.faults if path.startswith(one.path) and one.times), None)
         if fault is not None:
             fault.times -= 1
@@ -91,7 +125,7 @@ class Between:
                 return fault.status, dict(fault.headers), content
         host = f"localhost:{self.port}"
         kept = {name: value for name, value in headers.items() if name.lower() in PASSED_ON}
-        with httpx.Client(verify=self._verify, timeout=30) as http:
+        with httpx.Client(verify=self._verify, timeout=60) as http:
             url = f"https://localhost:{self._upstream}{path}"
             told = http.request(method, url, headers={**kept, "host": host}, content=body)
         said = {name: value for name, value in told.headers.items() if name not in LEFT_OUT}

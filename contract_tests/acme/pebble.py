@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -15,20 +14,16 @@ import pytest
 
 from contract_tests.acme.between import Between
 from contract_tests.gateway.authorities import SERVER, Authority
+from contract_tests.gateway.kept_port import kept_port, number
 
 BINARY = shutil.which("pebble")
-START_S = 20.0
+START_S = 60.0
 
 
 def needed() -> str:
     if BINARY is None:
         pytest.skip("no ACME server on this machine (Debian: pebble)")
     return BINARY
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class Pebble:
@@ -46,7 +41,8 @@ class Pebble:
         self.ca_file = directory / "acme-tls.pem"
         self.ca_file.write_text(authority.pem)
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, self._management = free_port(), free_port()
+        self._kept = [kept_port(), kept_port()]
+        self._port, self._management = map(number, self._kept)
         self.between = Between(self._pair, self.ca_file, self._port)
         self._settings: dict[str, Any] = {}
 
@@ -73,8 +69,10 @@ class Pebble:
         return self._manage("/roots/0").text
 
     def close(self) -> None:
-        self.between.stop()
+        self.between.close()
         self._end()
+        for each in self._kept:
+            each.close()
 
     def _run(self) -> None:
         configuration = {
@@ -113,7 +111,7 @@ class Pebble:
         return False
 
     def _manage(self, path: str) -> httpx.Response:
-        with httpx.Client(verify=str(self.ca_file)) as http:
+        with httpx.Client(verify=str(self.ca_file), timeout=60) as http:
             return http.get(f"https://localhost:{self._management}{path}")
 
     def _end(self) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from cryptography import x509
 
 from contract_tests.acme.pebble import Pebble
 from contract_tests.cell.rig import Rig, until
-from contract_tests.gateway.door import SERVE
+from contract_tests.gateway.door import SERVE, WAIT_S
 from contract_tests.name_server import NameServer
 
 
@@ -57,7 +58,7 @@ class Region:
     def close(self) -> None:
         if self._gateway is not None:
             self._gateway.send_signal(signal.SIGTERM)
-            self._gateway.wait(30)
+            self._gateway.wait(WAIT_S)
         self.rig.destroy()
         self.pebble.close()
         self.names.close()
@@ -105,12 +106,16 @@ class Region:
     def handshake(self, host: str, context: ssl.SSLContext, protocol: str = "https") -> bytes:
         """The certificate, in DER; raises where the client does not take it."""
         with (
-            socket.create_connection(("127.0.0.1", self.ports[protocol]), 20) as plain,
+            socket.create_connection(("127.0.0.1", self.ports[protocol]), WAIT_S) as plain,
             context.wrap_socket(plain, server_hostname=host) as connection,
         ):
             shown = connection.getpeercert(binary_form=True)
         assert shown is not None
         return shown
+
+    def shown(self, host: str) -> x509.Certificate:
+        """The certificate as it is, also where no client would take it any more."""
+        return x509.load_der_x509_certificate(self.handshake(host, unverifying()))
 
     def taken(self, host: str, context: ssl.SSLContext) -> bool:
         try:
@@ -147,3 +152,11 @@ class Region:
                 headers={"host": host},
                 extensions={"sni_hostname": host},
             )
+
+
+def unverifying() -> ssl.SSLContext:
+    """For tests of short-lived certificates, which may end while the test stalls."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,5 +1,6 @@
 """Domains get certificates from a real ACME server, and are served with them."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -98,7 +99,8 @@ def test_what_is_secret_rests_so_and_goes_with_the_domain(region: Region) -> Non
     assert (pki / "domains" / f"{host}.key").stat().st_mode & 0o777 == 0o600
     assert list((pki / "challenges").iterdir()) == []
     for file in region.rig.home.glob("cell.db*"):
-        assert b"PRIVATE KEY" not in file.read_bytes()
+        with contextlib.suppress(FileNotFoundError):  # SQLite's own come and go
+            assert b"PRIVATE KEY" not in file.read_bytes()
     region.rig.put(instance_id, domains=[other])
     left = {path.name for path in (pki / "domains").iterdir() if host in path.name}
     assert left == set()

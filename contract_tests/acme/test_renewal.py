@@ -6,18 +6,17 @@ import http.client
 import json
 import socket
 import time
-
-from cryptography import x509
+from itertools import pairwise
 
 from contract_tests.acme.conftest import MakeRegion
-from contract_tests.acme.region import Region
+from contract_tests.acme.region import Region, unverifying
 from contract_tests.cell.rig import until
+from contract_tests.gateway.door import WAIT_S
 
 LIFE_S = 24
-
-
-def serial(region: Region, host: str) -> int:
-    return x509.load_der_x509_certificate(region.handshake(host, region.trusting())).serial_number
+SHORT_LIFE_S = 15
+# More than all the buffers between an engine and a client hold.
+ROWS = 10_000
 
 
 def certified(region: Region, host: str) -> tuple[str, str]:
@@ -35,39 +34,40 @@ def certified(region: Region, host: str) -> tuple[str, str]:
 def speaker(region: Region, host: str) -> http.client.HTTPConnection:
     """By one connection, which it cannot make anew."""
     spoken = http.client.HTTPConnection(host)
-    plain = socket.create_connection(("127.0.0.1", region.ports["https"]), 20)
-    spoken.sock = region.trusting().wrap_socket(plain, server_hostname=host)
+    plain = socket.create_connection(("127.0.0.1", region.ports["https"]), WAIT_S)
+    spoken.sock = unverifying().wrap_socket(plain, server_hostname=host)
     spoken.auto_open = 0
     return spoken
 
 
-def ask(spoken: http.client.HTTPConnection, password: str) -> int:
+def ask_for_much(spoken: http.client.HTTPConnection, password: str) -> http.client.HTTPResponse:
+    """An answer that does not end before it is read."""
     login = base64.b64encode(f"app:{password}".encode()).decode()
     headers = {"content-type": "application/json", "authorization": f"Basic {login}"}
-    spoken.request("POST", "/query", json.dumps({"sql": "SELECT 1"}), headers)
-    answer = spoken.getresponse()
-    answer.read()
-    return answer.status
+    sql = f"SELECT repeat('x', 3000) FROM range({ROWS})"
+    spoken.request("POST", "/query", json.dumps({"sql": sql}), headers)
+    return spoken.getresponse()
 
 
 def test_a_renewal_changes_the_certificate_and_cuts_nobody(make_region: MakeRegion) -> None:
     region = make_region()
-    region.start(lifetime_s=LIFE_S)
+    region.start(lifetime_s=SHORT_LIFE_S)
     host = "renewed.example.com"
-    began = time.time()
     _, password = certified(region, host)
+    context = region.trusting()
     with contextlib.closing(speaker(region, host)) as spoken:
-        first = serial(region, host)
-
-        def renewed() -> bool:
-            # Asked all the time, since the engine hangs up on a connection that is quiet.
-            assert ask(spoken, password) == 200
-            return serial(region, host) != first
-
-        until(renewed, "the new certificate is served")
-        assert time.time() - began > LIFE_S / 2, "not before it was due"
-        assert ask(spoken, password) == 200, "the connection is still there"
-    assert region.pebble.log.count("Added order") == 2
+        first = region.shown(host).serial_number
+        answer = ask_for_much(spoken, password)
+        until(
+            lambda: region.shown(host).serial_number != first and region.taken(host, context),
+            "the new certificate is served",
+        )
+        rows = json.loads(answer.read())["rows"]
+        assert (answer.status, len(rows)) == (200, ROWS), "the connection is still there"
+    ordered_at = region.pebble.between.times("/order-plz", 201)
+    assert len(ordered_at) >= 2
+    for earlier, later in pairwise(ordered_at):
+        assert later - earlier > SHORT_LIFE_S / 2, "not before it was due"
 
 
 def test_the_former_certificate_stays_where_it_cannot_be_renewed(make_region: MakeRegion) -> None:
@@ -75,16 +75,18 @@ def test_the_former_certificate_stays_where_it_cannot_be_renewed(make_region: Ma
     region.start(lifetime_s=LIFE_S)
     host = "former.example.com"
     instance_id, _ = certified(region, host)
-    first, context = serial(region, host), region.trusting()
+    former, context = region.shown(host), region.trusting()
+    ends_at = former.not_valid_after_utc.timestamp()
     region.pebble.between.stop()
     told = region.failed(instance_id, host, "cannot be reached")
-    assert told["issued_by"] == "acme"
-    shown = x509.load_der_x509_certificate(region.handshake(host, context))
-    assert shown.serial_number == first
+    assert told["issued_by"] == "acme" or time.time() >= ends_at
+    # On a machine that stalls, the certificate may end before it is looked at.
+    assert region.shown(host) == former or time.time() >= ends_at
     # A cell that looks after it in the meantime leaves it in force, too.
     region.rig.terminate()
     region.rig.start()
-    assert region.certificate(instance_id, host)["issued_by"] == "acme"
+    issued_by = region.certificate(instance_id, host)["issued_by"]
+    assert issued_by == "acme" or time.time() >= ends_at
     until(lambda: not region.taken(host, context), "it ends")
     region.rig.put(instance_id, domains=[host])
     region.served_locally(host)
