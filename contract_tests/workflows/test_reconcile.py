@@ -172,10 +172,13 @@ def test_an_observation_older_than_the_record_is_dropped(stage: Stage) -> None:
     ],
 )
 def test_lost_work_is_started_again(stage: Stage, status: str, ends: str) -> None:
-    instance = stage.instance(status)
+    with stage.database.read() as db:
+        # Later than now, so that it is not old already where the machine stands still.
+        changed = now(db) + timedelta(seconds=60)
+    instance = stage.instance(status, updated_at=changed)
     reconcile(stage)
     assert stage.fetch(instance).status == status, "races settle first"
-    stage.pass_time(11)
+    stage.pass_time(60 + 11)
     reconcile(stage)
     assert stage.fetch(instance).status == ends
 

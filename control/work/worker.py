@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # services name the room that names this one
     from control.services import Services
 
 LEASE_S: Final = 30.0
+RENEWALS_A_LEASE: Final = 3
+"""How often a lease is renewed in its time, so that one renewal that is late loses nothing."""
 POLL_S: Final = 1.0
 STOP_WAIT_S: Final = 5.0
 THREADS: Final = 4
@@ -122,7 +124,7 @@ class Worker:
         return True
 
     def _renew(self) -> None:
-        self._stopping.wait(self._lease_s / 3)
+        self._stopping.wait(self._lease_s / RENEWALS_A_LEASE)
         for operation in list(self._held):
             try:
                 queue.renew(self._database, operation.hold, self._lease_s)
