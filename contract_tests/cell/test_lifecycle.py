@@ -87,7 +87,7 @@ def test_an_idle_instance_sleeps_and_wakes_once_for_all(shared_rig: Rig) -> None
     password = shared_rig.reveal(instance_id)["password"]
     shared_rig.query(instance_id, password, "CREATE TABLE t AS SELECT 7 AS n")
     pid = shared_rig.engine_pid(instance_id)
-    assert shared_rig.observe(instance_id)["connections"] == 1
+    until(lambda: shared_rig.observe(instance_id)["connections"] == 1, "the cell has read it")
     told_activity(shared_rig, instance_id, connections=0)
     seen = shared_rig.status_is(instance_id, "paused")
     assert (seen["paused_by"], seen["started_at"]) == ("idle", None)
