@@ -81,7 +81,7 @@ def test_one_cpu_is_everybodys() -> None:
 def test_who_goes_makes_room_for_who_stays() -> None:
     cpus = Cpus([4, 6])
     places = followed(cpus, [("a", 0.5), ("b", 0.5), ("c", 0.5), ("d", 0.5)])
-    on_four = [name for name, place in places.items() if place == {4}]
+    on_four = [name for name, place in places.items() if place == frozenset({4})]
     places |= followed(cpus, [(name, None) for name in on_four])
     stayed = [places[name] for name in "abcd" if name not in on_four]
     assert {frozenset({4}), frozenset({6})} == set(stayed)
