@@ -39,6 +39,6 @@ def run_gateway(settings: Settings) -> None:
             listen=settings.gateway_listen,
             ports=settings.gateway_ports,
             mysql_version=settings.gateway_mysql_version,
-            workers=settings.gateway_workers,
+            workers=settings.gateway_processes,
         )
     )

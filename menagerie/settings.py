@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 DEFAULT_HOME = Path("~/.menagerie")
+GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thousands of queries/s
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
 
@@ -86,7 +87,9 @@ class Settings(BaseSettings):
         pattern="^[0-9][!-~]{0,60}$",
         description="what MySQL clients are greeted with; 8.0.30, say, where MySQL alone is served",
     )
-    gateway_workers: int = Field(1, ge=1, description="gateway processes sharing the ports")
+    gateway_workers: int = Field(
+        0, ge=0, description="gateway processes sharing the ports; 0: one for each CPU, at most 4"
+    )
     region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
     instance_domain: str = Field("localhost", description="domain under which instance hosts live")
 
@@ -210,6 +213,10 @@ class Settings(BaseSettings):
     def gateway_ports(self) -> dict[str, int]:
         """By protocol."""
         return {protocol: getattr(self, f"gateway_{protocol}_port") for protocol in GATEWAY_PORTS}
+
+    @property
+    def gateway_processes(self) -> int:
+        return self.gateway_workers or min(GATEWAY_PROCESSES, len(os.sched_getaffinity(0)))
 
     @property
     def cell_home(self) -> Path:

@@ -1,5 +1,6 @@
 """One instance through its whole life, with a real engine, over the real gateway."""
 
+import json
 import os
 from typing import Any
 
@@ -16,6 +17,7 @@ from contract_tests.end_to_end.installation import (
     reveal,
     wait_for,
 )
+from menagerie.settings import GATEWAY_PROCESSES
 
 
 @pytest.fixture
@@ -37,6 +39,11 @@ def events(installation: Installation, instance_id: str) -> list[str]:
 def rows(answer: httpx.Response) -> Any:
     assert answer.status_code == 200, answer.text
     return answer.json()["rows"]
+
+
+def test_each_cpu_has_a_process_of_the_gateway(installation: Installation) -> None:
+    described = json.loads((installation.home / "cell" / "run" / "gateway.json").read_bytes())
+    assert len(described["workers"]) == min(GATEWAY_PROCESSES, len(os.sched_getaffinity(0)))
 
 
 def test_an_instance_lives_and_is_erased(installation: Installation, path: str) -> None:

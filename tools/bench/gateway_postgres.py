@@ -1,10 +1,12 @@
 """Owns the benchmark of the gateway under PostgreSQL: beside the server's own TLS, and pgbouncer.
 
-One server, reached four ways: its unix socket, its own TLS port, pgbouncer with TLS in front of
-the socket (session pooling), and the gateway in front of the socket. pgbench drives all of them,
-from the same cores; rounds are interleaved, so that other load mostly cancels out of the ratios.
+One server, reached five ways: its unix socket, its own TLS port, pgbouncer with TLS in front of
+the socket (session pooling), and the gateway in front of the socket, with one worker and with two,
+as it is installed where there are two CPUs. The bars are held to that one. pgbench drives all of
+them from the same cores; rounds are interleaved, so that other load mostly cancels out.
 How workers add up cannot be seen where server and pgbench leave them no core of their own. So
-each worker is given the same small share of a CPU (by control groups), and is what limits.
+each process in front is given the same small share of a CPU (by control groups), and is what
+limits; pgbouncer, which uses one CPU, is one such process.
 The server and both peers are Debian's; what is not installed is left out, and said.
 """
 
@@ -44,7 +46,7 @@ ROUNDS = 5
 CLIENTS, MANY_CLIENTS = 8, 32
 SECONDS = 3
 SOCKET, OWN_TLS, PGBOUNCER = "unix socket, no TLS", "its own TLS", "pgbouncer, TLS"
-GATEWAY, TWO_WORKERS = "gateway", "gateway, 2 workers"
+ONE_WORKER, TWO_WORKERS = "gateway, 1 worker", "gateway, 2 workers"
 WORKER_VCPU = 0.1
 WORKER_CLIENTS = 16
 QUERIES_MIN, PGBOUNCER_MIN, CONNECTIONS_MIN, WORKERS_MIN = 0.6, 1.1, 0.8, 1.6
@@ -192,7 +194,7 @@ def gateway(
         while not described.exists():
             time.sleep(0.02)
         told = json.loads(described.read_bytes())
-        name = GATEWAY if workers == 1 else TWO_WORKERS
+        name = ONE_WORKER if workers == 1 else TWO_WORKERS
         reached = _environment(host=HOST, port=told["ports"]["postgres"], ca=certificates.root_pem)
         yield WayToServer(name, reached, processes=[psutil.Process(pid) for pid in told["workers"]])
     finally:
@@ -278,6 +280,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
             direct,
             WayToServer(OWN_TLS, _environment(host=HOST, port=port, ca=made.root_pem)),
             held.enter_context(gateway(home, direct, made, 1)),
+            held.enter_context(gateway(home, direct, made, 2)),
         ]
         if installed("pgbouncer"):
             ways.append(held.enter_context(pgbouncer(home, direct, made)))
@@ -288,59 +291,59 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
             for way in order:
                 measure(way, connections=way.name != SOCKET)
             order.append(order.pop(0))
-        one, two = ways[2], held.enter_context(gateway(home, direct, made, 2))
-        shared = measure_shares(groups, one, two, rounds)
+        shared = measure_shares(groups, ways[2:], rounds)
     return judge({way.name: way for way in ways}, shared)
 
 
 def measure_shares(
-    groups: cgroups.Groups, one: WayToServer, two: WayToServer, rounds: int
-) -> float | None:
-    """How many times as much two workers do as one, each with the same share of a CPU."""
+    groups: cgroups.Groups, ways: list[WayToServer], rounds: int
+) -> dict[str, list[float]]:
+    """Queries a second, by round, of each way whose processes have the same share of a CPU each.
+
+    Nothing where there are no control groups to be had.
+    """
     if not groups.means["cpu"].enforced:
-        return None
-    ratios = []
+        return {}
+    found: dict[str, list[float]] = {way.name: [] for way in ways}
+    pids = [str(process.pid) for way in ways for process in way.processes]
     try:
-        for process in (*one.processes, *two.processes):
-            name = str(process.pid)
-            for entrance in groups.make(name, 2**31, 1_000):
-                entrance.write_text(name)
-            groups.set_cpu(name, WORKER_VCPU)
+        for pid in pids:
+            for entrance in groups.make(pid, 2**31, 1_000):
+                entrance.write_text(pid)
+            groups.set_cpu(pid, WORKER_VCPU)
         for _ in range(rounds):
-            words = ("-c", str(WORKER_CLIENTS), "-j", "2")
-            alone = pgbench(one, *words)
-            ratios.append(pgbench(two, *words) / alone)
+            for way in ways:
+                found[way.name].append(pgbench(way, "-c", str(WORKER_CLIENTS), "-j", "2"))
     finally:
-        for process in (*one.processes, *two.processes):
-            groups.set_cpu(str(process.pid), None)
-    return statistics.median(ratios)
+        for pid in pids:
+            groups.set_cpu(pid, None)
+    return found
 
 
-def judge(ways: dict[str, WayToServer], shared: float | None) -> dict[str, Any]:
-    def ratio(what: str, one: str, other: str) -> float:
-        """The median of the ratios within each round."""
-        rounds = zip(ways[one].rounds[what], ways[other].rounds[what], strict=True)
-        return statistics.median(a / b for a, b in rounds)
+def _ratio(ones: list[float], others: list[float]) -> float:
+    """The median of the ratios within each round."""
+    return statistics.median(a / b for a, b in zip(ones, others, strict=True))
 
+
+def judge(ways: dict[str, WayToServer], shared: dict[str, list[float]]) -> dict[str, Any]:
+    def ratio(what: str, other: str) -> float:
+        return _ratio(ways[TWO_WORKERS].rounds[what], ways[other].rounds[what])
+
+    many = f"queries/s of {MANY_CLIENTS} clients"
     bars = [
-        ("queries/s, x its own TLS", ratio("queries_per_s", GATEWAY, OWN_TLS), QUERIES_MIN),
-        (
-            f"queries/s of {MANY_CLIENTS} clients, x its own TLS",
-            ratio("queries_per_s_with_many", GATEWAY, OWN_TLS),
-            QUERIES_MIN,
-        ),
-        (
-            "connections/s, x its own TLS",
-            ratio("connections_per_s", GATEWAY, OWN_TLS),
-            CONNECTIONS_MIN,
-        ),
+        ("queries/s, x its own TLS", ratio("queries_per_s", OWN_TLS), QUERIES_MIN),
+        (f"{many}, x its own TLS", ratio("queries_per_s_with_many", OWN_TLS), QUERIES_MIN),
+        ("connections/s, x its own TLS", ratio("connections_per_s", OWN_TLS), CONNECTIONS_MIN),
     ]
-    if shared is not None:
-        bars.append(("queries/s of 2 workers, x 1, with equal shares", shared, WORKERS_MIN))
     if PGBOUNCER in ways:
-        bars.insert(
-            2, ("queries/s, x pgbouncer", ratio("queries_per_s", GATEWAY, PGBOUNCER), PGBOUNCER_MIN)
-        )
+        bars += [
+            ("queries/s, x pgbouncer", ratio("queries_per_s", PGBOUNCER), PGBOUNCER_MIN),
+            (f"{many}, x pgbouncer", ratio("queries_per_s_with_many", PGBOUNCER), PGBOUNCER_MIN),
+        ]
+    for other, least in ((ONE_WORKER, WORKERS_MIN), (PGBOUNCER, PGBOUNCER_MIN)):
+        if other in shared:
+            found = _ratio(shared[TWO_WORKERS], shared[other])
+            bars.append((f"queries/s, x {other}, with equal shares", found, least))
     measured = {name: {what: way.median(what) for what in way.rounds} for name, way in ways.items()}
     kept = all(found >= least for _, found, least in bars)
     return {"measured": measured, "bars": bars, "kept": kept}
@@ -356,7 +359,7 @@ def show(result: dict[str, Any]) -> None:
     table.add_column("")
     for name in measured:
         table.add_column(name, justify="right")
-    for what in measured[GATEWAY]:
+    for what in measured[ONE_WORKER]:
         values = [f"{each[what]:,.0f}" if what in each else "" for each in measured.values()]
         table.add_row(what.replace("_", " "), *values)
     console.print(table)
@@ -364,7 +367,7 @@ def show(result: dict[str, Any]) -> None:
         console.print(
             f"{name}: {found:.2f}, at least {least:.1f}{'' if found >= least else ' BROKEN'}"
         )
-    if not any("workers" in name for name, _, _ in result["bars"]):
+    if not any("shares" in name for name, _, _ in result["bars"]):
         console.print("There are no control groups to be had: nothing is said about workers.")
     if PGBOUNCER not in measured:
         console.print("pgbouncer is not installed: nothing is said about it.")
