@@ -18,7 +18,8 @@ class Cpus:
     """Keeps what is promised of each CPU. Safe to be called from several threads."""
 
     def __init__(self, available: Iterable[int]) -> None:
-        self._promised = dict.fromkeys(sorted(available), 0.0)
+        """Of CPUs that are promised alike, the first in this order is taken."""
+        self._promised = dict.fromkeys(available, 0.0)
         self._placed: dict[str, tuple[frozenset[int], float]] = {}
         self._lock = threading.Lock()
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,10 @@ class Host:
         self._key = key
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uid)
         self._groups = cgroups.find(cell_name, confine=confine)
-        self._cpus = Cpus(os.sched_getaffinity(0))
+        cpus = sorted(os.sched_getaffinity(0))
+        # Cells of one machine do not all begin with the same CPU.
+        first = zlib.crc32(cell_name.encode()) % len(cpus)
+        self._cpus = Cpus(cpus[first:] + cpus[:first])
         self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
         warn(self.confinement)
 
