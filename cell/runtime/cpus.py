@@ -4,7 +4,6 @@ A quota alone lets a busy instance stand on every CPU at the moment when a neigh
 """
 
 import math
-import threading
 from collections.abc import Iterable
 
 # What is left of a sum of shares after they were taken away again is no load.
@@ -15,26 +14,27 @@ Place = frozenset[int] | None
 
 
 class Cpus:
-    """Keeps what is promised of each CPU. Safe to be called from several threads."""
+    """Keeps what is promised of each CPU.
+
+    For one thread at a time, and what it answers is to be done before it is asked again.
+    """
 
     def __init__(self, available: Iterable[int]) -> None:
         """Of CPUs that are promised alike, the first in this order is taken."""
         self._promised = dict.fromkeys(available, 0.0)
         self._placed: dict[str, tuple[frozenset[int], float]] = {}
-        self._lock = threading.Lock()
 
     def place(self, name: str, vcpu: float | None) -> dict[str, Place]:
         """Where `name` runs from now on, and whoever else is moved by that.
 
         Without a limit it may run anywhere, and nothing is promised to it.
         """
-        with self._lock:
-            before = self._places()
-            self._take(name)
-            if vcpu is not None:
-                self._give(name, vcpu)
-            self._even_out()
-            after = self._places()
+        before = self._places()
+        self._take(name)
+        if vcpu is not None:
+            self._give(name, vcpu)
+        self._even_out()
+        after = self._places()
         moved = {each for each, place in after.items() if before.get(each) != place}
         return {each: after.get(each) for each in {name, *moved}}
 

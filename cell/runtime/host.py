@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,6 +75,7 @@ class Host:
         # Cells of one machine do not all begin with the same CPU.
         first = zlib.crc32(cell_name.encode()) % len(cpus)
         self._cpus = Cpus(cpus[first:] + cpus[:first])
+        self._placing = threading.Lock()
         self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
         warn(self.confinement)
 
@@ -206,8 +208,9 @@ class Host:
 
     def _place(self, name: str, vcpu: float | None) -> None:
         """Gives an instance its CPUs, and those their others who are moved by that."""
-        for moved, place in self._cpus.place(name, vcpu).items():
-            self._groups.set_cpus(moved, place)
+        with self._placing:
+            for moved, place in self._cpus.place(name, vcpu).items():
+                self._groups.set_cpus(moved, place)
 
     def _run(
         self,
