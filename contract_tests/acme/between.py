@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from contract_tests.gateway.authorities import Pair
-from contract_tests.gateway.kept_port import kept_port, number
+from contract_tests.kept_port import KeptPort
 
 PASSED_ON = {"content-type", "accept", "user-agent"}
 LEFT_OUT = {"content-length", "transfer-encoding", "connection", "date"}
@@ -61,8 +61,8 @@ class Between:
         self._verify = ssl.create_default_context(cafile=str(ca_file))
         self.faults: list[Fault] = []
         self.answered: list[Answered] = []
-        self._kept = kept_port()
-        self.port = number(self._kept)
+        self._kept = KeptPort()
+        self.port = self._kept.number
         self._server: ThreadingHTTPServer | None = None
 
     def start(self) -> None:

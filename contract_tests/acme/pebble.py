@@ -14,7 +14,7 @@ import pytest
 
 from contract_tests.acme.between import Between
 from contract_tests.gateway.authorities import SERVER, Authority
-from contract_tests.gateway.kept_port import kept_port, number
+from contract_tests.kept_port import KeptPort
 
 BINARY = shutil.which("pebble")
 START_S = 60.0
@@ -41,8 +41,8 @@ class Pebble:
         self.ca_file = directory / "acme-tls.pem"
         self.ca_file.write_text(authority.pem)
         self._process: subprocess.Popen[bytes] | None = None
-        self._kept = [kept_port(), kept_port()]
-        self._port, self._management = map(number, self._kept)
+        self._kept = [KeptPort(), KeptPort()]
+        self._port, self._management = (each.number for each in self._kept)
         self.between = Between(self._pair, self.ca_file, self._port)
         self._settings: dict[str, Any] = {}
 

@@ -1,13 +1,14 @@
 """Owns a real Valkey (or Redis) on a unix socket and a loopback port, for the tests of rates."""
 
 import shutil
-import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
+
+from contract_tests.kept_port import KeptPort
 
 PASSWORD = "geheim-4711"
 
@@ -24,30 +25,12 @@ def binary() -> str:
     return str(path)
 
 
-class Port:
-    """A port on loopback that nobody is given until it is closed.
-
-    Another process may still listen on it if it says SO_REUSEADDR, as the server here does: Linux
-    allows that while nobody else listens, and gives such a port to nobody who asks for any.
-    Connections are refused while nobody listens.
-    """
-
-    def __init__(self) -> None:
-        self._held = socket.socket()
-        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._held.bind(("127.0.0.1", 0))
-        self.number = int(self._held.getsockname()[1])
-
-    def close(self) -> None:
-        self._held.close()
-
-
 @dataclass
 class RedisServer:
     """Holds nothing on disk; every caller needs the password."""
 
     folder: Path
-    held: Port = field(default_factory=Port)
+    held: KeptPort = field(default_factory=KeptPort)
     process: "subprocess.Popen[bytes] | None" = None
 
     @property

@@ -15,7 +15,8 @@ import pytest
 from limits.errors import ConfigurationError
 from structlog.testing import capture_logs
 
-from contract_tests.boundary.redis_server import PASSWORD, Port, RedisServer
+from contract_tests.boundary.redis_server import PASSWORD, RedisServer
+from contract_tests.kept_port import KeptPort
 from control.boundary import redis_windows
 from control.boundary.rates import Limiter, Verdict, make_limiter
 from control.boundary.redis_windows import RedisMeter, connect
@@ -165,9 +166,8 @@ def test_a_server_that_hangs_keeps_nobody_waiting(empty: RedisServer) -> None:
 
 
 def test_a_server_that_is_away_at_the_start_is_no_reason_not_to_start() -> None:
-    port = Port()
-    assert limiter(f"redis://127.0.0.1:{port.number}").charge("default", "k") is None
-    port.close()
+    with KeptPort() as port:
+        assert limiter(f"redis://127.0.0.1:{port.number}").charge("default", "k") is None
 
 
 @pytest.mark.usefixtures("patient")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from contract_tests.end_to_end.installation import held_port
+from contract_tests.kept_port import KeptPort
 
 DEADLINE_S = 60
 OPTIONS = (
@@ -41,8 +41,8 @@ def chromium(profile: Path, host: str, port: int, *more: str) -> Iterator[webdri
     for each in (*OPTIONS, trusted, f"--user-data-dir={profile}", *more):
         options.add_argument(each)
     # Selenium would pick a port itself, and leave it to anybody until the driver listens.
-    with held_port() as own:
-        service = Service(shutil.which("chromedriver"), port=own)
+    with KeptPort() as own:
+        service = Service(shutil.which("chromedriver"), port=own.number)
         driver = webdriver.Chrome(options=options, service=service)
         driver.set_page_load_timeout(DEADLINE_S)
         try:

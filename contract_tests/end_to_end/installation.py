@@ -5,12 +5,11 @@ import functools
 import json
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,18 +25,6 @@ SETTINGS = {
     # No URL may expire between its making and its use, however long the machine stalls.
     "MENAGERIE_REVEAL_TTL_S": "600",
 }
-
-
-@contextlib.contextmanager
-def held_port() -> Iterator[int]:
-    """A port that nobody else is given until the end, and that a server can listen on.
-
-    It stays bound, with SO_REUSEADDR as servers have it, and nobody listens on it here.
-    """
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield int(held.getsockname()[1])
 
 
 @functools.cache

@@ -12,7 +12,8 @@ import pytest
 
 from contract_tests.acme.pebble import Pebble, needed
 from contract_tests.cell.rig import until
-from contract_tests.end_to_end.installation import Installation, held_port, order, reveal
+from contract_tests.end_to_end.installation import Installation, order, reveal
+from contract_tests.kept_port import KeptPort
 from contract_tests.name_server import NameServer
 
 
@@ -59,8 +60,8 @@ def certified(installation: Installation, path: str) -> dict[str, Any]:
 @pytest.fixture
 def port() -> Iterator[int]:
     """The gateway's, which the ACME server must know before that starts."""
-    with held_port() as held:
-        yield held
+    with KeptPort() as kept:
+        yield kept.number
 
 
 def test_clients_need_only_the_public_root(

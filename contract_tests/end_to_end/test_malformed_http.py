@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contract_tests.duckdb.process import running
-from contract_tests.end_to_end.installation import READY_S, Installation, held_port
+from contract_tests.end_to_end.installation import READY_S, Installation
+from contract_tests.kept_port import KeptPort
 from contract_tests.specserver.wire import Address, Answer, exchanged
 
 LONG = b"x" * 70_000
@@ -56,7 +57,8 @@ class Server:
 @pytest.fixture(scope="module")
 def under_gunicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("gunicorn")
-    with held_port() as port, (folder / "log").open("wb") as log:
+    with KeptPort() as kept, (folder / "log").open("wb") as log:
+        port = kept.number
         place = {"MENAGERIE_HOME": str(folder / "home"), "MENAGERIE_PORT": str(port)}
         process = subprocess.Popen(
             [sys.executable, "-m", "menagerie", "api"],

@@ -18,11 +18,11 @@ from contract_tests.databases import Databases
 from contract_tests.end_to_end.installation import (
     READY_S,
     Installation,
-    held_port,
     order,
     query,
     reveal,
 )
+from contract_tests.kept_port import KeptPort
 from menagerie.settings import GATEWAY_PORTS
 
 PARTS = ("cell", "gateway", "worker", "api")
@@ -30,9 +30,12 @@ PARTS = ("cell", "gateway", "worker", "api")
 
 @pytest.fixture
 def ports() -> Iterator[dict[str, str]]:
-    with held_port() as api, held_port() as https:
+    with KeptPort() as api, KeptPort() as https:
         others = {f"MENAGERIE_GATEWAY_{name.upper()}_PORT": "0" for name in GATEWAY_PORTS}
-        yield others | {"MENAGERIE_PORT": str(api), "MENAGERIE_GATEWAY_HTTPS_PORT": str(https)}
+        yield others | {
+            "MENAGERIE_PORT": str(api.number),
+            "MENAGERIE_GATEWAY_HTTPS_PORT": str(https.number),
+        }
 
 
 @pytest.fixture

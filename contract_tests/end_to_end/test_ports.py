@@ -12,7 +12,7 @@ import pytest
 from cell import ports
 from cell.gateway.listening import PortError, listen
 from cell.gateway.settings import GatewaySettings
-from contract_tests.end_to_end.installation import held_port
+from contract_tests.kept_port import KeptPort
 from menagerie.serve import ports_held
 from menagerie.settings import GATEWAY_PORTS, SettingsError, load
 
@@ -44,7 +44,8 @@ def test_a_port_that_was_found_is_kept_for_its_part(tmp_path: Path) -> None:
 
 
 def test_https_kinds_may_share_a_port(tmp_path: Path) -> None:
-    with held_port() as port:
+    with KeptPort() as kept:
+        port = kept.number
         shared = every(0) | {"gateway_https_port": port, "gateway_clickhouse_https_port": port}
         with ports_held(load(home=tmp_path, port=0, **shared)) as settled:
             found = settled.gateway_ports

@@ -20,7 +20,7 @@ import httpx
 
 from cell import pki
 from contract_tests.gateway.backends import Backend, Handler, http
-from contract_tests.gateway.kept_port import kept_port, number
+from contract_tests.kept_port import KeptPort
 
 REGION, DOMAIN = "test", "localhost"
 ZONE = f"{REGION}.{DOMAIN}"
@@ -70,9 +70,9 @@ class Door:
             "first_request_timeout_s": 3_600.0,
         }
         self.options.update(options)
-        self._kept = kept_port() if restarts else None
+        self._kept = KeptPort() if restarts else None
         if self._kept is not None:
-            self.options["ports"] = {"https": number(self._kept)}
+            self.options["ports"] = {"https": self._kept.number}
         self.routes: dict[str, Any] = {}
         self.cell: dict[str, Any] = {}
         self.cell_socket = self.home / "run" / "cell.sock"
