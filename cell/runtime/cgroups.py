@@ -115,8 +115,9 @@ class GroupsV1:
             self.means[controller] = Means(reason is None, reason)
         self._set("cpu", ".", "cpu.shares", (os.cpu_count() or 1) * SHARES_PER_CPU)
         self._open_cpuset(".")
-        if "cpuset" in self._bases and not _holds(self._bases["cpuset"] / "cpuset.mems"):
-            # Nobody could enter a group of no memory.
+        base = self._bases.get("cpuset")
+        if base and not all(_holds(base / f"cpuset.{each}") for each in ("mems", "cpus")):
+            # Nobody could enter a group of no memory or no CPU.
             _remove([self._bases.pop("cpuset")])
             self.means["cpuset"] = Means(enforced=False, reason="the cell's own cpuset is empty")
 

@@ -263,7 +263,9 @@ class Host:
         mounts: Sequence[Mount],
     ) -> Process:
         groups = self._groups.make(site.instance_id, size.memory_bytes, _pids_max(size))
+        # The group may be of an engine that a killed cell left, and that has ended since.
         self._groups.set_cpu(site.instance_id, None)
+        self._place(site.instance_id, None)
         info = os.pipe() if self._sandbox.hides_files else None
         folders = _folders(site, mounts)
         command = self._sandbox.command(site.uid, folders, argv, info[1] if info else -1)

@@ -1,19 +1,30 @@
 """Which CPUs instances get: as few as they need, evenly, and moved where that evens it out."""
 
+import asyncio
 import math
 import os
+import signal
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from cell.layout import Layout
+from cell.records import Size
+from cell.runtime import cgroups
 from cell.runtime.cpus import Cpus, Place
+from cell.runtime.host import Host
 from contract_tests.cell.rig import SMALL, Rig, until
 
 VCPUS = st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 16.0])
 ORDERS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | VCPUS), max_size=30)
+
+# Two for each CPU are tried, which takes long where there are many.
+ENGINES_MAX = 16
 
 
 def followed(cpus: Cpus, orders: list[tuple[str, float | None]]) -> dict[str, Place]:
@@ -88,28 +99,81 @@ def test_who_goes_makes_room_for_who_stays() -> None:
 
 
 def test_engines_run_where_they_are_placed(make_rig: Any) -> None:
-    """Also after the cell was killed, when a size changes, and when a neighbour is gone."""
+    """Also after the cell was killed, when a size changes, and when neighbours are gone."""
     rig: Rig = make_rig()
     told = rig.get("/v1/cell").json()["confinement"]["cpuset"]
     if not told["enforced"]:
         pytest.skip(f"cpuset is not enforced: {told['reason']}")
     everywhere = os.sched_getaffinity(0)
-    if len(everywhere) < 2:
-        pytest.skip("this machine has one CPU")
-    ids = [rig.make() for _ in everywhere]
+    if not 2 <= len(everywhere) <= ENGINES_MAX // 2:
+        pytest.skip(f"this machine has {len(everywhere)} CPUs")
+    ids = [rig.make() for _ in range(2 * len(everywhere))]
 
     def places() -> list[set[int]]:
         return [os.sched_getaffinity(rig.engine_pid(each)) for each in ids]
 
-    assert sorted(map(sorted, places())) == [[cpu] for cpu in sorted(everywhere)]
-    before = places()
+    twice = sorted([cpu] for cpu in (*everywhere, *everywhere))
+    assert sorted(map(sorted, places())) == twice
     rig.kill()
     rig.start()
     for each in ids:
         rig.status_is(each, "running")
-    assert sorted(map(sorted, places())) == sorted(map(sorted, before))
+    assert sorted(map(sorted, places())) == twice
+    # Where both of one CPU go, one of another moves there.
+    emptied = places()[0]
+    for each in [each for each, place in zip(ids, places(), strict=True) if place == emptied]:
+        ids.remove(each)
+        rig.action(each, "erase")
+    until(lambda: emptied in places(), "a neighbour has moved to where there is room")
+    assert all(len(place) == 1 for place in places())
     larger = {**SMALL, "name": "s8", "vcpu": float(len(everywhere))}
     rig.action(ids[0], "resize", {"size": larger})
     until(lambda: places()[0] == everywhere, "a larger size has more of them")
-    rig.action(ids.pop(), "erase")
-    assert all(places())
+
+
+def version_two(root: Path) -> cgroups.Groups:
+    """Groups on a tree of plain files, as version 2 would have them."""
+    base = root / "cell-x"
+    base.mkdir()
+    for directory in (root, base):
+        for file in ("cgroup.controllers", "cgroup.subtree_control"):
+            (directory / file).write_text("cpu cpuset memory pids")
+    (root / "self").write_text("0::/\n")
+    return cgroups.find("x", root, root / "self")
+
+
+def test_an_engine_starts_anywhere_also_in_a_group_that_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of an engine which a killed cell left, and which ended before the next cell came."""
+    tree = tmp_path / "groups"
+    tree.mkdir()
+    groups = version_two(tree)
+    layout = Layout.make(tmp_path / "cell")
+    host = Host(str(layout.home), "x", ("specserver",), confine=False)
+    monkeypatch.setattr(host, "_groups", groups)
+    site = layout.site("inst_a", os.getuid())
+    site.make(None)
+    left = groups.make(site.instance_id, 2**30, 100)[0].parent
+    groups.set_cpus(site.instance_id, frozenset({1}))
+    program = [sys.executable, "-c", "import time; time.sleep(600)"]
+    process = asyncio.run(host.start(site, program, {}, Size("s0", 0.5, 2**30, 2**30, 10)))
+    process.signal(signal.SIGKILL)
+    asyncio.run(process.ended())
+    assert (left / "cpuset.cpus").read_text().strip() == ""
+    layout.remove_sockets()
+
+
+@pytest.mark.parametrize("empty", ["cpus", "mems"])
+def test_a_cpuset_that_nobody_could_enter_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: str
+) -> None:
+    monkeypatch.setattr(cgroups, "REMOVE_FOR_S", 0.0)
+    (tmp_path / "self").write_text("3:cpuset:/\n")
+    own = tmp_path / "cpuset"
+    own.mkdir()
+    for each in ("cpus", "mems"):
+        (own / f"cpuset.{each}").write_text("\n" if each == empty else "0\n")
+    groups = cgroups.find("x", tmp_path, tmp_path / "self")
+    assert groups.means["cpuset"].reason == "the cell's own cpuset is empty"
+    assert groups.make("inst_a", 2**30, 100) == []
