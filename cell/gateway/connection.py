@@ -268,7 +268,11 @@ class Connection(Relay):
     def _run(self, errand: Errand) -> None:
         self._client.pause()
         self._shared.unproven.pop(self, None)
-        route = self._shared.routes.of_instance(errand.instance_id, self._entry.protocols)
+        routes = self._shared.routes
+        route = routes.of_instance(errand.instance_id, self._entry.protocols)
+        if route is None and routes.refresh():
+            # Another worker has served a session of it already.
+            route = routes.of_instance(errand.instance_id, self._entry.protocols)
         led_elsewhere = route is not None and self._host and self._place() != route.place
         if route is None or led_elsewhere or not route.admits(self._preface.address):
             self._end_errand()

@@ -111,8 +111,8 @@ class Preface:
         if hello.server_name is not None or not self._talk.names_instances:
             host = hello.server_name or ""
             route = self._routes.find(host, self._entry.protocols)
-            if route is None and self._routes.refresh():
-                # It was made a moment ago.
+            if not (route and route.admits(self.address)) and self._routes.refresh():
+                # It was made, or its allow-list changed, a moment ago.
                 route = self._routes.find(host, self._entry.protocols)
             if route is None:
                 return TurnedAway("unknown_host", alert(ALERT_UNRECOGNIZED_NAME))

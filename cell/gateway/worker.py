@@ -48,6 +48,7 @@ class Worker:
         self._fronts = fronts
         self._stopping = asyncio.Event()
         self._loop = loop
+        self._said_version: object = None
         self._shared = Shared(
             settings=settings,
             loop=loop,
@@ -136,7 +137,9 @@ class Worker:
                 log.warning("gateway.chore_failed", chore=work.__name__, reason=str(error))
 
     def _poll(self) -> None:
-        if self._shared.routes.refresh():
+        self._shared.routes.refresh()
+        if self._shared.routes.version != self._said_version:
+            # Connections, too, read routes.
             self._say("gateway.routes_loaded")
         self._shared.certificates.refresh()
         if self._shared.activity.urgent:
@@ -144,6 +147,7 @@ class Worker:
 
     def _say(self, event: str) -> None:
         routes = self._shared.routes
+        self._said_version = routes.version
         log.debug(event, pid=os.getpid(), routes=len(routes), version=routes.version)
 
     def _write_activity(self) -> None:
