@@ -75,6 +75,7 @@ def test_every_process_of_an_engine_is_held_by_its_size(
     groups = {group for _, group in alive(uid, instance_id)}
     # One for all of them, in each tree.
     assert len(groups) == 1
+    assert all(groups), "they are in none"
     size = {"memory": str(SMALL["memory_bytes"]), "pids": "512"}
     for controller, group in groups.pop():
         if controller:
