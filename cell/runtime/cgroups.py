@@ -249,12 +249,13 @@ def _unified(own: Path, cell_name: str) -> Groups:
         own = own.parent
     try:
         given = set((own / "cgroup.controllers").read_text().split())
-        missing = given & set(CONTROLLERS) - set(
-            (own / "cgroup.subtree_control").read_text().split()
-        )
-        if missing:
+        handed_on = set((own / "cgroup.subtree_control").read_text().split())
+        missing = given & set(CONTROLLERS) - handed_on
+        if missing and "memory" not in handed_on:
             _step_down(own)
-            _hand_on(own, sorted(missing))
+        # Where memory is handed on there are no processes, or it is the machine's root, which may
+        # hand on beside those of others.
+        _hand_on(own, sorted(missing))
         base = own / f"cell-{cell_name}"
         base.mkdir(exist_ok=True)
         return GroupsV2(base)
