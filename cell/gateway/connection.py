@@ -45,7 +45,6 @@ class Connection(Relay):
         self._talk = entry.front.talk()
         self._preface = Preface(shared.routes, entry, self._talk, address, shared.proxies)
         self._host = ""
-        self._shown_to: str | None = None  # the authorities that vouched for the client
         self._received = bytearray()
         self._first = b""
         self._step = self._read_preface
@@ -134,7 +133,7 @@ class Connection(Relay):
         certificates, route = self._shared.certificates, admitted.route
         if route is None:
             return certificates.context(admitted.alpn)
-        self._host, self._shown_to = route.host, route.client_ca_pem
+        self._host = route.host
         return certificates.context(admitted.alpn, route.host, route.client_ca_pem)
 
     def _shake_hands(self, data: memoryview) -> None:

@@ -186,7 +186,7 @@ def test_a_hostile_statement_is_refused_and_touches_nothing(
 
 
 @pytest.mark.parametrize("sql", GREEDY, ids=lambda sql: sql[:40])
-def test_health_answers_within_5_s_after_a_greedy_statement(around: Surroundings, sql: str) -> None:
+def test_health_answers_soon_after_a_greedy_statement(around: Surroundings, sql: str) -> None:
     service = around.service
     with service.client(timeout_s=1) as client:
         try:
@@ -198,9 +198,10 @@ def test_health_answers_within_5_s_after_a_greedy_statement(around: Surroundings
             assert service.process is not None
             service.process.wait(30)
             service.start()
-    # Counted by what the service works: a clock goes on where the machine itself stands still.
+    # Within 5 s of its own work: a clock goes on where the machine itself stands still. But that
+    # does not show what merely waits.
     before = worked_s(service)
-    with service.client(None) as client:
+    with service.client(None, timeout_s=30) as client:
         assert client.get("/health").status_code == 200
     assert worked_s(service) - before < 5
     assert service.rows("SELECT sum(i) FROM kept") == [[3]]
