@@ -5,7 +5,6 @@ import contextlib
 import errno
 import hmac
 import os
-import resource
 import shutil
 import signal
 import stat
@@ -275,7 +274,7 @@ class Host:
             groups=groups,
             log=site.log,
             info=info,
-            limits={resource.RLIMIT_NOFILE: OPEN_FILES_MAX, resource.RLIMIT_CORE: 0},
+            open_files_max=OPEN_FILES_MAX,
             directory=site.directory,
             group=site.instance_id,
         )

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -18,8 +17,12 @@ SAVED = ("pid", "start_ticks", "started_at", "group")
 # A clock is named after a process by its pid and this kind; /proc tells hundredths of a second.
 _CPU_CLOCK = 2
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Everything in one shell, before the engine: enter the groups, then become the engine.
-_ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
+# Everything in one shell, before the engine: leave no core, open so many files at most (where the
+# cell itself may open fewer, as many as it may), enter the groups, then become the engine.
+_ENTER = (
+    'ulimit -c 0; ulimit -n "$1" 2>/dev/null || :; shift; '
+    'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
+)
 
 
 class LaunchError(OSError):
@@ -131,12 +134,13 @@ def launch(
     groups: list[Path],
     log: Path,
     info: tuple[int, int] | None,
-    limits: dict[int, int],
+    open_files_max: int,
     directory: Path,
     group: str,
 ) -> Process:
     """Starts `command` in its own session; `info` is the pipe on which bubblewrap tells the pid."""
-    words = ["/bin/sh", "-c", _ENTER, "sh", *map(str, groups), "--", *command]
+    before = [str(open_files_max), *map(str, groups), "--"]
+    words = ["/bin/sh", "-c", _ENTER, "sh", *before, *command]
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - our own words
             words,
@@ -153,9 +157,6 @@ def launch(
     if ticks is None:
         child.wait()
         raise LaunchError(f"the engine ended at once, with status {child.returncode}")
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        for limit, value in limits.items():
-            resource.prlimit(pid, limit, (value, value))
     return Process(pid, ticks, time.time(), group, child)
 
 
