@@ -59,18 +59,18 @@ class Cpus:
             self._promised[cpu] -= vcpu / len(place)
 
     def _even_out(self) -> None:
-        """Moves who stands on the fullest CPU, for as long as nobody then stands on one as full."""
+        """Moves who stands on one of the fullest CPUs, for as long as that frees it of a peak."""
         while self._moves_one():
             pass
 
     def _moves_one(self) -> bool:
-        fullest = max(self._promised, key=self._promised.__getitem__)
-        peak = self._promised[fullest]
+        peak = max(self._promised.values()) - _NOTHING
+        fullest = {cpu for cpu, promised in self._promised.items() if promised >= peak}
         for name, (place, vcpu) in list(self._placed.items()):
-            if fullest in place:
+            if place & fullest:
                 self._take(name)
                 self._give(name, vcpu)
-                if max(self._promised[cpu] for cpu in self._placed[name][0]) < peak - _NOTHING:
+                if max(self._promised[cpu] for cpu in self._placed[name][0]) < peak:
                     return True
                 self._take(name)
                 self._enter(name, place, vcpu)
