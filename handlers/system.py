@@ -17,6 +17,8 @@ Check = dict[str, str | None]
 _OK: Final[Check] = {"status": "ok", "detail": None}
 # Work is begun within a second or two; so late means that no worker runs, or none keeps up.
 _LATE: Final = timedelta(seconds=60)
+# Schedules come round every half a minute.
+_TURNS: Final = timedelta(seconds=90)
 
 
 def health(call: Call) -> dict[str, Any]:
@@ -32,18 +34,30 @@ def description(call: Call) -> Reply:
 
 
 def _cells(call: Call) -> Check:
-    seen = [cell.last_seen_at for cell in cells.every(call.db) if cell.last_seen_at]
-    if not seen:
-        return _degraded("no cell has been heard of yet")
-    if max(seen) + SILENT_AFTER < call.now:
-        return _degraded("no cell was heard of in the last minute")
-    return _OK
+    known = cells.every(call.db)
+    silent = [
+        cell
+        for cell in known
+        if cell.last_seen_at is None or cell.last_seen_at + SILENT_AFTER < call.now
+    ]
+    if not known:
+        return _degraded("no cell is registered: `menagerie init` registers the one of its home")
+    if len(silent) < len(known):
+        return _OK
+    if all(cell.last_seen_at is None for cell in known):
+        return _degraded("no cell has told what it runs since it started")
+    return _degraded("no cell was heard of in the last minute")
 
 
 def _worker(call: Call) -> Check:
-    overdue = exists().where(Work.due < call.now - _LATE)
-    if call.db.scalar(select(overdue)):
+    """Whoever works keeps the schedules too, so turns that nobody began tell that nobody works."""
+    if call.db.scalar(select(exists().where(Work.due < call.now - _LATE))):
         return _degraded("work waits for more than a minute")
+    turns = exists().where(
+        Work.schedule.is_not(None), Work.due.is_not(None) | (Work.slot > call.now - _TURNS)
+    )
+    if not call.db.scalar(select(turns)):
+        return _degraded("no worker runs: start one with `menagerie worker`")
     return _OK
 
 

@@ -13,6 +13,7 @@ from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
+from control.workflows import cells as cell_workflows
 from menagerie import keys
 from menagerie.settings import Settings
 from specserver import App
@@ -91,10 +92,10 @@ def build_app(
 
 
 def register_local_cell(settings: Settings, services: Services) -> None:
-    """Tell the control plane where this installation's own cell is."""
+    """Tell the control plane where this installation's own cell is, which starts now."""
     host = f"cell.{settings.region}.{settings.instance_domain}"
     with services.database.write() as db:
-        cells.register(
+        cell = cells.register(
             db,
             keys.cell_id(settings.root),
             region=settings.region,
@@ -102,3 +103,4 @@ def register_local_cell(settings: Settings, services: Services) -> None:
             public_url=f"https://{host}:{settings.gateway_https_port}",
             instance_domain=settings.instance_domain,
         )
+        cell_workflows.expect(db, cell)

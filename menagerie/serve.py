@@ -9,7 +9,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -113,6 +113,8 @@ class Serve:
 
     def _run(self) -> int:
         keys.make_all(self.settings.root)
+        self.settings.cell_home.mkdir(mode=0o700, exist_ok=True)
+        self._wait_for_former_cell()
         self._start("cell")
         owner = self._prepare()
         self._start("api")
@@ -129,6 +131,19 @@ class Serve:
             for child in self.children.values():
                 child.tend()
         return 0
+
+    def _wait_for_former_cell(self) -> None:
+        """One whose `serve` was killed still ends, and would tell what it found at its start."""
+        deadline = time.monotonic() + _STOP_S["cell"]
+        lock = os.open(self.settings.cell_home / "cell.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not self.stopping.is_set() and time.monotonic() < deadline:
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                self.stopping.wait(0.05)
+        finally:
+            os.close(lock)
 
     def _prepare(self) -> Owner | None:
         """What the parts start on. Later than at the first start the API sees to the database.

@@ -28,6 +28,7 @@ from storage import api_keys, cells, identifiers, memberships, organizations, pr
 from storage.api_keys import ApiKey
 from storage.database import Database
 from storage.sessions import UserSession
+from storage.work import Work
 
 CELL_ID = "cell_01JD7QK3V8Y2M4N6P8R0S2T4V6"
 PASSWORD = "correct-horse-battery"
@@ -266,6 +267,9 @@ class House:
             cell.ca_root_pem = _CERTIFICATE.format("cm9vdA==")
             cell.ca_chain_pem = _CERTIFICATE.format("aW50ZXJtZWRpYXRl")
             cell.last_seen_at = self.database.now(db)
+            # What a worker leaves that keeps the schedules.
+            turn = {"schedule": "cells", "slot": self.database.now(db), "state": "done"}
+            db.add(Work(operation="op_turn", kind="cells.refresh", lane="cells", **turn))
 
 
 def _settings(directory: Path) -> Settings:

@@ -1,12 +1,17 @@
 """The catalogue and the service itself: engines, plans, regions, sizes, health, description."""
 
+from typing import Any
+
 import pytest
+from sqlalchemy import delete
 
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import DOCUMENT, is_problem
 from control import work
+from control.workflows.cells import expect
 from storage import cells
+from storage.work import Work
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,36 @@ def test_health_tells_of_work_that_waits(make_house: MakeHouse) -> None:
         cells.fetch(db, CELL_ID).last_seen_at = house.database.now(db)
     checks = house.get("/healthz").json()["checks"]
     assert (checks["cells"]["status"], checks["worker"]["status"]) == ("ok", "degraded")
+
+
+def told(house: House, part: str) -> Any:
+    return house.get("/healthz").json()["checks"][part]
+
+
+def test_health_tells_that_no_worker_runs(make_house: MakeHouse) -> None:
+    house = make_house()
+    with house.database.write() as db:
+        db.execute(delete(Work))
+    assert told(house, "worker") == {
+        "status": "degraded",
+        "detail": "no worker runs: start one with `menagerie worker`",
+    }
+
+
+def test_health_waits_for_what_a_starting_cell_tells(make_house: MakeHouse) -> None:
+    """What it told before the start may be true no more: it found a Redis since, say."""
+    house = make_house()
+    assert told(house, "cells")["status"] == "ok"
+    with house.database.write() as db:
+        expect(db, cells.fetch(db, CELL_ID))
+    assert told(house, "cells") == {
+        "status": "degraded",
+        "detail": "no cell has told what it runs since it started",
+    }
+    assert house.get("/healthz").status_code == 200
+    with house.database.write() as db:
+        db.execute(delete(cells.Cell))
+    assert "menagerie init" in told(house, "cells")["detail"]
 
 
 def test_the_description_is_the_document_without_what_is_ours(house: House) -> None:

@@ -255,6 +255,28 @@ def test_cells_describe_themselves(stage: Stage) -> None:
         assert cells.fetch(db, "cell_fake").engines != []
 
 
+def test_a_starting_cell_is_heard_as_soon_as_it_answers(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(stage, "cells.refresh")
+    with stage.database.write() as db:
+        cell_workflows.expect(db, cells.fetch(db, "cell_fake"))
+        db.execute(update(Cell).values(engines=[]))
+
+    def refuse() -> None:
+        raise CellUnavailable("the cell cannot be reached")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.cell, "describe", refuse)
+        assert stage.turn()
+    with stage.database.read() as db:
+        assert cells.fetch(db, "cell_fake").last_seen_at is None
+    stage.settle()
+    with stage.database.read() as db:
+        cell = cells.fetch(db, "cell_fake")
+        assert (cell.last_seen_at is not None, cell.engines != []) == (True, True)
+
+
 def test_usage_is_counted_once_per_second_over_hours(stage: Stage) -> None:
     """Readings at any rhythm add up to the time that passed, split where the hour changes."""
     with stage.database.read() as db:

@@ -3,14 +3,16 @@
 from typing import Final
 
 import structlog
+from sqlalchemy.orm import Session
 
 from control.cells import CellRefused, CellUnavailable
 from control.services import Services
-from control.work import Operation, schedule, workflow
-from storage import cells
+from control.work import Again, Operation, enqueue, schedule, workflow
+from storage import cells, identifiers
 from storage.database import now
 
 EVERY_S: Final = 30
+LOOK_AGAIN_S: Final = 0.2
 _log = structlog.get_logger("cells")
 
 
@@ -23,6 +25,25 @@ def refresh_all(op: Operation) -> None:
             refresh(op.services, cell_id)
         except (CellUnavailable, CellRefused) as error:
             _log.warning("cell not seen", cell_id=cell_id, error=str(error))
+
+
+@workflow("cells.hear", deadline_s=300)
+def hear(op: Operation) -> None:
+    """Of one cell that just started, as soon as it answers."""
+    try:
+        refresh(op.services, op.args["cell_id"])
+    except CellUnavailable as error:
+        raise Again(LOOK_AGAIN_S) from error
+
+
+def expect(db: Session, cell: cells.Cell) -> None:
+    """Forget that the cell was heard of: it starts, and may find other engines than before.
+
+    It takes orders again once it has described itself. Turns of the schedule are too far between.
+    """
+    cell.last_seen_at = None
+    # In a lane of its own, or it waited for the lease of one whose worker was killed.
+    enqueue(db, "cells.hear", identifiers.new("hear_"), {"cell_id": cell.id})
 
 
 def refresh(services: Services, cell_id: str) -> None:
