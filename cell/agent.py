@@ -65,7 +65,8 @@ class Cell:
             uid=uid_first,
             key=key,
         )
-        self.drivers = find(self.host, settings.engines)
+        found = find(self.host, settings.engines)
+        self.drivers, self._refused = found.drivers, found.refused
         self.records = Records(self.database, uid_first)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
         self.supervisor = Supervisor(
@@ -149,6 +150,10 @@ class Cell:
             "engines": [
                 {"engine": name, "versions": list(driver.versions()), "source": driver.source}
                 for name, driver in sorted(self.drivers.items())
+            ],
+            "refused": [
+                {"engine": name, "reason": refusal.reason, "remedy": refusal.remedy}
+                for name, refusal in sorted(self._refused.items())
             ],
             "confinement": {
                 name: {"enforced": means.enforced, "reason": means.reason}

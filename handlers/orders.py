@@ -27,7 +27,7 @@ _ALTERED = ("size", "storage_bytes", "engine_version", "placement")
 def catalogue(call: Call) -> Catalogue:
     """What can be ordered: what the cells last said they run."""
     every = cells.every(call.db)
-    return make_catalogue(CellReport.of(cell.region, cell.engines) for cell in every)
+    return make_catalogue(CellReport.of(cell.region, cell.engines, cell.refused) for cell in every)
 
 
 def terms(call: OrgCall) -> Terms:

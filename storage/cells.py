@@ -11,7 +11,10 @@ from storage.errors import NotFound
 
 
 class Cell(Record):
-    """`engines` is what the cell's drivers found: [{engine, versions, source}]."""
+    """`engines` is what the cell's drivers found: [{engine, versions, source}].
+
+    `refused` is what they could not run, and what would help: [{engine, reason, remedy}].
+    """
 
     __tablename__ = "cells"
 
@@ -22,6 +25,7 @@ class Cell(Record):
     instance_domain: Mapped[str]
     ports: Mapped[dict[str, int]] = mapped_column(Json, default=dict)
     engines: Mapped[list[dict[str, Any]]] = mapped_column(Json, default=list)
+    refused: Mapped[list[dict[str, str]]] = mapped_column(Json, default=list)
     ca_root_pem: Mapped[str | None]
     ca_chain_pem: Mapped[str | None]
     last_seen_at: Mapped[datetime | None]

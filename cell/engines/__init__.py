@@ -1,13 +1,18 @@
 """The drivers of engines, and which of them can run something here."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from cell.engines.driver import Driver
+import structlog
+
+from cell.engines.driver import Driver, Refusal
 from cell.engines.duckdb import DuckDB
 from cell.engines.mysql import mariadb, mysql
 from cell.engines.postgres import PostgreSQL, TimescaleDB
 from cell.engines.resp import Redis, Valkey
 from cell.runtime.host import Host
+
+log = structlog.get_logger("cell.engines")
 
 # A further engine joins by its line here.
 DRIVERS: tuple[Callable[[Host], Driver], ...] = (
@@ -18,11 +23,29 @@ PACKAGES = ("instance_services", "specserver")
 """What services of ours import; packages from the index lie with the interpreter."""
 
 
-def find(host: Host, wanted: tuple[str, ...] | None = None) -> dict[str, Driver]:
-    """By engine, those that have a version to run; an engine without one is not there at all."""
-    drivers = [make(host) for make in DRIVERS]
-    return {
-        driver.engine: driver
-        for driver in drivers
-        if driver.versions() and (wanted is None or driver.engine in wanted)
-    }
+@dataclass(frozen=True)
+class Found:
+    """By engine: the drivers that have a version to run, and why the others have none."""
+
+    drivers: dict[str, Driver]
+    refused: dict[str, Refusal]
+
+
+def find(host: Host, wanted: tuple[str, ...] | None = None) -> Found:
+    """Of all engines, or of those wanted."""
+    found = Found({}, {})
+    for driver in (make(host) for make in DRIVERS):
+        if wanted is not None and driver.engine not in wanted:
+            continue
+        refusal = None if driver.versions() else driver.missing
+        if refusal is None:
+            found.drivers[driver.engine] = driver
+        else:
+            found.refused[driver.engine] = refusal
+            log.warning(
+                "cell.engine_refused",
+                engine=driver.engine,
+                reason=refusal.reason,
+                remedy=refusal.remedy,
+            )
+    return found

@@ -16,6 +16,14 @@ class EngineError(Exception):
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Why an engine cannot be run here, and what whoever runs the cell can do about it."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Login:
     username: str
     password: str
@@ -59,6 +67,8 @@ class Driver(Protocol):
     """Where the engine comes from, for people."""
     protocol: str
     """What the gateway speaks to it: https, postgres, mysql, resp, mongodb or clickhouse."""
+    missing: Refusal
+    """Told where there are no versions."""
 
     def versions(self) -> tuple[str, ...]:
         """What can be run here, newest first; empty where nothing can."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Refusal, Snapshot, measured
 from cell.engines.http import ask
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
@@ -32,6 +32,10 @@ READ_BYTES = 1 << 20
 class DuckDB:
     engine = "duckdb"
     protocol = "https"
+    missing = Refusal(
+        "the package duckdb is not installed with Menagerie",
+        "run `make install` in Menagerie's folder on the cell's machine",
+    )
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -120,7 +120,7 @@ def subject(
     # A test of one engine names it alone, and gets the newest version.
     given = request.param
     engine, version = (given, None) if isinstance(given, str) else given
-    driver = find(host).get(engine)
+    driver = find(host).drivers.get(engine)
     if driver is None or (version is not None and version not in driver.versions()):
         pytest.skip(f"no driver found {engine} {version or ''} on this machine")
     instance_id = f"inst_{ULID()}"

@@ -49,7 +49,7 @@ def administrator(subject: Subject) -> Login:
 def newest_mariadb() -> str:
     """What to order from a cell; the test is skipped where there is none."""
     host = Host("/nowhere", "none", PACKAGES, confine=False)
-    driver = find(host, ("mariadb",)).get("mariadb")
+    driver = find(host, ("mariadb",)).drivers.get("mariadb")
     if driver is None:
         pytest.skip("no driver found mariadb on this machine")
     return driver.versions()[0]

@@ -1,8 +1,11 @@
 """The contract of drivers: the same promises, whatever the engine."""
 
+import sys
 from pathlib import Path
 
-from cell.engines import DRIVERS, find
+import pytest
+
+from cell.engines import DRIVERS, Found, find
 from cell.runtime.host import Host
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.speakers import SPEAKERS
@@ -13,8 +16,23 @@ def test_every_driver_is_held_to_the_contract(host: Host) -> None:
 
 
 def test_only_what_can_run_is_reported(host: Host) -> None:
-    assert all(driver.versions() for driver in find(host).values())
-    assert find(host, ("no-such-engine",)) == {}
+    found = find(host)
+    assert all(driver.versions() for driver in found.drivers.values())
+    assert found.drivers.keys() | found.refused.keys() == set(SPEAKERS)
+    assert not found.drivers.keys() & found.refused.keys()
+    assert find(host, ("no-such-engine",)) == Found({}, {})
+
+
+def test_an_engine_that_is_not_installed_says_what_would_help(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as bare:
+        bare.setenv("PATH", "/nowhere")
+        bare.setattr(sys.modules["cell.engines.mysql.servers"], "FURTHER", ())
+        refused = find(host, ("mariadb", "mysql", "redis")).refused
+    assert "install mariadb-server" in refused["mariadb"].remedy
+    assert "install redis-server" in refused["redis"].remedy
+    assert "mysql-server" in refused["mysql"].remedy
 
 
 def test_logins_are_those_that_were_set_and_no_others(running: Subject) -> None:

@@ -30,13 +30,15 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture(params=sorted(CLIENTS))
 def engine(request: pytest.FixtureRequest, host: Host) -> str:
-    if request.param not in find(host):
+    if request.param not in find(host).drivers:
         pytest.skip(f"no driver found {request.param} on this machine")
     return str(request.param)
 
 
 def order(rig: Rig, host: Host, engine: str, **changes: Any) -> str:
-    return rig.make(engine=engine, engine_version=find(host)[engine].versions()[0], **changes)
+    return rig.make(
+        engine=engine, engine_version=find(host).drivers[engine].versions()[0], **changes
+    )
 
 
 def client(rig: Rig, instance_id: str, engine: str, password: str | None = None) -> Any:

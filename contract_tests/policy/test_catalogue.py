@@ -15,9 +15,21 @@ def test_all_fourteen_engines_are_known() -> None:
 def test_without_cells_everything_is_coming_soon_and_says_why() -> None:
     catalogue = make_catalogue([])
     assert {offer.status for offer in catalogue.offers.values()} == {"coming_soon"}
-    reason = catalogue.offers["qdrant"].reason
-    assert reason is not None
-    assert "Qdrant" in reason
+    reasons = {name: offer.reason or "" for name, offer in catalogue.offers.items()}
+    assert all(ENGINES[name].name in reason for name, reason in reasons.items())
+    assert "qdrant program on PATH" in reasons["qdrant"]
+    assert "container image" in reasons["weaviate"]
+
+
+def test_an_engine_that_no_cell_can_run_says_what_would_help_each_remedy_once() -> None:
+    refused = {"engine": "redis", "reason": "no redis-server", "remedy": "install redis-server"}
+    other = {**refused, "reason": "too old"}
+    reports = [CellReport.of("eu", [], [each]) for each in (refused, refused, other)]
+    reason = make_catalogue(reports).offers["redis"].reason
+    told = "no redis-server; install redis-server. Another cell: too old; install redis-server"
+    assert reason == told
+    found = CellReport.of("us", [{"engine": "redis", "versions": ["7.0"]}])
+    assert make_catalogue([*reports, found]).offers["redis"].reason is None
 
 
 def test_an_engine_is_available_where_a_cell_found_it_newest_version_first() -> None:

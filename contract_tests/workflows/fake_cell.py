@@ -53,6 +53,7 @@ class FakeCell:
             "public_host": "cell.local.localhost",
             "ports": {"https": 8443, "postgres": 15432, "mysql": 13306, "resp": 16379},
             "engines": [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}],
+            "refused": [{"engine": "redis", "reason": "not there", "remedy": "install it"}],
             "ca": {"root_pem": "root", "chain_pem": "chain"},
         }
 

@@ -245,6 +245,7 @@ def test_cells_describe_themselves(stage: Stage) -> None:
     with stage.database.read() as db:
         cell = cells.fetch(db, "cell_fake")
         assert cell.engines == stage.cell.describe()["engines"]
+        assert cell.refused == stage.cell.describe()["refused"]
         assert cell.ca_root_pem == "root"
         assert cell.ports == stage.cell.describe()["ports"]
         assert cell.last_seen_at is not None

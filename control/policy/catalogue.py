@@ -1,11 +1,14 @@
 """The engines, and which of them can be ordered where: what cells report, nothing kept by hand."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 Status = Literal["available", "coming_soon"]
+
+
+IMAGE: Final = "a container image that whoever runs the cell provides"
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,8 @@ class Engine:
     protocol: str
     ports: tuple[int, ...]
     features: tuple[str, ...]
+    awaits: str | None = None
+    """What an engine without a driver will run from."""
 
     @property
     def label(self) -> str:
@@ -42,18 +47,39 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
                 (5432,),
                 ("sql", "time_series", "pitr", "console"),
             ),
-            Engine("questdb", "QuestDB", "postgres", (5432,), ("sql", "time_series")),
+            Engine("questdb", "QuestDB", "postgres", (5432,), ("sql", "time_series"), IMAGE),
             Engine("mysql", "MySQL", "mysql", (3306,), ("sql", "pitr", "console")),
             Engine("mariadb", "MariaDB", "mysql", (3306,), ("sql", "pitr", "console")),
             Engine("valkey", "Valkey", "resp", (6379,), ("key_value", "cache")),
             Engine("redis", "Redis", "resp", (6379,), ("key_value", "cache")),
-            Engine("ferretdb", "FerretDB", "mongodb", (27017,), ("documents",)),
-            Engine("mongodb", "MongoDB", "mongodb", (27017,), ("documents",)),
-            Engine("meilisearch", "Meilisearch", "https", (443,), ("search",)),
+            Engine("ferretdb", "FerretDB", "mongodb", (27017,), ("documents",), IMAGE),
+            Engine("mongodb", "MongoDB", "mongodb", (27017,), ("documents",), IMAGE),
+            Engine(
+                "meilisearch",
+                "Meilisearch",
+                "https",
+                (443,),
+                ("search",),
+                "the meilisearch program on PATH, or a search service that comes with Menagerie",
+            ),
             Engine("duckdb", "DuckDB", "https", (443,), ("sql", "analytics", "console")),
-            Engine("clickhouse", "ClickHouse", "https", (8443, 9440), ("sql", "analytics")),
-            Engine("qdrant", "Qdrant", "https", (443,), ("vectors", "grpc")),
-            Engine("weaviate", "Weaviate", "https", (443,), ("vectors", "grpc")),
+            Engine(
+                "clickhouse",
+                "ClickHouse",
+                "https",
+                (8443, 9440),
+                ("sql", "analytics"),
+                "the clickhouse program on PATH, or the package chdb",
+            ),
+            Engine(
+                "qdrant",
+                "Qdrant",
+                "https",
+                (443,),
+                ("vectors", "grpc"),
+                "the qdrant program on PATH, or the package qdrant-edge-py",
+            ),
+            Engine("weaviate", "Weaviate", "https", (443,), ("vectors", "grpc"), IMAGE),
         )
     }
 )
@@ -65,11 +91,22 @@ class CellReport:
 
     region: str
     engines: Mapping[str, tuple[str, ...]]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """By engine, why the cell cannot run it and what would help."""
 
     @classmethod
-    def of(cls, region: str, engines: Iterable[Mapping[str, Any]]) -> "CellReport":
-        """From the cell's own words: `[{"engine": …, "versions": […]}, …]`."""
-        return cls(region, {one["engine"]: tuple(one["versions"]) for one in engines})
+    def of(
+        cls,
+        region: str,
+        engines: Iterable[Mapping[str, Any]],
+        refused: Iterable[Mapping[str, str]] = (),
+    ) -> "CellReport":
+        """From its own words: `[{engine, versions}, …]` and `[{engine, reason, remedy}, …]`."""
+        return cls(
+            region,
+            {one["engine"]: tuple(one["versions"]) for one in engines},
+            {one["engine"]: f"{one['reason']}; {one['remedy']}" for one in refused},
+        )
 
 
 @dataclass(frozen=True)
@@ -78,6 +115,8 @@ class Offer:
 
     engine: Engine
     versions: Mapping[str, tuple[str, ...]]
+    refused: tuple[str, ...] = ()
+    """Why cells cannot run it, each reason once."""
 
     @property
     def status(self) -> Status:
@@ -85,10 +124,15 @@ class Offer:
 
     @property
     def reason(self) -> str | None:
-        """Why the engine cannot be ordered; None when it can."""
+        """Why the engine cannot be ordered, and what would help; None when it can."""
         if self.versions:
             return None
-        return f"no cell of this installation has a runtime for {self.engine.name}"
+        if self.refused:
+            return ". Another cell: ".join(self.refused)
+        name, awaited = self.engine.name, self.engine.awaits
+        if awaited is not None:
+            return f"this version of Menagerie cannot run {name} yet; it will run from {awaited}"
+        return f"no cell has told yet whether it can run {name}; see that one is running"
 
     @property
     def all_versions(self) -> tuple[str, ...]:
@@ -122,12 +166,20 @@ def make_catalogue(reports: Iterable[CellReport]) -> Catalogue:
     """The catalogue that the cells' reports add up to. Engines nobody knows are left out."""
     reports = tuple(reports)
     found: dict[str, dict[str, set[str]]] = {name: {} for name in ENGINES}
+    refused: dict[str, list[str]] = {name: [] for name in ENGINES}
     for report in reports:
         for name, versions in report.engines.items():
             if name in found and versions:
                 found[name].setdefault(report.region, set()).update(versions)
+        for name, reason in report.refused.items():
+            if name in refused and reason not in refused[name]:
+                refused[name].append(reason)
     offers = {
-        name: Offer(engine, {region: _newest_first(some) for region, some in found[name].items()})
+        name: Offer(
+            engine,
+            {region: _newest_first(some) for region, some in found[name].items()},
+            tuple(refused[name]),
+        )
         for name, engine in ENGINES.items()
     }
     return Catalogue(offers, tuple(sorted({report.region for report in reports})))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, Refusal
 from cell.engines.mysql import accounts, options
 from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes
 from cell.engines.mysql.servers import Server
@@ -19,6 +19,7 @@ class Dialect:
     """`everything` and `tenant` are the statements that set all accounts, and one, anew."""
 
     engine: str
+    missing: Refusal
     programs: tuple[str, ...]
     runs: Callable[[Server], bool]
     install: Callable[[Server, str, str, str], list[str]]
@@ -93,6 +94,11 @@ def _mysql_options(server: Server, size: Size) -> list[str]:
 
 MARIADB = Dialect(
     engine="mariadb",
+    missing=Refusal(
+        "no mariadbd of version 10.6 or newer is on the cell's machine",
+        "install mariadb-server on it (Debian: apt-get install mariadb-server mariadb-backup), "
+        "then restart the cell",
+    ),
     programs=("mariadbd", "mysqld"),
     # Several passwords of one account came with 10.4, a redo log of one file with 10.5.
     runs=lambda server: server.number >= (10, 6, 0),
@@ -114,6 +120,11 @@ MARIADB = Dialect(
 
 MYSQL = Dialect(
     engine="mysql",
+    missing=Refusal(
+        "no mysqld of version 8.0.16 or newer, and older than 9, is on the cell's machine",
+        "install mysql-server 8 on it from MySQL's own packages (dev.mysql.com/downloads), then "
+        "restart the cell; Debian itself has MariaDB only",
+    ),
     programs=("mysqld",),
     runs=lambda server: (8, 0, 16) <= server.number < (9, 0, 0),
     install=_install_mysql,

@@ -31,6 +31,7 @@ class MySQLFamily:
         self._host = host
         self._dialect = dialect
         self.engine = dialect.engine
+        self.missing = dialect.missing
         found = find(dialect.programs)
         self.servers = newest_first(
             server for server in found if server.engine == dialect.engine and dialect.runs(server)

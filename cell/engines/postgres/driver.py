@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Refusal, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     backup,
@@ -56,6 +56,7 @@ class PostgreSQL:
         self, host: Host, family: Family = POSTGRES, found: Iterable[Source] | None = None
     ) -> None:
         self.engine = family.engine
+        self.missing = family.missing
         self._host = host
         self._family = family
         self._sources = self._usable(sources.find() if found is None else found)
@@ -204,8 +205,10 @@ class PostgreSQL:
     def _usable(self, found: Iterable[Source]) -> dict[str, Source]:
         """None where servers would run as root, which they refuse."""
         if self._host.runs_as_root:
-            reason = "PostgreSQL refuses to run as root, and no other user can be had here"
-            log.warning("cell.engine_refused", engine=self.engine, reason=reason)
+            self.missing = Refusal(
+                "PostgreSQL refuses to run as root, and no other user can be had here",
+                "install bubblewrap and util-linux on the cell's machine, then restart the cell",
+            )
             return {}
         extension = self._family.extension
         fitting = (each for each in found if extension is None or each.has(extension))

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from cell.engines.driver import Refusal
 from cell.records import Size
 from cell.runtime.host import View
 
@@ -34,12 +35,29 @@ class Family:
     """An engine served by PostgreSQL: itself, or with an extension that the engine is about."""
 
     engine: str
+    missing: Refusal
     extension: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
 
 
-POSTGRES = Family("postgres")
-TIMESCALEDB = Family("timescaledb", "timescaledb", (("timescaledb.telemetry_level", "off"),))
+POSTGRES = Family(
+    "postgres",
+    Refusal(
+        "no PostgreSQL of version 15 or newer that runs on the cell's machine was found",
+        "run `make install` in Menagerie's folder on it, or install postgresql (Debian: "
+        "apt-get install postgresql), then restart the cell",
+    ),
+)
+TIMESCALEDB = Family(
+    "timescaledb",
+    Refusal(
+        "no PostgreSQL on the cell's machine has the extension timescaledb",
+        "install it for a PostgreSQL of version 15 or newer (docs.timescale.com/self-hosted), "
+        "then restart the cell",
+    ),
+    "timescaledb",
+    (("timescaledb.telemetry_level", "off"),),
+)
 
 
 def content(family: Family, major: int, size: Size, view: View) -> bytes:

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Refusal, Snapshot, measured
 from cell.engines.resp import files
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
@@ -41,6 +41,7 @@ class Resp:
 
     engine: str
     protocol = "resp"
+    missing: Refusal
 
     def __init__(self, host: Host, servers: list[Server]) -> None:
         self._host = host
@@ -204,6 +205,10 @@ class Resp:
 
 class Redis(Resp):
     engine = "redis"
+    missing = Refusal(
+        "no redis-server of version 7.0 or newer is on the PATH of the cell's machine",
+        "install redis-server on it (Debian: apt-get install redis-server), then restart the cell",
+    )
 
     def __init__(self, host: Host) -> None:
         super().__init__(host, redis_servers())
@@ -211,6 +216,11 @@ class Redis(Resp):
 
 class Valkey(Resp):
     engine = "valkey"
+    missing = Refusal(
+        "no valkey-server that runs on the cell's machine was found",
+        "run `make install` in Menagerie's folder on it, or install valkey-server (Debian: "
+        "apt-get install valkey-server), then restart the cell",
+    )
 
     def __init__(self, host: Host) -> None:
         super().__init__(host, valkey_servers())
