@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -59,7 +60,6 @@ async def _serve(settings: CellSettings, ending: "Ending") -> None:
     try:
         config = uvicorn.Config(
             app,
-            uds=str(cell.layout.socket),
             http=announced_http(
                 partial(render_problem, type_prefix=PROBLEM_TYPES), cell.gateway_token
             ),
@@ -74,9 +74,18 @@ async def _serve(settings: CellSettings, ending: "Ending") -> None:
         )
         ending.server = uvicorn.Server(config)
         if not ending.asked:
-            await ending.server.serve()
+            await ending.server.serve([_listen(cell.layout.socket)])
     finally:
         await cell.close()
+
+
+def _listen(path: Path) -> socket.socket:
+    """Uvicorn by itself would open the socket to every user of the machine."""
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    path.chmod(0o600)
+    return listening
 
 
 class Ending:

@@ -19,13 +19,21 @@ Home = Annotated[
 LogFormat = Annotated[str | None, typer.Option(help="How log lines are written: text or json.")]
 
 
+# On PostgreSQL the others read their keys there, and it may be mounted read-only.
+WRITE_HOME = frozenset({"serve", "init", "cell", "gateway"})
+WRITE_DATABASE = frozenset({"api", "worker", "migrate"})
+
+
 def _settings(role: str, **options: Any) -> Settings:
     """The settings in force, logging set up for `role`; an unusable one ends with status 2."""
+    from menagerie import home as homes  # noqa: PLC0415 -- see above
     from menagerie import logs  # noqa: PLC0415 -- as all imports in here: keeps --help quick
     from menagerie.settings import SettingsError, load  # noqa: PLC0415 -- see above
 
     try:
         settings = load(**options)
+        if role in WRITE_HOME or (role in WRITE_DATABASE and settings.on_sqlite):
+            homes.prepare(settings.root)
     except SettingsError as error:
         typer.echo(f"menagerie {role}: {error}", err=True)
         raise typer.Exit(2) from error
@@ -212,7 +220,6 @@ def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     settings = _settings("migrate", home=home, log_format=log_format)
     from storage.database import Database  # noqa: PLC0415 -- keeps the other commands quick
 
-    settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _unusable("migrate"):
         Database(settings.database).migrate()
     typer.echo("the database is at this version's schema")

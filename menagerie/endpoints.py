@@ -74,3 +74,4 @@ def make_certificates(settings: Settings) -> None:
         settings.cell_home, settings.region, settings.instance_domain, datetime.now(UTC)
     )
     shutil.copyfile(made.root_pem, settings.root / "ca.pem")
+    (settings.root / "ca.pem").chmod(0o644)

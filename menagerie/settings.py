@@ -19,6 +19,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from menagerie import names
+
 DEFAULT_HOME = Path("~/.menagerie")
 GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thousands of queries/s
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
@@ -238,7 +240,12 @@ def load(**options: Any) -> Settings:
     source = Path(named) if named else home.expanduser() / "config.toml"
     if named and not source.exists():
         raise SettingsError(f"MENAGERIE_CONFIG names {source}, which does not exist")
-    in_file = _read(source) if source.exists() else {}
+    in_file = _read(source) if os.path.exists(source) else {}  # noqa: PTH110 -- False where it is hidden
+    fields = Settings.model_fields
+    if unknown := names.unknown_keys(in_file, fields):
+        raise SettingsError(f"{source}: {unknown}")
+    if unknown := names.unknown_variables(os.environ, fields):
+        raise SettingsError(unknown)
     from_environment = {
         name.removeprefix("MENAGERIE_").lower()
         for name in os.environ

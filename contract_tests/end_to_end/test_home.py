@@ -1,0 +1,141 @@
+"""A home or a setting that cannot be used is one line; a home that can is closed to all others."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from contract_tests.end_to_end.installation import Installation
+from menagerie import home
+from menagerie.settings import Settings, SettingsError, load
+
+ROOT = Path(__file__).resolve().parents[2]
+MENAGERIE = [sys.executable, "-m", "menagerie"]
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def refused(words: list[str], status: int = 2, **environment: str) -> str:
+    """The one line that a command ends with."""
+    ended = subprocess.run(
+        words,
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (status, ""), ended.stderr
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("command", ["serve", "init", "api", "cell", "gateway", "migrate"])
+def test_a_home_that_is_a_file_is_refused(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    told = refused([*MENAGERIE, command, "--home", str(file)])
+    assert told.startswith(f"menagerie {command}: the home {file} cannot be made: {file} is a file")
+    assert "--home" in told
+
+
+def test_a_home_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match=f"{tmp_path}/file is a file"):
+        home.prepare(tmp_path / "file" / "below" / "home")
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("options", "before", "reason"),
+    [("ro", "true", "read-only file system"), ("size=64k", "cat /dev/zero > x", "is full")],
+)
+def test_a_home_without_room_is_refused(
+    options: str, before: str, reason: str, tmp_path: Path
+) -> None:
+    script = f'mount -t tmpfs -o {options} none "$0"; (cd "$0"; {before}) 2>&-; exec "$@"'
+    if subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    command = [*MENAGERIE, "init", "--home", str(tmp_path)]
+    told = refused(["unshare", "-m", "sh", "-c", script, str(tmp_path), *command])
+    assert reason in told
+    assert str(tmp_path) in told
+
+
+@as_root
+def test_a_home_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+    with pytest.raises(SettingsError, match="belongs to uid 12345 and not to root"):
+        home.prepare(tmp_path)
+
+
+def test_an_unknown_variable_is_named_with_the_nearest() -> None:
+    told = refused([*MENAGERIE, "config"], MENAGERIE_GATEWAY_LISTENS="::")
+    assert told == (
+        "menagerie config: unknown variable MENAGERIE_GATEWAY_LISTENS (did you mean "
+        "MENAGERIE_GATEWAY_LISTEN?); docs/configuration.md lists all\n"
+    )
+
+
+def test_an_unknown_key_of_the_file_is_named_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("prot = 1\nzzzzzzzz = 2\n")
+    told = refused([*MENAGERIE, "serve", "--home", str(tmp_path)])
+    assert f"{file}: unknown settings prot (did you mean port?), zzzzzzzz; " in told
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("MENAGERIE_API_KEY", "MENAGERIE_NO_SYSTEM_PACKAGES", "MENAGERIE_SERVICE_HOST"),
+        *("MENAGERIE_PORT_8080_TCP_ADDR", "MENAGERIE_SERVICE_PORT_HTTP"),
+    ],
+)
+def test_variables_of_others_are_no_settings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "10.0.0.1")
+    load()
+
+
+def test_no_variable_that_our_code_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of the command line's client, which runs in the same shells."""
+    rooms = [ROOT / name for name in ("cell", "clients", "control", "menagerie", "tools")]
+    files = [path for room in rooms for path in room.rglob("*") if path.is_file()]
+    texts = (path.read_text(errors="replace") for path in [ROOT / "Makefile", *files])
+    found = {name for text in texts for name in re.findall(r"\bMENAGERIE_[A-Z_]+[A-Z]\b", text)}
+    values = {"MENAGERIE_PARENT_PID": "1"}
+    fields = {f"MENAGERIE_{name.upper()}" for name in Settings.model_fields}
+    for name in found - fields:
+        monkeypatch.setenv(name, values.get(name, ""))
+    monkeypatch.delenv("MENAGERIE_CONFIG", raising=False)
+    load()
+
+
+def test_a_home_that_lies_open_is_closed(fresh: Callable[..., Installation]) -> None:
+    installation = fresh()
+    root = installation.home
+    root.mkdir(parents=True)
+    installation.start()
+    installation.stop()
+    # As former versions, copies and hands leave it.
+    root.chmod(0o755)
+    for path in root.iterdir():
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    shutil.copyfile(root / "menagerie.db", root / "menagerie.db.backup")
+    assert root / "menagerie.db" in set(home.exposed(root))
+    installation.start()
+    assert list(home.exposed(root)) == []
+    mode = stat.S_IMODE(root.stat().st_mode)
+    assert not mode & 0o066
+    readable = [
+        path
+        for path in root.rglob("*")
+        if path.suffix != ".pem" and not path.is_symlink() and path.lstat().st_mode & 0o066
+    ]
+    assert readable == []
+    assert stat.S_ISSOCK((root / "cell" / "run" / "cell.sock").stat().st_mode)

@@ -1,0 +1,94 @@
+"""The home as a start finds it: ours, writable, and closed to everybody else."""
+
+import errno
+import os
+import pwd
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from menagerie.settings import SettingsError
+
+# What a file or folder of ours may not grant. To pass through is not to look around: where
+# engines have uids of their own, they pass to their folders.
+_OTHERS_READ = 0o066
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
+# Certificates are public, and named so.
+_PUBLIC = ".pem"
+_OURS = (".", "keys", "cell", "cell/run", "cell/pki", "cell/activity")
+_ROOM_BYTES = 1 << 16
+
+
+def prepare(root: Path) -> None:
+    """Make the home, or close one that is there to others, files that lie open included.
+
+    Raises SettingsError with one line where it cannot be used.
+    """
+    os.umask(0o077)
+    try:
+        root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        _check_owner(root)
+        for path in exposed(root):
+            path.chmod(_PRIVATE_FOLDER if path.is_dir() else _PRIVATE_FILE)
+        with tempfile.TemporaryFile(dir=root) as file:
+            file.write(bytes(_ROOM_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SettingsError(_reason(root, error)) from error
+
+
+def exposed(root: Path) -> Iterator[Path]:
+    """What others could read or write of a home, though it is nobody's but its owner's."""
+    for name in _OURS:
+        folder = root / name
+        if not folder.is_dir() or folder.is_symlink():
+            continue
+        if name == "." and _is_open(folder):
+            yield folder
+        for path in sorted(folder.iterdir()):
+            if path.suffix != _PUBLIC and _is_open(path):
+                yield path
+
+
+def _is_open(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid():
+        return False
+    return bool(found.st_mode & _OTHERS_READ)
+
+
+def _check_owner(root: Path) -> None:
+    owner = root.stat().st_uid
+    if owner != os.geteuid():
+        raise SettingsError(
+            f"the home {root} belongs to {user(owner)} and not to {user(os.geteuid())}, who runs "
+            "this: run it as its owner, or choose another with --home"
+        )
+
+
+def user(uid: int) -> str:
+    """The name, where there is one."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _reason(root: Path, error: OSError) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        blocking = next(path for path in (root, *root.parents) if path.exists())
+        return f"the home {root} cannot be made: {blocking} is a file; choose another with --home"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return (
+            f"the disk of the home {root} is full: make room there, or choose another with --home"
+        )
+    if error.errno == errno.EROFS:
+        return f"the home {root} is on a read-only file system; choose another with --home"
+    text = (error.strerror or str(error)).lower()
+    return f"the home {root} cannot be written: {text}; choose another with --home"
