@@ -5,7 +5,17 @@ import hmac
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flask import Flask, Response, abort, g, jsonify, make_response, render_template, request
+from flask import (
+    Flask,
+    Response,
+    abort,
+    g,
+    jsonify,
+    make_response,
+    redirect,
+    render_template,
+    request,
+)
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
@@ -71,6 +81,9 @@ class Desk(Protocol):
 
 def make_app(desk: Desk) -> Flask:
     app = Flask("pages", static_folder="static", template_folder="templates")
+    # Werkzeug would send whoever writes a path in another way to the host that they named.
+    app.url_map.merge_slashes = False
+    app.url_map.strict_slashes = False
     app.config["MAX_CONTENT_LENGTH"] = 8 * STATEMENT_BYTES_MAX
     app.after_request(headers.add)
     app.register_error_handler(HTTPException, _failed)
@@ -87,6 +100,8 @@ class _Console:
         self._desk = desk
 
     def page(self, instance_id: str) -> ResponseReturnValue:
+        if not request.path.endswith("/"):
+            return redirect(f"{request.script_root}/{instance_id}/", 308)
         about = self._desk.about(_visit(instance_id))
         if about is None:
             if _is_from_elsewhere():

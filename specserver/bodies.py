@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
+from specserver.json_members import repeated
 from specserver.parameters import UnreadableError, reader_of
 from specserver.problems import BadRequest, TooLarge, UnsupportedMediaType
 from specserver.replies import is_json
@@ -14,6 +15,7 @@ from specserver.requests import Headers
 from specserver.validation import Schema, Schemas, Violation
 
 _MAX_SEEN = 64
+_AGAIN = "is given more than once; give it once"
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -92,7 +94,15 @@ class Body:
 class Kind:
     """One media type of a body, and what is expected of it."""
 
-    __slots__ = ("_checked", "_defaults", "_integers", "_properties", "_schema", "parse")
+    __slots__ = (
+        "_checked",
+        "_defaults",
+        "_integers",
+        "_is_json",
+        "_properties",
+        "_schema",
+        "parse",
+    )
 
     def __init__(self, media_type: str, content: dict[str, Any], schemas: Schemas) -> None:
         schema = content.get("schema", True)
@@ -107,10 +117,11 @@ class Kind:
             name for name, inner in self._properties.items() if _is_integer(inner)
         )
         self._checked = "schema" in content
+        self._is_json = is_json(media_type)
         self.parse = self._parser(media_type)
 
     def _parser(self, media_type: str) -> Callable[[bytes], Any]:
-        if is_json(media_type):
+        if self._is_json:
             return parse_json
         self._checked = self._checked and media_type == _FORM
         if media_type == _FORM:
@@ -120,6 +131,8 @@ class Kind:
     def read(self, raw: bytes) -> tuple[Any, list[Violation]]:
         value = self.parse(raw)
         try:
+            if self._is_json and (again := repeated(raw, value)):
+                return None, [_violation("uniqueNames", _AGAIN, pointer) for pointer in again]
             if self._checked and not self._schema.is_valid(value):
                 return None, self._schema.violations(value)
         except ValueError:
@@ -195,5 +208,5 @@ def _is_integer(schema: Any) -> bool:
     return "integer" in kinds and "number" not in kinds
 
 
-def _violation(keyword: str, message: str) -> Violation:
-    return {"pointer": "", "keyword": keyword, "message": message}
+def _violation(keyword: str, message: str, pointer: str = "") -> Violation:
+    return {"pointer": pointer, "keyword": keyword, "message": message}

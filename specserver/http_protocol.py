@@ -31,6 +31,8 @@ LINGER_S = 2.0
 _OPENING_BYTES = 64
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}( |$)")
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+# A name or an address, and a port. Nothing that would mean more where it is put into a URL.
+_HOST = re.compile(rb"([0-9A-Za-z._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
 
 log = structlog.get_logger("specserver")
 
@@ -139,6 +141,7 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             if not self.url.startswith(b"/") and httptools.parse_url(self.url).path is None:
                 raise BadRequest("the request target has no path")
+            _check_host(self.headers, self.parser.get_http_version())
             super().on_headers_complete()
         except httptools.HttpParserInvalidURLError:
             raise BadRequest("the request target cannot be read") from None
@@ -278,6 +281,17 @@ class HttpProtocol(HttpToolsProtocol):
         """Whether answers are due to requests before the one that is arriving."""
         begun = self._arriving and self._head_is_read and not self.cycle.response_complete
         return self._due > begun
+
+
+def _check_host(headers: list[tuple[bytes, bytes]], version: str) -> None:
+    """Raises where two servers on the way could read different hosts from one request."""
+    hosts = [value for name, value in headers if name == b"host"]
+    if not hosts and version == "1.0":
+        return
+    if len(hosts) != 1:
+        raise BadRequest(f"a request must have one Host field, and this has {len(hosts) or 'none'}")
+    if not _HOST.fullmatch(hosts[0].strip()):
+        raise BadRequest("Host must be a host name or an address, with or without a port")
 
 
 def _as_problem(cause: BaseException | None) -> Problem:

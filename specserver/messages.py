@@ -1,6 +1,7 @@
 """Owns the words for each way of breaking a schema. No word of the sender's value is repeated."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
 import jsonschema_rs
@@ -18,14 +19,16 @@ _ARTICLES = {
 _FORMATS = {
     "date": "a date such as 2026-01-31",
     "date-time": "a time such as 2026-01-31T12:00:00Z",
-    "email": "an e-mail address",
-    "hostname": "a host name",
-    "ipv4": "an IPv4 address",
-    "ipv6": "an IPv6 address",
+    "email": "a valid e-mail address",
+    "hostname": "a valid host name",
+    "ipv4": "a valid IPv4 address",
+    "ipv6": "a valid IPv6 address",
     "uri": "an absolute URI",
     "uuid": "a UUID",
 }
 _MAX_OPTIONS = 20
+# Nobody means one of our options by what is longer, and comparing takes its time.
+_COMPARED_LENGTH_MAX = 40
 
 Facts = dict[str, Any]
 
@@ -46,16 +49,23 @@ def _type(facts: Facts) -> str:
     return "must be " + _one_of([_ARTICLES.get(name, name) for name in sorted(facts["types"])])
 
 
-def _enum(facts: Facts) -> str:
-    options = [_json(option) for option in facts["options"]]
-    if len(options) > _MAX_OPTIONS:
-        return f"must be one of {len(options)} known values"
-    return "must be " + _one_of(options)
+def _choice(options: list[Any], given: Any) -> str:
+    """The options, those nearest to what was given first, and no word of that itself."""
+    if isinstance(given, str) and len(given) <= _COMPARED_LENGTH_MAX:
+        options = sorted(options, key=lambda option: -_likeness(given, option))
+    shown = [_json(option) for option in options[:_MAX_OPTIONS]]
+    left = len(options) - len(shown)
+    if left:
+        return f"must be one of {', '.join(shown)} and {left} more"
+    return "must be " + _one_of(shown)
+
+
+def _likeness(given: str, option: Any) -> float:
+    return SequenceMatcher(None, given.casefold(), str(option).casefold()).ratio()
 
 
 _WORDS: dict[str, Callable[[Facts], str]] = {
     "type": _type,
-    "enum": _enum,
     "const": lambda f: f"must be {_json(f['expected_value'])}",
     "minLength": lambda f: f"must have at least {_counted(f['limit'], 'character')}",
     "maxLength": lambda f: f"must have at most {_counted(f['limit'], 'character')}",
@@ -68,7 +78,6 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "exclusiveMinimum": lambda f: f"must be more than {f['limit']}",
     "exclusiveMaximum": lambda f: f"must be less than {f['limit']}",
     "multipleOf": lambda f: f"must be a multiple of {f['multiple_of']}",
-    "pattern": lambda f: f"must match the pattern {f['pattern']}",
     "format": lambda f: f"must be {_FORMATS.get(f['format'], 'a valid ' + f['format'])}",
     "uniqueItems": lambda _: "must not hold the same item twice",
     "contains": lambda _: "must hold an item of the described kind",
@@ -84,8 +93,16 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
 }
 
 
-def message(kind: jsonschema_rs.ValidationErrorKind) -> str:
+def message(error: jsonschema_rs.ValidationError, allowed: Mapping[str, str]) -> str:
+    """`allowed` says in words what a pattern lets in: a pattern itself tells few people that."""
+    kind = error.kind
     if isinstance(kind, jsonschema_rs.ValidationErrorKind.OneOfMultipleValid):
         return "matches more than one of the allowed forms"
-    words = _WORDS.get(kind.name)
-    return words(kind.as_dict()) if words else f"breaks the rule {kind.name}"
+    facts = kind.as_dict()
+    if kind.name == "pattern":
+        words = allowed.get(facts["pattern"])
+        return f"must be {words}" if words else "is not of the form that is described for it"
+    if kind.name == "enum":
+        return _choice(facts["options"], error.instance)
+    words_for = _WORDS.get(kind.name)
+    return words_for(facts) if words_for else f"breaks the rule {kind.name}"

@@ -1,6 +1,6 @@
 """Owns validation against JSON Schema 2020-12: schemas compiled once, violations collected."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -13,6 +13,8 @@ Violation = dict[str, Any]
 
 # A body of a megabyte can break a rule a hundred thousand times; no reader wants more than this.
 MAX_VIOLATIONS = 500
+# Beside a pattern: what it allows, as it follows "must be".
+ALLOWED = "x-allowed"
 
 _MEMBER_KEYWORDS = ("required", "dependentRequired")
 _UNEXPECTED_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
@@ -28,10 +30,11 @@ class Schemas:
             [(self._URI, root)], draft=jsonschema_rs.Draft202012
         )
         self._known: dict[bytes, Schema] = {}
+        self._allowed = dict(_words_of_patterns(root))
 
     def at(self, *place: str | int) -> "Schema":
         pointer = "".join(["/" + escape(str(part), percent=True) for part in place])
-        return Schema({"$ref": f"{self._URI}#{pointer}"}, self._registry)
+        return Schema({"$ref": f"{self._URI}#{pointer}"}, self._registry, self._allowed)
 
     def of(self, schema: dict[str, Any] | bool) -> "Schema":
         """A schema given as it is; its local references are into the document.
@@ -41,18 +44,22 @@ class Schemas:
         """
         key = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
         if key not in self._known:
-            self._known[key] = Schema(_rebased(schema, self._URI), self._registry)
+            self._known[key] = Schema(_rebased(schema, self._URI), self._registry, self._allowed)
         return self._known[key]
 
 
 class Schema:
-    """One compiled schema."""
+    """One compiled schema. `allowed` says in words what each pattern lets in."""
 
-    __slots__ = ("_validator", "is_valid")
+    __slots__ = ("_allowed", "_validator", "is_valid")
 
     def __init__(
-        self, schema: dict[str, Any] | bool, registry: jsonschema_rs.Registry | None = None
+        self,
+        schema: dict[str, Any] | bool,
+        registry: jsonschema_rs.Registry | None = None,
+        allowed: Mapping[str, str] | None = None,
     ) -> None:
+        self._allowed = dict(_words_of_patterns(schema)) if allowed is None else allowed
         self._validator = jsonschema_rs.Draft202012Validator(
             schema, registry=registry, validate_formats=True, offline=True
         )
@@ -60,14 +67,30 @@ class Schema:
 
     def violations(self, instance: Any) -> list[Violation]:
         """Every violation with the JSON pointer of the member it is about."""
-        found = list(islice(_violations(self._validator.iter_errors(instance)), MAX_VIOLATIONS))
+        found = list(islice(self._violations(instance), MAX_VIOLATIONS))
         # The processor calls a required member that is there missing too, where it is unexpected.
         there = {v["pointer"] for v in found if v["keyword"] in _UNEXPECTED_KEYWORDS}
         told = [v for v in found if v["keyword"] != "required" or v["pointer"] not in there]
         return list({(v["pointer"], v["keyword"], v["message"]): v for v in told}.values())
 
+    def _violations(self, instance: Any) -> Iterator[Violation]:
+        return _violations(self._validator.iter_errors(instance), self._allowed)
 
-def _violations(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[Violation]:
+
+def _words_of_patterns(node: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(node, list):
+        for item in node:
+            yield from _words_of_patterns(item)
+    elif isinstance(node, dict):
+        if isinstance(node.get("pattern"), str) and isinstance(node.get(ALLOWED), str):
+            yield node["pattern"], node[ALLOWED]
+        for inner in node.values():
+            yield from _words_of_patterns(inner)
+
+
+def _violations(
+    errors: Iterable[jsonschema_rs.ValidationError], allowed: Mapping[str, str]
+) -> Iterator[Violation]:
     for error in errors:
         keyword = error.kind.name
         pointer = "".join(["/" + escape(str(part)) for part in error.instance_path])
@@ -79,22 +102,25 @@ def _violations(errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[Vio
             for member in error.kind.as_dict()["unexpected"]:
                 yield _violation(f"{pointer}/{escape(member)}", keyword, "is not a known member")
         elif keyword in {"anyOf", "oneOf"}:
-            yield from _of_branches(pointer, keyword, error)
+            yield from _of_branches(pointer, keyword, error, allowed)
         else:
-            yield _violation(pointer, keyword, message(error.kind))
+            yield _violation(pointer, keyword, message(error, allowed))
 
 
 def _of_branches(
-    pointer: str, keyword: str, error: jsonschema_rs.ValidationError
+    pointer: str,
+    keyword: str,
+    error: jsonschema_rs.ValidationError,
+    allowed: Mapping[str, str],
 ) -> Iterator[Violation]:
     """The branch the sender meant, where it can be told, speaks for all of them."""
     context = error.kind.as_dict().get("context") or []
-    branches = [list(_violations(branch)) for branch in context]
+    branches = [list(_violations(branch, allowed)) for branch in context]
     meant = [b for b in branches if b and not any(_rules_out(v, pointer) for v in b)]
     if len(meant) == 1 and all(branches):
         yield from meant[0]
     else:
-        yield _violation(pointer, keyword, message(error.kind))
+        yield _violation(pointer, keyword, message(error, allowed))
 
 
 def _rules_out(violation: Violation, pointer: str) -> bool:

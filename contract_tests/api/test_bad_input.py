@@ -156,3 +156,62 @@ def test_a_cursor_is_good_for_its_own_list_only(house: House, tenant: Tenant) ->
         assert answer.status_code == (422 if token else 401)
     altered = ("A" if cursor[0] != "A" else "B") + cursor[1:]
     is_problem(house.get(f"{tenant.path}/projects?cursor={altered}", tenant.key), 422)
+
+
+NAMED = [one for one in WITH_BODY if "name" in body_of(one)] + [
+    one for one in WITH_BODY if one.id in {"projects.update", "orgs.update"}
+]
+UNSEEN = {
+    "a direction": "pay\u202egnp.exe",
+    "an isolate": "a\u2066b",
+    "zero width": "adm\u200bin",
+    "a joiner": "a\u200db",
+    "a mark at its end": "admin\ufeff",
+    "a soft hyphen": "ad\u00admin",
+    "a tag": "a\U000e0041",
+    "private use": "a\ue000",
+    "a non-character": "a\ufffe",
+    "a filler": "\u3164",
+    "a control character": "a\x85b",
+    "a line": "a\u2028b",
+    "a blank before": "\u3000a",
+    "a blank behind": "a ",
+    "nothing but blanks": " ",
+}
+
+
+@pytest.mark.parametrize("operation", NAMED, ids=lambda one: one.id)
+def test_a_name_holds_nothing_that_nobody_sees(
+    house: House, tenant: Tenant, session: str, operation: Operation
+) -> None:
+    for what, name in UNSEEN.items():
+        body = {**body_of(operation), "name": name}
+        answer = send(house, operation, _ids(tenant), session, body)
+        is_problem(answer, 422)
+        (error,) = [one for one in answer.json()["errors"] if one["pointer"] == "/name"]
+        assert "must be 1 to " in error["message"], what
+        assert "\\" not in error["message"], "no regular expression"
+        assert "^" not in error["message"], "no regular expression"
+
+
+@pytest.mark.parametrize(
+    "name", ["Ada Lovelace", "Änne Größe 1", "数据 二", "عربي", "🦜 zoo", "e\u0301"]
+)
+def test_a_name_may_be_in_any_script(house: House, tenant: Tenant, session: str, name: str) -> None:
+    answer = house.request(
+        "POST", f"/v1/orgs/{tenant.org_id}/projects", session, json={"name": name}
+    )
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["name"] == name
+
+
+@pytest.mark.parametrize("operation", WITH_BODY, ids=lambda one: one.id)
+def test_a_member_given_twice_is_refused(
+    house: House, tenant: Tenant, session: str, operation: Operation
+) -> None:
+    path, method = path_of(operation, _ids(tenant)), operation.method
+    headers = {"Content-Type": "application/json"}
+    content = b'{"name": "a", "name": "b:c"}'
+    answer = house.request(method, path, session, content=content, headers=headers)
+    is_problem(answer, 422)
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/name"]

@@ -85,6 +85,10 @@ SPOILED: dict[str, Spoil] = {
     "a size is in whole Bytes": lambda d: schema(d, "Bytes").update(type="number"),
     "money is UsdCents": lambda d: schema(d, "UsdCents").update(type="number"),
     "an id has the pattern of its kind": lambda d: schema(d, "ProjectId").pop("pattern"),
+    "say in x-allowed": lambda d: schema(d, "Slug").pop("x-allowed"),
+    "make it a DisplayName": lambda d: schema(d, "ProjectCreate")["properties"].update(
+        name={"type": "string", "minLength": 1}
+    ),
     "is used nowhere": lambda d: d["components"]["schemas"].update(Forgotten={"type": "string"}),
     "x-authorize is missing": lambda d: pause(d).pop("x-authorize"),
     "say x-audit": lambda d: d["paths"]["/v1/me"]["get"].pop("x-audit"),

@@ -115,10 +115,10 @@ def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Ten
         ("db.local.localhost", "the service's own"),
         ("münchen.example.com", "ASCII form"),
         ("192.0.2.7", "needs a domain"),
-        ("-a.example.com", "no host name"),
-        ("a..example.com", "no host name"),
-        ("a b.example.com", "no host name"),
-        (f"{'a' * 64}.example.com", "no host name"),
+        ("-a.example.com", "not a valid host name"),
+        ("a..example.com", "not a valid host name"),
+        ("a b.example.com", "not a valid host name"),
+        (f"{'a' * 64}.example.com", "not a valid host name"),
     ],
 )
 def test_what_is_no_host_of_yours_is_refused(

@@ -290,3 +290,26 @@ def test_sessions_end_by_time_and_are_kept_as_hashes(tmp_path: Path) -> None:
     assert secret.encode() not in b"".join(
         path.read_bytes() for path in tmp_path.iterdir() if path.is_file()
     )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console/static//evil.example",
+        "/console//evil.example",
+        "/console//evil.example/",
+        "/console/static/..//evil.example",
+        "/console/%2f%2fevil.example",
+        "/console/%5cevil.example",
+        "/console/\\evil.example",
+        "/console//evil.example/%2e%2e",
+        "//evil.example/console/x",
+        "/console/x",
+    ],
+)
+def test_no_way_of_writing_a_path_leads_to_another_host(shared_rig: Rig, path: str) -> None:
+    url = httpx.URL(scheme="http", host="evil.example", raw_path=path.encode())
+    answer = shared_rig.client().request("GET", url, headers={"Host": "evil.example"})
+    location = answer.headers.get("location", "")
+    assert answer.status_code != 500
+    assert location == "" or (location.startswith("/console/") and "//" not in location), location

@@ -1,6 +1,7 @@
 """Owns the proof that bodies of every kind are read, or refused by name."""
 
 import contextlib
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from contract_tests.specserver.calling import call, minimal, served
 from specserver.bodies import parse_json
+from specserver.json_members import repeated
 from specserver.problems import BadRequest
 
 FORM = "application/x-www-form-urlencoded"
@@ -121,3 +123,67 @@ def test_what_is_wrong_and_nested_deep_is_refused(depth: int) -> None:
     answer = send(app, "application/json", b'{"rest":' * depth + b"1" + b"}" * depth)
     assert answer.status_code == 422
     assert answer.json()["errors"]
+
+
+REPEATED = [
+    (b'{"a": 1, "a": 2}', ["/a"]),
+    (b'{"a": 1, "b": 2, "a": 1}', ["/a"]),
+    (b'{"a": {"b": 1, "b": 2}}', ["/a/b"]),
+    (b'[{"a/b": 1, "a/b": 2}, {"c": "x:y", "c": 3}]', ["/0/a~1b", "/1/c"]),
+    (b'{"a": 1, "\\u0061": 2}', ["/a"]),
+    # The colon of the member that is dropped is made up for by one that was escaped.
+    (b'{"a": 1, "a": "\\u003a"}', ["/a"]),
+    (b'{"a": 1, "a": "\\u003A", "b": "::"}', ["/a"]),
+    (b'{"a": {"b": 1, "b": 2}, "a": {}}', ["/a", "/a/b"]),
+    (b"[" * 300 + b'{"a": 1, "a": 2}' + b"]" * 300, ["/0" * 300 + "/a"]),
+]
+
+
+@pytest.mark.parametrize(("body", "pointers"), REPEATED)
+def test_a_member_given_twice_is_named(body: bytes, pointers: list[str]) -> None:
+    answer = send(echo({"application/json": {"schema": True}}), "application/json", body)
+    assert answer.status_code == 422
+    errors = answer.json()["errors"]
+    assert [error["pointer"] for error in errors] == pointers
+    assert errors[0]["message"] == "is given more than once; give it once"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a": "b:c", "d:e": [{"a": ":"}, {"a": "::"}]}',
+        b'{"a": "\\u003a", "b": {"a": 1}}',
+        b'{"a": "\\\\u003a", "b": ["\\"", ":"]}',
+        b'{"a":1.0e5 , "b" : 12345678901234567890123}',
+    ],
+)
+def test_a_member_may_have_colons_and_its_name_be_anothers_elsewhere(body: bytes) -> None:
+    answer = send(echo({"application/json": {"schema": True}}), "application/json", body)
+    assert answer.status_code == 200
+
+
+NAMES = st.sampled_from(["a", "b", "a:b", "\\u003a"])
+TEXTS = st.recursive(
+    st.sampled_from(["1", '":"', '"\\u003a"', "null", '"x"']),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
+        | st.lists(st.tuples(NAMES, inner), max_size=3).map(
+            lambda pairs: "{" + ",".join(f'"{name}":{text}' for name, text in pairs) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(TEXTS)
+def test_whatever_is_given_twice_is_found_and_nothing_else(text: str) -> None:
+    expected = False
+
+    def looked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal expected
+        expected = expected or len({name for name, _ in pairs}) < len(pairs)
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=looked)
+    raw = text.encode()
+    assert bool(repeated(raw, parse_json(raw))) == expected

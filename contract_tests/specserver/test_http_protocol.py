@@ -79,6 +79,20 @@ REFUSED = {
     "a target with a raw byte": (b"GET /\xff HTTP/1.1\r\n\r\n", 400, "bad_request"),
     "a field without a colon": (b"GET / HTTP/1.1\r\nhost x\r\n\r\n", 400, "bad_request"),
     "a NUL in a field": (b"GET / HTTP/1.1\r\nhost: \0\r\n\r\n", 400, "bad_request"),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400, "bad_request"),
+    "no host, but a target with one": (b"GET http://x/ HTTP/1.1\r\n\r\n", 400, "bad_request"),
+    "two hosts": (b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", 400, "bad_request"),
+    "the same host twice": (b"GET / HTTP/1.1\r\nHost: x\r\nhost: x\r\n\r\n", 400, "bad_request"),
+    "two hosts by HTTP/1.0": (
+        b"GET / HTTP/1.0\r\nhost: x\r\nhost: y\r\n\r\n",
+        *(400, "bad_request"),
+    ),
+    "two hosts in one field": (b"GET / HTTP/1.1\r\nhost: x, y\r\n\r\n", 400, "bad_request"),
+    "an empty host": (b"GET / HTTP/1.1\r\nhost:\r\n\r\n", 400, "bad_request"),
+    "a host with a path": (b"GET / HTTP/1.1\r\nhost: x/y\r\n\r\n", 400, "bad_request"),
+    "a host with a user": (b"GET / HTTP/1.1\r\nhost: u@x\r\n\r\n", 400, "bad_request"),
+    "a host with markup": (b'GET / HTTP/1.1\r\nhost: "><b>\r\n\r\n', 400, "bad_request"),
+    "a port that is no number": (b"GET / HTTP/1.1\r\nhost: x:y\r\n\r\n", 400, "bad_request"),
     "bare line feeds": (b"GET / HTTP/1.1\nhost: x\n\n", 400, "bad_request"),
     "two lengths": (
         POST + b"content-length: 3\r\ncontent-length: 4\r\n\r\n",
@@ -119,6 +133,22 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.0\r\n",
+        b"HTTP/1.1\r\nHost: db-0abc.local.localhost:8443\r\n",
+        b"HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n",
+        b"HTTP/1.1\r\nHOST: 192.0.2.1\r\n",
+    ],
+)
+def test_a_host_may_be_a_name_or_an_address_and_left_out_by_http_1_0(
+    address: Address, head: bytes
+) -> None:
+    (answer,) = exchanged(address, b"GET / " + head + b"connection: close\r\n\r\n")
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_request_is_refused_in_form(address: Address, hasty: Address, name: str) -> None:
     sent, status, code = REFUSED[name]
@@ -152,8 +182,8 @@ def test_the_request_before_gets_its_answer_first(
 
 def test_requests_at_the_limits_are_let_in(address: Address) -> None:
     target = b"/?" + b"q" * (TARGET_BYTES_MAX - 2)
-    fields = b"a: " + b"b" * (FIELDS_BYTES_MAX - 6) + b"\r\n"
-    sent = b"GET " + target + b" HTTP/1.1\r\n" + fields + b"host:\r\n\r\n"
+    fields = b"a: " + b"b" * (FIELDS_BYTES_MAX - 7) + b"\r\n"
+    sent = b"GET " + target + b" HTTP/1.1\r\n" + fields + b"host: x\r\n\r\n"
     found = exchanged(address, sent + b"GET / HTTP/1.0\r\n\r\n")
     assert statuses(found) == [200, 200]
 
@@ -175,7 +205,7 @@ def test_a_half_request_that_was_given_up_is_refused(address: Address) -> None:
 
 
 def test_an_answer_given_early_is_the_only_one(address: Address, hasty_later: Address) -> None:
-    early = b"POST /early HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    early = b"POST /early HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
     with connect(address) as client:
         client.sendall(early)
         answer = b""
@@ -196,7 +226,7 @@ def test_half_a_second_request_is_refused_after_the_answer_to_the_first(
 
 
 def test_an_answer_may_take_its_time(address: Address) -> None:
-    sent = b"POST /slow HTTP/1.1\r\nconnection: close\r\ncontent-length: 4\r\n\r\n"
+    sent = b"POST /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n\r\n"
     (answer,) = exchanged(address, sent + b"four")
     assert (answer.status, answer.body) == (200, b"four")
 
@@ -240,7 +270,7 @@ def test_a_trailer_is_not_taken_for_a_header(address: Address) -> None:
 @pytest.mark.parametrize("alone", ["uvloop", "asyncio"])
 def test_a_head_without_end_takes_no_memory(alone: str) -> None:
     """Many at once: each may hold its limit and what came with it, and no more."""
-    endless = b"GET / HTTP/1.1\r\na: " + b"b" * 8_000_000
+    endless = b"GET / HTTP/1.1\r\nhost: x\r\na: " + b"b" * 8_000_000
     program = [sys.executable, str(Path(__file__).with_name("echo_server.py")), alone]
     # In a process of its own: in this one, other tests' memory comes and goes.
     with subprocess.Popen(program, stdout=subprocess.PIPE) as server:

@@ -41,6 +41,22 @@ CANARY = "hunter2-canary"
         ({"items": {"minimum": 3}}, [3, 1], [("/1", "minimum", "must be at least 3")]),
         ({"minLength": 1}, "", [("", "minLength", "must have at least 1 character")]),
         ({"enum": ["a", "b"]}, "c", [("", "enum", 'must be "a" or "b"')]),
+        (
+            {"enum": ["mysql", "redis", "postgres"]},
+            "Postgresql",
+            [("", "enum", 'must be "postgres", "mysql" or "redis"')],
+        ),
+        (
+            {"pattern": "^[a-z]$", "x-allowed": "a letter"},
+            "1",
+            [("", "pattern", "must be a letter")],
+        ),
+        (
+            {"pattern": "^[a-z]$"},
+            "1",
+            [("", "pattern", "is not of the form that is described for it")],
+        ),
+        ({"format": "hostname"}, "-", [("", "format", "must be a valid host name")]),
         ({"format": "date-time"}, "soon", [("", "format")]),
         ({"format": "uuid"}, "soon", [("", "format", "must be a UUID")]),
         ({"oneOf": [{"minimum": 1}, {"minimum": 2}]}, 3, [("", "oneOf")]),
@@ -173,3 +189,9 @@ def test_agrees_with_an_independent_implementation(schema: Any, instance: Any) -
     found = {(v["pointer"], v["keyword"]) for v in compiled.violations(instance)}
     assert found == independently(schema, instance)
     assert compiled.is_valid(instance) == (not found)
+
+
+def test_of_many_choices_the_nearest_come_first() -> None:
+    (found,) = Schema({"enum": [f"size-{n}" for n in range(25)]}).violations("SIZE24")
+    assert found["message"].startswith('must be one of "size-24", "size-2", "size-4", ')
+    assert found["message"].endswith(" and 5 more")

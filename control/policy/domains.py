@@ -25,7 +25,7 @@ def check_hostname(hostname: str, instance_domain: str) -> list[Violation]:
     if not hostname.isascii():
         return [_wrong("write it in its ASCII form, with labels like xn--…")]
     if len(hostname) > _NAME_MAX or not all(map(_LABEL.fullmatch, labels)):
-        return [_wrong("it is no host name")]
+        return [_wrong("it is not a valid host name")]
     if len(labels) < 2 or labels[-1].isdecimal():  # noqa: PLR2004 -- a host and a domain
         return [_wrong("it needs a domain, as db.example.com has")]
     if f".{hostname}".endswith(f".{instance_domain}"):

@@ -212,7 +212,7 @@ def _check_version(order: Order, region: str, catalogue: Catalogue) -> Iterator[
 def _check_size(name: str, plan: Plan) -> Iterator[Violation]:
     if name not in SIZES:
         other = next((size for size in OTHER_SIZES if size.name == name), None)
-        kind = f"size {name!r} is for a {other.family}" if other else f"no size {name!r}"
+        kind = f"size {name!r} is of the {other.family} family" if other else f"no size {name!r}"
         yield _wrong("size", "enum", f"{kind}; the sizes of instances are {_listed(SIZES)}")
     elif name not in plan.sizes:
         message = (

@@ -4,15 +4,19 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from specserver.validation import ALLOWED
 from tools.document_rules.reading import Fault, Json, Operation, Text, objects
 
 # SERVICE says of these two that they answer an array.
 _ARRAYS = frozenset({"engines.list", "orgs.list"})
+# What bounds a text, or tells that nothing does.
+_FORMS = frozenset({"pattern", "enum", "const", "format", "x-free-text"})
 _PAGE = {"items", "next_cursor"}
 
 
 def check(text: Text) -> Iterator[Fault]:
     for operation in text.operations:
+        yield from _patterns(operation)
         for _, content in operation.request_contents():
             yield from _closed(operation, content.get("schema", {}))
         for status, response in operation.successes.items():
@@ -24,6 +28,7 @@ def check_shared(text: Text) -> Iterator[Fault]:
     """Rules of the control plane's document alone."""
     for operation in text.operations:
         yield from _pages(operation)
+        yield from _free_texts(operation)
     for name, schema in text.spec["components"]["schemas"].items():
         for place, inner in objects(schema, name):
             yield from _forms(place, inner)
@@ -36,6 +41,44 @@ def _closed(operation: Operation, schema: Any) -> Iterator[Fault]:
             yield operation.fault(f"{place} of its request is open: unevaluatedProperties: false")
         if "required" not in inner:
             yield operation.fault(f"spell out what is required in {place} of its request")
+
+
+def _patterns(operation: Operation) -> Iterator[Fault]:
+    """An error says what is allowed, and a regular expression tells few people that."""
+    for place, schema in _sent(operation):
+        if "pattern" in schema and ALLOWED not in schema:
+            yield operation.fault(f"{place} has a pattern: say in {ALLOWED} what it allows")
+
+
+def _free_texts(operation: Operation) -> Iterator[Fault]:
+    """A name that may be any text can hold what nobody sees."""
+    for place, schema in _sent(operation):
+        if not _FORMS & schema.keys():
+            yield operation.fault(f"{place} is any text: make it a DisplayName, or say x-free-text")
+
+
+def _sent(operation: Operation) -> Iterator[tuple[str, Json]]:
+    sent = [("the body", content.get("schema")) for _, content in operation.request_contents()]
+    given = operation.document.get("parameters", ())
+    sent += [(f"the parameter {one['name']}", one.get("schema")) for one in given]
+    for what, schema in sent:
+        yield from _strings(schema, what)
+
+
+def _strings(schema: Any, place: str) -> Iterator[tuple[str, Json]]:
+    """Every schema of a string, however deep, with the way to it."""
+    if not isinstance(schema, dict):
+        return
+    kinds = schema.get("type", [])
+    if "string" in ([kinds] if isinstance(kinds, str) else kinds):
+        yield place, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from _strings(inner, f"{place}/{name}")
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for inner in schema.get(keyword, ()):
+            yield from _strings(inner, place)
+    for keyword in ("items", "additionalProperties"):
+        yield from _strings(schema.get(keyword), f"{place}/{keyword}")
 
 
 def _required(operation: Operation, status: str, schema: Any) -> Iterator[Fault]:
