@@ -1,93 +1,80 @@
 """Owns the pages an app serves about itself: `/openapi.json` and an offline `/docs`."""
 
+import gzip
 import hashlib
 import html
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import orjson
-from swagger_ui_bundle import swagger_ui_path
 
 from specserver.problems import MethodNotAllowed
-from specserver.projection import project
 from specserver.replies import Reply
 from specserver.requests import Headers, Scope
 
+_STATIC = Path(__file__).with_name("static")
+# Styles: the reference makes its own as it goes. Nothing else is let in, and nothing out: what
+# the reference would fetch from its makers (fonts, a proxy, an assistant) has no way there.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _ASSETS = {
-    "swagger-ui.css": "text/css; charset=utf-8",
-    "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
-    "favicon-32x32.png": "image/png",
+    "scalar.js": "text/javascript; charset=utf-8",
+    "reference.js": "text/javascript; charset=utf-8",
+    "reference.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+    "scalar.LICENSE.txt": "text/plain; charset=utf-8",
 }
-# A file of its own, since the policy lets no inline script run.
-_START = """\
-window.addEventListener("load", function () {
-  window.ui = SwaggerUIBundle({
-    url: document.querySelector("main").dataset.url,
-    dom_id: "#reference",
-    deepLinking: true,
-    displayOperationId: true,
-    filter: true,
-    persistAuthorization: false,
-    // The badge would send the document to a validator on the internet.
-    validatorUrl: null,
-  });
-});
-"""
+_A_YEAR = "public, max-age=31536000, immutable"
 _PAGE = """\
 <!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="docs/favicon-32x32.png">
-<link rel="stylesheet" href="docs/swagger-ui.css">
-<script src="docs/swagger-ui-bundle.js"></script>
-<script src="docs/start.js"></script>
+<meta name="color-scheme" content="light dark">
+<title>{title}: API reference</title>
+<link rel="icon" href="{icon}">
+<link rel="stylesheet" href="{css}">
+<script src="{scalar}" defer></script>
+<script src="{start}" defer></script>
 </head>
 <body>
-<main id="reference" data-url="docs/openapi-3.0.json"></main>
-<noscript>The description of this API is at <a href="openapi.json">openapi.json</a>.</noscript>
+<div id="reference" data-url="openapi.json"></div>
+<noscript>
+<p>This page needs JavaScript. The API is described at <a href="openapi.json">openapi.json</a>.</p>
+</noscript>
 </body>
 </html>
 """
 
-Page = Callable[[], tuple[bytes, str]]
+
+@dataclass(frozen=True)
+class Content:
+    """What one page is; `packed` is the same by gzip, where that is kept."""
+
+    plain: Callable[[], bytes]
+    media_type: str
+    tag: str
+    packed: bytes | None = None
 
 
 class Pages:
     """An ASGI app for pages that are the same for everyone, with ETags; GET and HEAD only."""
 
     def __init__(self, document: dict[str, Any], *, docs: bool) -> None:
-        self.description = orjson.dumps(document)
-        self._document = document
-        self.pages: dict[str, Page] = {
-            "/openapi.json": lambda: (self.description, "application/json"),
+        description = orjson.dumps(document)
+        self.pages: dict[str, Content] = {
+            "/openapi.json": _content(description, "application/json"),
         }
         if docs:
-            self.pages |= self._docs()
-
-    def _docs(self) -> Mapping[str, Page]:
-        title = html.escape(str(self._document["info"]["title"]))
-        page = _PAGE.format(title=title).encode()
-        pages: dict[str, Page] = {
-            "/docs": lambda: (page, "text/html; charset=utf-8"),
-            "/docs/start.js": lambda: (_START.encode(), "text/javascript; charset=utf-8"),
-            "/docs/openapi-3.0.json": cache(self._projected),
-        }
-        for name, media_type in _ASSETS.items():
-            pages[f"/docs/{name}"] = cache(_asset(name, media_type))
-        return pages
-
-    def _projected(self) -> tuple[bytes, str]:
-        return orjson.dumps(project(self._document)), "application/json"
+            self.pages |= _docs(str(document["info"]["title"]))
 
     def answer(self, scope: Scope, path: str) -> Reply:
         if scope["method"] not in ("GET", "HEAD"):
@@ -95,15 +82,70 @@ class Pages:
             if scope["method"] == "OPTIONS":
                 return Reply(204, None, allow)
             raise MethodNotAllowed(f"{scope['method']} is not answered here", headers=allow)
-        content, media_type = self.pages[path]()
-        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        headers: dict[str, str | list[str]] = {"ETag": tag, "Cache-Control": "no-cache"}
-        if path.startswith("/docs"):
-            headers |= {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
-        if tag in Headers(scope["headers"]).get("if-none-match", ""):
+        content = self.pages[path]
+        asked = Headers(scope["headers"])
+        headers = _headers(scope, path, content)
+        if content.tag in asked.get("if-none-match", ""):
             return Reply(304, None, headers)
-        return Reply(200, content, headers, media_type)
+        if content.packed is None:
+            return Reply(200, content.plain(), headers, content.media_type)
+        headers["Vary"] = "Accept-Encoding"
+        if _takes_gzip(asked.get("accept-encoding", "")):
+            headers["Content-Encoding"] = "gzip"
+            return Reply(200, content.packed, headers, content.media_type)
+        return Reply(200, content.plain(), headers, content.media_type)
 
 
-def _asset(name: str, media_type: str) -> Page:
-    return lambda: (Path(swagger_ui_path, name).read_bytes(), media_type)
+def _headers(scope: Scope, path: str, content: Content) -> dict[str, str | list[str]]:
+    named = parse_qs(scope["query_string"].decode("latin-1")).get("v", [""])[-1]
+    # A file that is asked for by its hash never changes.
+    kept = _A_YEAR if named and named == content.tag.strip('"') else "no-cache"
+    headers: dict[str, str | list[str]] = {"ETag": content.tag, "Cache-Control": kept}
+    if path.startswith("/docs"):
+        headers |= {
+            "Content-Security-Policy": _POLICY,
+            "Referrer-Policy": "no-referrer",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Opener-Policy": "same-origin",
+        }
+    return headers
+
+
+def _takes_gzip(accepted: str) -> bool:
+    for each in accepted.lower().split(","):
+        coding, _, weight = each.partition(";")
+        if coding.strip() in {"gzip", "*"}:
+            return weight.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+def _docs(title: str) -> Mapping[str, Content]:
+    assets = {name: _asset(name) for name in _ASSETS}
+    links = {
+        name: f"docs/{file}?v={assets[file].tag.strip(chr(34))}"
+        for name, file in (
+            *(("icon", "icon.svg"), ("css", "reference.css")),
+            *(("scalar", "scalar.js"), ("start", "reference.js")),
+        )
+    }
+    page = _PAGE.format(title=html.escape(title), **links).encode()
+    files = {f"/docs/{name}": content for name, content in assets.items()}
+    return {"/docs": _content(page, "text/html; charset=utf-8"), **files}
+
+
+def _content(plain: bytes, media_type: str) -> Content:
+    return Content(lambda: plain, media_type, _tag(plain))
+
+
+@cache
+def _asset(name: str) -> Content:
+    """Read once, however many apps there are; what is kept by gzip is seldom wanted otherwise."""
+    packed = _STATIC / f"{name}.gz"
+    if not packed.exists():
+        return _content((_STATIC / name).read_bytes(), _ASSETS[name])
+    content = packed.read_bytes()
+    return Content(lambda: gzip.decompress(content), _ASSETS[name], _tag(content), content)
+
+
+def _tag(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'

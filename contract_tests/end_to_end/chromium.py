@@ -2,12 +2,14 @@
 
 import base64
 import hashlib
+import json
 import shutil
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -18,6 +20,8 @@ from selenium.webdriver.chrome.service import Service
 from contract_tests.kept_port import KeptPort
 
 DEADLINE_S = 60
+AXE = Path(__file__).with_name("axe.min.js")
+SENT = "Network.requestWillBeSent"
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -33,13 +37,15 @@ def skip_without() -> None:
 
 
 @contextmanager
-def chromium(profile: Path, host: str, port: int, *more: str) -> Iterator[webdriver.Chrome]:
+def chromium(profile: Path, host: str = "", port: int = 0) -> Iterator[webdriver.Chrome]:
     """Trusts what that host shows now, by its key, and no other unknown certificate."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    trusted = f"--ignore-certificate-errors-spki-list={_key_hash(host, port)}"
-    for each in (*OPTIONS, trusted, f"--user-data-dir={profile}", *more):
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    for each in (*OPTIONS, f"--user-data-dir={profile}"):
         options.add_argument(each)
+    if host:
+        options.add_argument(f"--ignore-certificate-errors-spki-list={_key_hash(host, port)}")
     # Selenium would pick a port itself, and leave it to anybody until the driver listens.
     with KeptPort() as own:
         service = Service(shutil.which("chromedriver"), port=own.number)
@@ -49,6 +55,42 @@ def chromium(profile: Path, host: str, port: int, *more: str) -> Iterator[webdri
             yield driver
         finally:
             driver.quit()
+
+
+def requests_of(driver: webdriver.Chrome) -> list[dict[str, Any]]:
+    """What pages have asked for since this was last called: DevTools' `Network.Request`."""
+    told = [json.loads(one["message"])["message"] for one in _log(driver, "performance")]
+    sent = [one["params"]["request"] for one in told if one["method"] == SENT]
+    # The browser's own first page is made of many parts.
+    return [one for one in sent if one["url"].startswith(("http", "ws"))]
+
+
+def complaints(driver: webdriver.Chrome) -> list[str]:
+    """Errors and warnings on the console, a breach of the Content-Security-Policy among them."""
+    return [one["message"] for one in _log(driver, "browser") if one["level"] != "INFO"]
+
+
+def _log(driver: webdriver.Chrome, kind: str) -> list[dict[str, Any]]:
+    return list(driver.get_log(kind))  # type: ignore[no-untyped-call]  # selenium types the rest
+
+
+def prefer(driver: webdriver.Chrome, scheme: str) -> None:
+    """`light` or `dark`, as somebody has set it for their machine."""
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def violations(driver: webdriver.Chrome, *left_out: str) -> list[str]:
+    """What axe finds of accessibility that is serious or critical; `left_out` are selectors."""
+    driver.execute_script(AXE.read_text())
+    run = "axe.run({exclude: arguments[0]}).then(arguments[arguments.length - 1])"
+    found = driver.execute_async_script(run, [[one] for one in left_out])
+    return [
+        f"{each['id']}: {node['html']} {node['failureSummary']}"
+        for each in found["violations"]
+        if each["impact"] in {"serious", "critical"}
+        for node in each["nodes"]
+    ]
 
 
 def _key_hash(host: str, port: int) -> str:

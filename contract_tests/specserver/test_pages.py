@@ -9,7 +9,6 @@ import openapi_spec_validator
 import pytest
 
 from contract_tests.specserver.calling import (
-    DOCUMENT,
     bakery,
     call,
     minimal,
@@ -18,8 +17,7 @@ from contract_tests.specserver.calling import (
     scope,
     served,
 )
-from specserver import Document, Reply
-from specserver.projection import project, schema
+from specserver import Reply
 from specserver.public import public
 
 
@@ -76,59 +74,28 @@ def test_the_reference_page_needs_no_network_and_no_inline_script() -> None:
         assert call(app, "GET", str(httpx.URL("http://bakery/docs").join(link))).status_code == 200
 
 
+def test_what_the_reference_loads_is_kept_by_its_hash_and_sent_small() -> None:
+    app = bakery()
+    (link,) = re.findall(r'src="(docs/scalar[^"]+)"', call(app, "GET", "/docs").text)
+    kept = call(app, "GET", f"/{link}", headers={"accept-encoding": "gzip"})
+    assert kept.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert kept.headers["content-encoding"] == "gzip"
+    assert kept.headers["vary"] == "Accept-Encoding"
+    assert int(kept.headers["content-length"]) < 1_500_000
+    for accepted in ("identity", "gzip;q=0, br", ""):
+        plain = call(app, "GET", "/docs/scalar.js", headers={"accept-encoding": accepted})
+        assert "content-encoding" not in plain.headers
+        assert plain.headers["cache-control"] == "no-cache"
+        assert plain.content == kept.content
+    other = call(app, "GET", "/docs/scalar.js?v=0", headers={"accept-encoding": "*"})
+    assert other.headers["cache-control"] == "no-cache"
+    assert call(app, "GET", "/docs/scalar.LICENSE.txt").text.count("MIT License") > 10
+
+
 def test_an_app_may_have_no_pages() -> None:
     app = bakery(serve_docs=False)
     assert call(app, "GET", "/docs").status_code == 404
     assert call(app, "GET", "/openapi.json").status_code == 404
-
-
-def test_the_projection_for_older_readers_is_valid_and_complete() -> None:
-    document = Document.load(DOCUMENT).raw
-    projected = call(bakery(), "GET", "/docs/openapi-3.0.json").json()
-    assert projected["openapi"] == "3.0.3"
-    openapi_spec_validator.validate(projected)
-    assert {p: set(i) for p, i in projected["paths"].items()} == {
-        p: set(i) for p, i in document["paths"].items()
-    }
-    new_loaf = projected["components"]["schemas"]["NewLoaf"]
-    assert new_loaf["additionalProperties"] is False
-    assert new_loaf["properties"]["baked_at"] == {
-        "type": "string",
-        "format": "date-time",
-        "nullable": True,
-    }
-
-
-@pytest.mark.parametrize(
-    ("newer", "older"),
-    [
-        ({"const": 1}, {"enum": [1]}),
-        ({"examples": [1, 2]}, {"example": 1}),
-        ({"exclusiveMinimum": 0}, {"minimum": 0, "exclusiveMinimum": True}),
-        (
-            {"anyOf": [{"type": "string"}, {"type": "null"}]},
-            {"anyOf": [{"type": "string"}], "nullable": True},
-        ),
-        ({"type": ["string", "integer"]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
-        ({"$ref": "#/a", "description": "d"}, {"description": "d", "allOf": [{"$ref": "#/a"}]}),
-        ({"type": "array", "items": False}, {"type": "array", "items": {}}),
-        ({"required": []}, {}),
-        ({"if": {}, "then": {}, "$comment": "c"}, {}),
-        (False, {"not": {}}),
-        ({"additionalProperties": {"const": 1}}, {"additionalProperties": {"enum": [1]}}),
-    ],
-)
-def test_schemas_are_said_in_the_older_words(newer: Any, older: Any) -> None:
-    assert schema(newer) == older
-
-
-def test_webhooks_and_what_3_0_cannot_say_are_left_out() -> None:
-    document = minimal({}, webhooks={"made": {}})
-    document["info"] |= {"summary": "s", "license": {"name": "n", "identifier": "MIT"}}
-    projected = project(document)
-    assert "webhooks" not in projected
-    assert projected["info"] == {"title": "One", "version": "1", "license": {"name": "n"}}
-    openapi_spec_validator.validate(projected)
 
 
 def test_a_document_may_describe_its_own_description() -> None:
