@@ -9,6 +9,7 @@ import pytest
 
 from cell.engines import PACKAGES, find
 from cell.engines.driver import Login
+from cell.engines.mysql import administrator as mysql_administrator
 from cell.engines.mysql.driver import MySQLFamily
 from cell.layout import Site
 from cell.runtime.host import Host
@@ -43,7 +44,7 @@ def rows(subject: Subject, sql: str, login: Login | None = None) -> Sequence[Seq
 
 
 def administrator(subject: Subject) -> Login:
-    return Login("menagerie", subject.host.secret(subject.site, "menagerie"))
+    return mysql_administrator.login(subject.host, subject.site)
 
 
 def newest_mariadb() -> str:

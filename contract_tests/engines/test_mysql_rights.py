@@ -8,7 +8,7 @@ import pytest
 
 from cell.engines.driver import Login
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.mysql_sessions import on_mariadb, rows, session
+from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows, session
 
 REFUSED = """
 SELECT * FROM mysql.user
@@ -19,6 +19,39 @@ SELECT * FROM `#mysql50#mysql`.global_priv
 SELECT * FROM `MYSQL`.global_priv
 SELECT * FROM `mysql `.global_priv
 USE `#mysql50#mysql`
+USE mysql
+SHOW TABLES FROM mysql
+SELECT * FROM `#mysql50#mysql`.proc
+UPDATE `#mysql50#mysql`.proc SET definer = 'menagerie@localhost'
+INSERT INTO `#mysql50#mysql`.plugin VALUES ('a', 'b')
+CREATE TABLE app.z LIKE `#mysql50#mysql`.global_priv
+CREATE VIEW app.z AS SELECT * FROM `#mysql50#mysql`.global_priv
+CREATE TABLE `#mysql50#mysql`.z (a INT)
+CREATE TABLE `#mysql50#app`.z (a INT)
+RENAME TABLE app.mine TO `#mysql50#mysql`.mine
+ALTER TABLE app.mine RENAME `#mysql50#mysql`.mine
+CREATE DATABASE `#mysql50#z`
+ALTER DATABASE `#mysql50#mysql` UPGRADE DATA DIRECTORY NAME
+DROP DATABASE `#mysql50#mysql`
+HANDLER `#mysql50#mysql`.global_priv OPEN
+BACKUP LOCK `#mysql50#mysql`.proc
+ALTER TABLE `#mysql50#mysql`.innodb_table_stats DISCARD TABLESPACE
+SELECT * FROM app.`#mysql50#../mysql/global_priv`
+SELECT * FROM app.`../mysql/global_priv`
+SELECT * FROM `#mysql50#./mysql`.global_priv
+SELECT * FROM `#mysql50#performance_schema`.threads
+SELECT * FROM performance_schema.threads
+SELECT * FROM performance_schema.events_statements_current
+SELECT * FROM performance_schema.events_statements_history_long
+SELECT * FROM performance_schema.accounts
+SELECT * FROM performance_schema.file_instances
+SELECT * FROM performance_schema.prepared_statements_instances
+SELECT * FROM `performance\\_schema`.threads
+UPDATE performance_schema.setup_consumers SET ENABLED = 'YES'
+TRUNCATE performance_schema.events_statements_summary_by_digest
+SHOW CREATE PROCEDURE mysql.AddGeometryColumn
+CALL mysql.AddGeometryColumn('', '', 'a', 'b', 1)
+SHOW EXPLAIN FOR 1
 DESCRIBE mysql.global_priv
 PREPARE s FROM 'SELECT * FROM mysql.global_priv'
 EXECUTE IMMEDIATE 'SELECT * FROM mysql.global_priv'
@@ -123,6 +156,8 @@ SET SESSION sql_mode = 'ANSI'
 SET SESSION max_statement_time = 60
 SHOW PROCESSLIST
 ANALYZE TABLE shop.orders
+SELECT * FROM performance_schema.events_statements_summary_by_digest
+SELECT * FROM performance_schema.table_io_waits_summary_by_table
 DROP DATABASE shop
 """.strip().splitlines()
 
@@ -194,11 +229,12 @@ def test_other_sessions_of_the_owner_can_be_ended_and_the_administrators_not(
     rows(running, f"KILL {other.thread_id()}")
     with pytest.raises(pymysql.err.OperationalError):
         other.query("SELECT 1")
-    secret = running.host.secret(running.site, "menagerie")
-    kept = pymysql.connect(unix_socket=str(running.site.socket), user="menagerie", password=secret)
+    ours = administrator(running)
+    path = str(running.site.socket)
+    kept = pymysql.connect(unix_socket=path, user=ours.username, password=ours.password)
     with pytest.raises(pymysql.err.OperationalError, match="not owner"):
         rows(running, f"KILL {kept.thread_id()}")
-    rows(running, "KILL USER menagerie@localhost")
+    rows(running, f"KILL USER {ours.username}@localhost")
     kept.ping(reconnect=False)
     kept.close()
 

@@ -117,14 +117,14 @@ def test_mysql_is_started_with_the_login_the_gateway_can_pass_on(
 
 def test_mysql_keeps_the_older_password_beside_the_newer() -> None:
     newer, older, oldest = (native_hash(word) for word in ("newer", "older", "oldest"))
-    one, two = mysql_tenant([newer]), mysql_tenant([newer, older, oldest])
-    assert "JSON_REMOVE" in one[1]
-    assert newer in two[0]
-    assert older in two[1]
-    assert "additional_password" in two[1]
+    one, two = mysql_tenant("ours", [newer]), mysql_tenant("ours", [newer, older, oldest])
+    assert "JSON_REMOVE" in one[-2]
+    assert newer in two[-3]
+    assert older in two[-2]
+    assert "additional_password" in two[-2]
     assert oldest not in "".join(two)
-    assert "ACCOUNT LOCK" in mysql_tenant([])[0]
-    everything = mysql_all(native_hash("secret"), [newer, older])
+    assert "ACCOUNT LOCK" in mysql_tenant("ours", [])[-1]
+    everything = mysql_all("ours", native_hash("secret"), [newer, older])
     assert any("REVOKE ALL ON mysql.* FROM app" in statement for statement in everything)
     assert all("\n" not in statement for statement in everything)
 

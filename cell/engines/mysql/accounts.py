@@ -4,14 +4,16 @@ The administrator has a password like everybody: the gateway runs as the cell's 
 a login by the user of the operating system would let every client be the administrator.
 """
 
+# ruff: noqa: S608 - every name and every hash in these statements is ours
+
 import hashlib
 from collections.abc import Sequence
 
-ADMINISTRATOR = "menagerie"
-ADMINISTRATOR_ACCOUNT = "menagerie@localhost"
 TENANT = "app"
 TENANT_ACCOUNT = "app@'%'"
 DATABASE = "app"
+# Not before it is known in whose name they run.
+EVENTS_BEGIN = "SET GLOBAL event_scheduler = ON"
 
 
 def native_hash(password: str) -> str:
@@ -22,30 +24,101 @@ def native_hash(password: str) -> str:
 
 # --- MariaDB: an account may have any number of ways to prove itself, one of which suffices.
 
+# Each of these begins with nothing: whatever is in them was not put there by us.
+_OTHERS = (
+    *("tables_priv", "columns_priv", "procs_priv", "proxies_priv", "roles_mapping"),
+    *("plugin", "func", "servers"),
+)
+# The most exact entry counts, so one without any right takes away what the one for `%` gives; it
+# can be written and not granted. Any name that begins with `#` could be the file system's for
+# another: `#mysql50#mysql` is `mysql`.
+_SHUT = ("mysql", "performance\\_schema", "#%")
+# Figures of statements and tables, in which nobody's text, name or address appears.
+_SHOWN = (
+    "events_statements_summary_by_digest",
+    "events_statements_summary_global_by_event_name",
+    "events_waits_summary_global_by_event_name",
+    "table_io_waits_summary_by_index_usage",
+    "table_io_waits_summary_by_table",
+    "table_lock_waits_summary_by_table",
+)
+_SYSTEMS_ROUTINES = "'AddGeometryColumn', 'DropGeometryColumn'"
 
-def mariadb_tenant(hashes: Sequence[str]) -> list[str]:
+
+def mariadb_tenant(administrator: str, hashes: Sequence[str]) -> list[str]:
     """Newest first, as most clients come with it; each further one costs a round trip."""
+    return [*_alone(administrator), *_strangers_end(administrator), *_ways(hashes)]
+
+
+def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[str]) -> list[str]:
+    """Everything anew at each start, whatever the data came from.
+
+    The server stops reading at an error and works on: so the last thing is to let the tenant in.
+    """
+    account = f"{administrator}@localhost"
+    return [
+        (
+            f"CREATE OR REPLACE USER {account}"
+            f" IDENTIFIED VIA mysql_native_password USING '{administrators_hash}'"
+        ),
+        f"GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION",
+        f"CREATE OR REPLACE USER {TENANT_ACCOUNT} ACCOUNT LOCK",
+        f"GRANT ALL PRIVILEGES ON `%`.* TO {TENANT_ACCOUNT}",
+        *_alone(administrator),
+        "RESET SLAVE ALL",
+        EVENTS_BEGIN,
+        *_ways(hashes),
+    ]
+
+
+def _ways(hashes: Sequence[str]) -> list[str]:
     ways = " OR ".join(f"mysql_native_password USING '{each}'" for each in hashes)
     if not hashes:
         return [f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"]
     return [f"ALTER USER {TENANT_ACCOUNT} IDENTIFIED VIA {ways} ACCOUNT UNLOCK"]
 
 
-def mariadb_all(administrator: str, hashes: Sequence[str]) -> list[str]:
-    """Everything anew at each start, whatever the data came from."""
+def _alone(administrator: str) -> list[str]:
+    """Nobody but the administrator and the tenant, with their rights, from one moment on."""
+    known = (
+        f"((User = '{TENANT}' AND Host = '%') OR (User = '{administrator}' AND Host = 'localhost'))"
+    )
+    shut = ", ".join(f"('%', '{name}', '{TENANT}')" for name in _SHUT)
+    shown = ", ".join(
+        f"('%', 'performance_schema', '{TENANT}', '{table}', 'Select')" for table in _SHOWN
+    )
     return [
+        f"DELETE FROM mysql.global_priv WHERE NOT {known}",
         (
-            f"CREATE OR REPLACE USER {ADMINISTRATOR_ACCOUNT}"
-            f" IDENTIFIED VIA mysql_native_password USING '{administrator}'"
+            "UPDATE mysql.global_priv SET Priv = JSON_SET("
+            "JSON_REMOVE(Priv, '$.is_role', '$.default_role'), '$.access', 0)"
+            f" WHERE User = '{TENANT}'"
         ),
-        f"GRANT ALL PRIVILEGES ON *.* TO {ADMINISTRATOR_ACCOUNT} WITH GRANT OPTION",
-        f"CREATE OR REPLACE USER {TENANT_ACCOUNT} ACCOUNT LOCK",
-        # Every database there is or will be, but not the server's own: the more exact entry
-        # counts, and this one gives nothing that could be used without a further right.
-        f"GRANT ALL PRIVILEGES ON `%`.* TO {TENANT_ACCOUNT}",
-        f"GRANT SHOW VIEW ON mysql.* TO {TENANT_ACCOUNT}",
-        *mariadb_tenant(hashes),
-        "DROP USER IF EXISTS root@localhost, root@'127.0.0.1', root@'::1'",
+        f"DELETE FROM mysql.db WHERE NOT {known} OR Db <> '%'",
+        f"INSERT INTO mysql.db (Host, Db, User) VALUES {shut}",
+        *(f"DELETE FROM mysql.{table}" for table in _OTHERS),
+        f"INSERT INTO mysql.tables_priv (Host, Db, User, Table_name, Table_priv) VALUES {shown}",
+        f"DELETE FROM mysql.proc WHERE db = 'mysql' AND name NOT IN ({_SYSTEMS_ROUTINES})",
+        *(
+            f"UPDATE mysql.{table} SET definer = '{TENANT}@%'"
+            f" WHERE db <> 'mysql' AND definer <> '{TENANT}@%'"
+            for table in ("proc", "event")
+        ),
+        "DELETE FROM mysql.event WHERE db = 'mysql'",
+        "FLUSH PRIVILEGES",
+    ]
+
+
+def _strangers_end(administrator: str) -> list[str]:
+    """The sessions of accounts that are no more; the server has some of its own."""
+    servers = "'event_scheduler', 'system user', 'unauthenticated user'"
+    known = f"'{TENANT}', '{administrator}', {servers}"
+    strangers = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER NOT IN ({known})"
+    # One may end by itself meanwhile.
+    unknown = "DECLARE CONTINUE HANDLER FOR 1094 BEGIN END;"
+    end = "EXECUTE IMMEDIATE CONCAT('KILL ', stranger.ID);"
+    return [
+        f"BEGIN NOT ATOMIC {unknown} FOR stranger IN ({strangers}) DO {end} END FOR; END",
     ]
 
 
@@ -57,12 +130,33 @@ MYSQL_RIGHTS = (
     " CREATE TEMPORARY TABLES, LOCK TABLES, EXECUTE, CREATE VIEW, SHOW VIEW,"
     " CREATE ROUTINE, ALTER ROUTINE, EVENT, TRIGGER"
 )
+# What the server keeps for itself, none of which can log in.
+MYSQL_OWN = ("mysql.sys", "mysql.session", "mysql.infoschema")
 _ROW = "WHERE User = 'app' AND Host = '%'"
 _ATTRIBUTES = "COALESCE(User_attributes, JSON_OBJECT())"
 
 
-def mysql_tenant(hashes: Sequence[str]) -> list[str]:
+def mysql_tenant(administrator: str, hashes: Sequence[str]) -> list[str]:
     """The newest two: the server keeps no more."""
+    return [*_mysql_alone(administrator), *_passwords(hashes)]
+
+
+def _mysql_alone(administrator: str) -> list[str]:
+    known = ", ".join(f"'{each}'" for each in (TENANT, administrator, *MYSQL_OWN))
+    return [
+        *(
+            f"DELETE FROM mysql.{table} WHERE User NOT IN ({known})"
+            for table in ("user", "db", "tables_priv", "procs_priv", "global_grants")
+        ),
+        *(
+            f"DELETE FROM mysql.{table}"
+            for table in ("proxies_priv", "role_edges", "default_roles")
+        ),
+        "FLUSH PRIVILEGES",
+    ]
+
+
+def _passwords(hashes: Sequence[str]) -> list[str]:
     if not hashes:
         return [f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"]
     newest, *older = hashes
@@ -74,23 +168,23 @@ def mysql_tenant(hashes: Sequence[str]) -> list[str]:
             f"ALTER USER {TENANT_ACCOUNT} IDENTIFIED WITH mysql_native_password AS '{newest}'"
             " ACCOUNT UNLOCK"
         ),
-        f"UPDATE mysql.user SET User_attributes = {changed} {_ROW}",  # noqa: S608 - hexadecimal
+        f"UPDATE mysql.user SET User_attributes = {changed} {_ROW}",
         "FLUSH PRIVILEGES",
     ]
 
 
-def mysql_all(administrator: str, hashes: Sequence[str]) -> list[str]:
+def mysql_all(administrator: str, administrators_hash: str, hashes: Sequence[str]) -> list[str]:
+    account = f"{administrator}@localhost"
     return [
-        f"CREATE USER IF NOT EXISTS {ADMINISTRATOR_ACCOUNT}",
-        (
-            f"ALTER USER {ADMINISTRATOR_ACCOUNT}"
-            f" IDENTIFIED WITH mysql_native_password AS '{administrator}'"
-        ),
-        f"GRANT ALL PRIVILEGES ON *.* TO {ADMINISTRATOR_ACCOUNT} WITH GRANT OPTION",
+        f"CREATE USER IF NOT EXISTS {account}",
+        (f"ALTER USER {account} IDENTIFIED WITH mysql_native_password AS '{administrators_hash}'"),
+        f"GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION",
         f"DROP USER IF EXISTS {TENANT_ACCOUNT}",
         f"CREATE USER {TENANT_ACCOUNT} ACCOUNT LOCK",
         f"GRANT {MYSQL_RIGHTS} ON *.* TO {TENANT_ACCOUNT}",
         f"REVOKE ALL ON mysql.* FROM {TENANT_ACCOUNT}",
-        *mysql_tenant(hashes),
-        "DROP USER IF EXISTS root@localhost",
+        f"REVOKE ALL ON performance_schema.* FROM {TENANT_ACCOUNT}",
+        *_mysql_alone(administrator),
+        EVENTS_BEGIN,
+        *_passwords(hashes),
     ]

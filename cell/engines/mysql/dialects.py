@@ -16,7 +16,10 @@ POOLED_ABOVE = 200
 
 @dataclass(frozen=True)
 class Dialect:
-    """`everything` and `tenant` are the statements that set all accounts, and one, anew."""
+    """`everything` are the statements that a start begins with, `tenant` those of a rotation.
+
+    Both begin with the administrator's name; after both nobody else can log in but the tenant.
+    """
 
     engine: str
     missing: Refusal
@@ -28,8 +31,8 @@ class Dialect:
     changeable: Callable[[Size], Values]
     fixed: Callable[[Size], Values]
     """As in `options`, with what only this dialect has."""
-    everything: Callable[[str, Sequence[str]], list[str]]
-    tenant: Callable[[Sequence[str]], list[str]]
+    everything: Callable[[str, str, Sequence[str]], list[str]]
+    tenant: Callable[[str, Sequence[str]], list[str]]
     hold: tuple[str, ...]
     """Until the connection ends, files are of one moment, as far as no log would mend them."""
     template: tuple[str, ...]
@@ -65,6 +68,7 @@ def _install_mysql(server: Server, data: str, scratch: str, statements: str) -> 
 def _mariadb_options(server: Server, size: Size) -> list[str]:  # noqa: ARG001 - the dialect's form
     return [
         *("--collation-server=utf8mb4_unicode_ci", "--feedback=OFF", "--unix-socket=OFF"),
+        "--skip-slave-start",
         *("--aria-pagecache-buffer-size=8M", "--log-warnings=1"),
         *("--innodb-temp-data-file-path=ibtmp1:2M:autoextend", "--innodb-buffer-pool-dump-pct=25"),
         f"--innodb-log-file-size={log_bytes(size)}",

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
-from cell.engines.mysql import accounts, client, files, options, upgrades
+from cell.engines.mysql import accounts, administrator, client, files, options, upgrades
 from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import Server, find, newest_first
 from cell.engines.mysql.snapshots import Copier
@@ -58,6 +58,8 @@ class MySQLFamily:
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec)
         site.socket.unlink(missing_ok=True)
+        # It is a replica of nobody.
+        files.drop(site.data / options.DATABASES, "multi-master.info")
         words = self.command(site, server, spec.size, options.DATABASES, site.socket.name)
         return await self._host.start(site, words, {}, spec.size, mounts=server.mounts)
 
@@ -86,13 +88,15 @@ class MySQLFamily:
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         hashes = [accounts.native_hash(login.password) for login in logins]
-        administrator = accounts.native_hash(self._secret(site))
-        statements = self._dialect.everything(administrator, hashes)
+        runs = self._host.find(site) is not None
+        ours = (administrator.login if runs else administrator.renew)(self._host, site)
+        proof = accounts.native_hash(ours.password)
+        statements = self._dialect.everything(ours.username, proof, hashes)
         content = "".join(f"{statement};\n" for statement in statements).encode()
         owner = self._host.owner(site)
         path = site.configuration / ACCOUNTS
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
-        await self._apply(site, self._dialect.tenant(hashes))
+        await self._apply(site, self._dialect.tenant(ours.username, hashes))
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         """At once where it grows, and nothing changes that is decided when a server starts."""
@@ -122,7 +126,7 @@ class MySQLFamily:
         server = self._server(spec)
         words = self.command(site, server, spec.size, upgrades.DATABASES, upgrades.SOCKET)
         upgrade = upgrades.Upgrade(self._host, self._dialect, server, site, spec)
-        await upgrade.run(words, self._secret(site))
+        await upgrade.run(words, administrator.login(self._host, site))
 
     async def snapshot(
         self,
@@ -173,10 +177,8 @@ class MySQLFamily:
         return await client.ask(*self._administrator(site), f"SELECT {', '.join(expressions)}")
 
     def _administrator(self, site: Site) -> tuple[Path, str, str]:
-        return site.socket, accounts.ADMINISTRATOR, self._secret(site)
-
-    def _secret(self, site: Site) -> str:
-        return self._host.secret(site, accounts.ADMINISTRATOR)
+        ours = administrator.login(self._host, site)
+        return site.socket, ours.username, ours.password
 
     def _server(self, spec: Spec) -> Server:
         server = self.servers.get(spec.engine_version)

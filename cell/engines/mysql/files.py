@@ -1,5 +1,6 @@
 """Folders of data: copied without following links, brought to disk, and put in place whole."""
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -57,6 +58,16 @@ def remove(path: Path) -> None:
         path.unlink()
     elif path.exists():
         shutil.rmtree(path)
+
+
+def drop(folder: Path, name: str) -> None:
+    """Removes a file; a link that is there in the folder's place is not followed."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            os.unlink(name, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def measure(folder: Path) -> Snapshot:

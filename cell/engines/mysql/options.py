@@ -31,7 +31,11 @@ def for_all(view: View, nothing: str, databases: str, socket: str) -> list[str]:
         *("--skip-networking", "--skip-name-resolve", "--skip-log-bin"),
         # Files are not the owner's business: without the right to, and then not to anywhere.
         *(f"--secure-file-priv={nothing}", "--skip-symbolic-links"),
-        *("--character-set-server=utf8mb4", "--default-time-zone=+00:00", "--event-scheduler=ON"),
+        *("--character-set-server=utf8mb4", "--default-time-zone=+00:00"),
+        # Begun when the accounts are set, and no sooner.
+        "--event-scheduler=OFF",
+        # No library is ever loaded, whatever a table of the server's says.
+        f"--plugin-dir={nothing}",
         # A commit is on disk when it is acknowledged.
         *("--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON"),
         # Its ring in the kernel is attack surface that no size here needs.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
-from cell.engines.mysql import accounts, files
+from cell.engines.mysql import administrator, files
 from cell.engines.mysql.client import NotThereError, RefusedError, session
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
@@ -49,13 +49,14 @@ class Copier:
         view = self.host.view(self.site)
         common = [str(tool), "--no-defaults", f"--target-dir={inside / DATABASES}"]
         mounts = [*server.mounts, Mount(made, INSIDE / "snapshot", writable=True)]
+        ours = administrator.login(self.host, self.site)
         copying = [
             *(*common, "--backup", f"--datadir={view.data / DATABASES}", *FILES[:1]),
             *(f"--socket={view.run / self.site.socket.name}", "--innodb-use-native-aio=0"),
-            *("--user", accounts.ADMINISTRATOR, f"--tmpdir={inside}"),
+            *("--user", ours.username, f"--tmpdir={inside}"),
         ]
         preparing = [*common, "--prepare", "--innodb-use-native-aio=0", f"--tmpdir={inside}"]
-        secret = {"MYSQL_PWD": self.host.secret(self.site, accounts.ADMINISTRATOR)}
+        secret = {"MYSQL_PWD": ours.password}
         try:
             for words, environment in ((copying, secret), (preparing, {})):
                 await self.host.run(
@@ -76,8 +77,8 @@ class Copier:
 
     def _copy_held(self, process: Process, target: Path) -> None:
         """Tables without a log are complete first; those with one are then as after a crash."""
-        secret = self.host.secret(self.site, accounts.ADMINISTRATOR)
-        with session(self.site.socket, accounts.ADMINISTRATOR, secret) as cursor:
+        ours = administrator.login(self.host, self.site)
+        with session(self.site.socket, ours.username, ours.password) as cursor:
             for statement in self.dialect.hold:
                 cursor.execute(statement)
             process.signal(signal.SIGSTOP)

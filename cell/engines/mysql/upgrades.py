@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
-from cell.engines.driver import EngineError
-from cell.engines.mysql import accounts, client, files, options
+from cell.engines.driver import EngineError, Login
+from cell.engines.mysql import client, files, options
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.servers import Server
 from cell.layout import Site
@@ -29,53 +29,53 @@ class Upgrade:
     site: Site
     spec: Spec
 
-    async def run(self, words: list[str], secret: str) -> None:
+    async def run(self, words: list[str], login: Login) -> None:
         """`words` start the later server on the copy. Raises EngineError, the data untouched."""
         copy = self.site.data / DATABASES
         try:
             await asyncio.to_thread(self._copy)
-            await self._work(words, secret)
+            await self._work(words, login)
             await asyncio.to_thread(files.replace, copy, self.site.data / options.DATABASES)
         except OSError as error:
             raise EngineError(f"the upgrade failed: {error}") from error
         finally:
             await asyncio.to_thread(files.remove, copy)
 
-    async def _work(self, words: list[str], secret: str) -> None:
+    async def _work(self, words: list[str], login: Login) -> None:
         process = await self.host.start(
             self.site, words, {}, self.spec.size, mounts=self.server.mounts
         )
         try:
-            await self._until_ready(process, secret)
+            await self._until_ready(process, login)
             tool = self.dialect.upgrade_tool
             if tool is not None:
-                await self._run_tool(tool, secret)
+                await self._run_tool(tool, login)
         finally:
             await process.stop(STOP_TIMEOUT_S)
             self.host.forget(self.site)
 
-    async def _run_tool(self, name: str, secret: str) -> None:
+    async def _run_tool(self, name: str, login: Login) -> None:
         tool = self.server.tool(name)
         if tool is None:
             raise EngineError(f"{name} of {self.server.version} is not installed")
         view = self.host.view(self.site)
         words = [
             *(str(tool), "--no-defaults", f"--socket={view.run / SOCKET}"),
-            *("--user", accounts.ADMINISTRATOR, f"--tmpdir={view.data / options.TEMPORARY}"),
+            *("--user", login.username, f"--tmpdir={view.data / options.TEMPORARY}"),
         ]
         await self.host.run(
             self.site,
             words,
-            {"MYSQL_PWD": secret},
+            {"MYSQL_PWD": login.password},
             mounts=self.server.mounts,
             timeout_s=UPGRADE_TIMEOUT_S,
         )
 
-    async def _until_ready(self, process: Process, secret: str) -> None:
+    async def _until_ready(self, process: Process, login: Login) -> None:
         socket = self.site.run / SOCKET
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                while not await client.can_log_in(socket, accounts.ADMINISTRATOR, secret):
+                while not await client.can_log_in(socket, login.username, login.password):
                     if not process.alive:
                         raise EngineError("the later server does not start with this data")
                     await asyncio.sleep(LOOK_AGAIN_S)
