@@ -1,5 +1,9 @@
 """How gunicorn runs the API: uvicorn workers (uvloop, httptools), one on SQLite."""
 
+import signal
+from typing import Any
+
+from menagerie.processes import end_with
 from menagerie.settings import load
 
 _SETTINGS = load()
@@ -16,3 +20,10 @@ preload_app = False
 accesslog = None
 proc_name = "menagerie"
 control_socket_disable = True
+
+
+def post_fork(_master: Any, worker: Any) -> None:
+    """Without its master a worker would serve on, holding the port, and nobody would tend it."""
+    # Until the worker has its own handlers, the master's would only note the signal.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with(worker.ppid)

@@ -8,4 +8,5 @@ from menagerie.control_plane import HTTP
 class ApiWorker(UvicornWorker):  # type: ignore[misc]  # uvicorn_worker is untyped
     """Speaks HTTP as the API does alone."""
 
-    CONFIG_KWARGS = HTTP
+    # Asked to end, it waits for requests this long; no master may be left to insist.
+    CONFIG_KWARGS = HTTP | {"timeout_graceful_shutdown": 10}

@@ -25,6 +25,7 @@ class Child:
 
     part: str
     environment: Mapping[str, str]
+    inherits: tuple[int, ...] = ()  # descriptors
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     crashes: int = 0
@@ -36,6 +37,7 @@ class Child:
             [sys.executable, "-m", "menagerie", self.part],
             env=environment,
             stdin=subprocess.DEVNULL,
+            pass_fds=self.inherits,
             # A Ctrl-C in the terminal reaches the parent alone, which stops the parts in order.
             start_new_session=True,
         )
@@ -90,8 +92,14 @@ def started_by_serve() -> bool:
 def end_with_parent() -> None:
     """Have this process asked to end when the `serve` that started it is gone, however it went."""
     parent = os.environ.get(_PARENT)
-    if parent is None or not sys.platform.startswith("linux"):
+    if parent is not None:
+        end_with(int(parent))
+
+
+def end_with(parent: int) -> None:
+    """Have this process asked to end when `parent`, which started it, is gone, however it went."""
+    if not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it went before the line above
+    if os.getppid() != parent:  # it went before the line above
         os.kill(os.getpid(), signal.SIGTERM)

@@ -29,6 +29,8 @@ _LOG = structlog.get_logger(__name__)
 _READY_S = 600.0
 _TELL_S = 30.0
 _TRIES = 3
+# Longer than the slowest part may take to end.
+_LEFT_S = 45.0
 _STOP_S = {"api": 10.0, "gateway": 8.0, "cell": 30.0}
 
 
@@ -49,6 +51,36 @@ def only_one(root: Path) -> Iterator[None]:
     os.write(lock, f"{os.getpid()}\n".encode())
     try:
         yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def parts_ended(root: Path) -> Iterator[int]:
+    """Wait until no part of a `serve` that was killed is left: they end by themselves.
+
+    What is yielded is to be inherited by each part that is started, as it is held by those that
+    live. Raises SettingsError where some do not end.
+    """
+    lock = os.open(root / "parts.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    give_up_at = time.monotonic() + _LEFT_S
+    told = False
+    try:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up_at:
+                    raise SettingsError(
+                        f"parts of a `menagerie serve` that was killed still run on {root}; end"
+                        " the processes `menagerie api`, `cell` and `gateway` of this home"
+                    ) from None
+            if not told:
+                _LOG.info("waiting for the parts of a serve that was killed to end")
+                told = True
+            time.sleep(0.05)
+        yield lock
     finally:
         os.close(lock)
 
@@ -97,12 +129,18 @@ class Serve:
     settings: Settings
     stopping: Event = field(default_factory=Event)
     children: dict[str, Child] = field(default_factory=dict)
+    parts_lock: int = -1
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        with only_one(self.settings.root), ports_held(self.settings) as self.settings:
+        root = self.settings.root
+        with (
+            only_one(root),
+            parts_ended(root) as self.parts_lock,
+            ports_held(self.settings) as self.settings,
+        ):
             try:
                 return self._run()
             finally:
@@ -158,7 +196,7 @@ class Serve:
         return None
 
     def _start(self, part: str) -> None:
-        child = Child(part, environment(self.settings))
+        child = Child(part, environment(self.settings), (self.parts_lock,))
         child.start()
         self.children[part] = child
 

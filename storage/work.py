@@ -17,6 +17,7 @@ class Work(Record):
 
     `due`: when it may run; while a worker holds it, when the lease ends; NULL once finished.
     `deadline`: counted from the first claim, so that waiting for a worker costs nobody time.
+    `holder`: the worker that claimed it last, where others can see whether that one still lives.
     `steps`: the results of finished steps by name. `slot`: the turn of a schedule, unique.
     """
 
@@ -41,6 +42,7 @@ class Work(Record):
     due: Mapped[datetime | None]
     deadline: Mapped[datetime | None]
     lease: Mapped[int] = mapped_column(BigInteger, default=0)
+    holder: Mapped[str | None]
     attempts: Mapped[int] = mapped_column(default=0)
     state: Mapped[str] = mapped_column(default="waiting")
     error: Mapped[str | None]

@@ -8,6 +8,7 @@ import pytest
 from contract_tests.workflows.stage import Stage
 from control import work
 from control.work import bell, listeners
+from control.work.presence import Presence
 
 
 class Counter(bell.Bell):
@@ -32,7 +33,9 @@ def test_another_process_rings_and_this_one_does_not_ring_twice(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counter, stopping = Counter(), threading.Event()
-    listen = threading.Thread(target=listeners.listener(stage.database, counter, stopping))
+    listen = threading.Thread(
+        target=listeners.listener(stage.database, counter, stopping, Presence(stage.database))
+    )
     listen.start()
     try:
         until_rung(counter, 1)  # what was enqueued before it listened

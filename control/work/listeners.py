@@ -1,4 +1,7 @@
-"""How a worker hears of work that other processes enqueued: NOTIFY, or SQLite's data_version."""
+"""How a worker hears of work that other processes enqueued: NOTIFY, or SQLite's data_version.
+
+While it listens it is seen to live.
+"""
 
 import sqlite3
 import threading
@@ -9,26 +12,37 @@ from typing import Final
 import structlog
 
 from control.work.bell import Bell, process
+from control.work.presence import Presence
 from control.work.queue import CHANNEL
 from storage.database import Database
 
 LOOK_EVERY_S: Final = 0.05
+CONNECT_AGAIN_S: Final = 0.25
+"""Less than others wait before they take a worker that is not seen for gone."""
+# A connection that a firewall dropped is noticed at both ends, in some 30 s.
+KEEPALIVE: Final = {"keepalives_idle": "15", "keepalives_interval": "5", "keepalives_count": "3"}
 _log = structlog.get_logger("work")
 
 
-def listener(database: Database, bell: Bell, stopping: threading.Event) -> Callable[[], None]:
+def listener(
+    database: Database, bell: Bell, stopping: threading.Event, presence: Presence
+) -> Callable[[], None]:
     """A function that rings the bell until stopped; the worker's own poll stands behind it."""
     if database.dialect == "postgresql":
-        return lambda: _listen(database, bell, stopping)
-    return lambda: _watch(database, bell, stopping)
+        return lambda: _listen(database, bell, stopping, presence)
+    return lambda: _watch(database, bell, stopping, presence)
 
 
-def _listen(database: Database, bell: Bell, stopping: threading.Event) -> None:
+def _listen(database: Database, bell: Bell, stopping: threading.Event, presence: Presence) -> None:
     import psycopg  # noqa: PLC0415 - on SQLite nobody listens, and it is slow to import
 
-    url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    url = database.url.set(drivername="postgresql").update_query_dict(KEEPALIVE)
+    address = url.render_as_string(hide_password=False)
     try:
-        with psycopg.connect(url, autocommit=True) as connection:
+        with (
+            psycopg.connect(address, autocommit=True) as connection,
+            presence.by_session(connection),
+        ):
             connection.execute(f"LISTEN {CHANNEL}".encode())
             # What was enqueued before the LISTEN rang nobody.
             bell.ring()
@@ -38,13 +52,16 @@ def _listen(database: Database, bell: Bell, stopping: threading.Event) -> None:
                         bell.ring()
     except psycopg.OperationalError as error:
         _log.warning("listening interrupted", error=str(error))
-        stopping.wait(1)
+        stopping.wait(CONNECT_AGAIN_S)
 
 
-def _watch(database: Database, bell: Bell, stopping: threading.Event) -> None:
+def _watch(database: Database, bell: Bell, stopping: threading.Event, presence: Presence) -> None:
     """`PRAGMA data_version` changes when any other connection has committed."""
     # A connection of its own outside transactions: an open one would always see the same version.
-    with closing(sqlite3.connect(str(database.url.database), isolation_level=None)) as connection:
+    with (
+        presence.by_file(),
+        closing(sqlite3.connect(str(database.url.database), isolation_level=None)) as connection,
+    ):
         seen = None
         while not stopping.is_set():
             version = connection.execute("PRAGMA data_version").fetchone()

@@ -6,7 +6,18 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import BindParameter, Select, Table, Update, bindparam, delete, exists, func, select
+from sqlalchemy import (
+    BindParameter,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session, aliased
 
 from control.work import bell, registry
@@ -103,9 +114,18 @@ _DUE: Final = (
     .with_for_update(skip_locked=True)
 )
 
+_LEASED: Final = (Work.due.is_not(None), Work.state == "running", Work.holder.is_not(None))
+_HOLDERS: Final = select(Work.holder).where(*_LEASED).distinct()
 
-def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Claim | None:
-    """Take the next due operation that heads its lane, and lease it; None when nothing is due."""
+
+def claim(
+    database: Database, kinds: Sequence[str], lease_s: float, holder: str | None = None
+) -> Claim | None:
+    """Take the next due operation that heads its lane, and lease it; None when nothing is due.
+
+    `holder` is the name by which others see that this worker lives; without one the lease alone
+    tells.
+    """
     with database.write() as db:
         moment = now(db)
         work = db.scalars(_DUE, {"kinds": kinds, "moment": moment}).one_or_none()
@@ -115,6 +135,7 @@ def claim(database: Database, kinds: Sequence[str], lease_s: float) -> Claim | N
         work.due = moment + timedelta(seconds=lease_s)
         work.deadline = work.deadline or moment + limit
         work.lease += 1
+        work.holder = holder
         work.state = "running"
         return Claim(work, overdue=moment > work.deadline)
 
@@ -164,6 +185,24 @@ def postpone(database: Database, hold: Hold, after_s: float, **values: Any) -> N
     with database.write() as db:
         due = now(db) + timedelta(seconds=after_s)
         checkpoint(db, hold, due=due, state="waiting", **values)
+
+
+def holders(database: Database) -> set[str]:
+    """The workers that operations are leased to."""
+    with database.read() as db:
+        return set(db.scalars(_HOLDERS))
+
+
+def release(database: Database, holder: str) -> None:
+    """End the leases of a worker that is gone: what it ran is due now.
+
+    Were it not gone, it would lose no more than at the end of a lease: whatever is claimed next
+    has a newer one.
+    """
+    with database.write() as db:
+        freed = {"due": now(db), "state": "waiting", "holder": None}
+        db.execute(update(Work).where(*_LEASED, Work.holder == holder).values(freed))
+        announce(db)
 
 
 def end(db: Session, hold: Hold, state: str, error: str | None = None) -> None:

@@ -11,6 +11,7 @@ from control.work import listeners, queue, registry, runner, schedules
 from control.work.bell import Bell
 from control.work.errors import LeaseLost
 from control.work.operation import Operation
+from control.work.presence import Presence
 from storage.errors import Unavailable
 
 if TYPE_CHECKING:  # services name the room that names this one
@@ -20,6 +21,8 @@ LEASE_S: Final = 30.0
 RENEWALS_A_LEASE: Final = 3
 """How often a lease is renewed in its time, so that one renewal that is late loses nothing."""
 POLL_S: Final = 1.0
+LOOK_EVERY_S: Final = 0.5
+"""How often is looked for workers that are gone; at the second look in vain one is."""
 STOP_WAIT_S: Final = 5.0
 THREADS: Final = 4
 _log = structlog.get_logger("work")
@@ -28,7 +31,8 @@ _log = structlog.get_logger("work")
 class Worker:
     """Runs operations of `kinds` (all that are known) until stopped, inside any process.
 
-    Killed at any moment, it loses nothing: what it held is taken up when the lease ends.
+    Killed at any moment, it loses nothing: what it held is taken up by another within 2 s, or,
+    where nobody can see that it is gone, when the lease ends.
     """
 
     def __init__(
@@ -47,6 +51,9 @@ class Worker:
         self._keep_schedules = keep_schedules
         self._bell = Bell()
         self._stopping = threading.Event()
+        self._left = threading.Event()
+        self._presence = Presence(self._database)
+        self._missed: set[str] = set()
         self._held: set[Operation] = set()
         self._threads = [
             threading.Thread(
@@ -56,9 +63,15 @@ class Worker:
         ]
 
     def _turns(self, threads: int) -> list[tuple[str, Callable[[], None]]]:
-        listen = listeners.listener(self._database, self._bell, self._stopping)
-        turns = [(str(number), self._work) for number in range(threads)]
-        return [*turns, ("renew", self._renew), ("schedule", self._schedule), ("listen", listen)]
+        # Until it has left, as others would repeat the steps that a stop waits for.
+        listen = listeners.listener(self._database, self._bell, self._left, self._presence)
+        return [
+            *((str(number), self._work) for number in range(threads)),
+            ("renew", self._renew),
+            ("schedule", self._schedule),
+            ("look", self._look),
+            ("listen", listen),
+        ]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -81,9 +94,12 @@ class Worker:
         for _ in self._threads:
             self._bell.ring()
         end = time.monotonic() + wait_s
-        for thread in self._threads:
+        for thread in self._threads[:-1]:
             if thread.ident is not None:
                 thread.join(max(end - time.monotonic(), 0))
+        self._left.set()
+        if self._threads[-1].ident is not None:
+            self._threads[-1].join(POLL_S)
 
     def _until_stopped(self, turn: Callable[[], None]) -> None:
         while not self._stopping.is_set():
@@ -108,7 +124,7 @@ class Worker:
     def _run_next(self) -> bool:
         if self._stopping.is_set():
             return False
-        claim = queue.claim(self._database, self._kinds, self._lease_s)
+        claim = queue.claim(self._database, self._kinds, self._lease_s, self._presence.shown)
         if claim is None:
             return False
         # Where one was due there may be more: pass the ring on before working.
@@ -130,6 +146,15 @@ class Worker:
                 queue.renew(self._database, operation.hold, self._lease_s)
             except LeaseLost:
                 operation.lost = True
+
+    def _look(self) -> None:
+        """Free what is leased to workers that are gone."""
+        absent = self._presence.absent(queue.holders(self._database))
+        for name in absent & self._missed:
+            _log.warning("a worker is gone; what it ran is taken over", worker=name)
+            queue.release(self._database, name)
+        self._missed = absent
+        self._stopping.wait(LOOK_EVERY_S)
 
     def _schedule(self) -> None:
         if self._keep_schedules:
