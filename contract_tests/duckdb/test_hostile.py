@@ -10,6 +10,7 @@ import httpx
 import psutil
 import pytest
 
+from contract_tests.duckdb import corpus
 from contract_tests.duckdb.process import Service, running, until
 
 SECRET = "canary-4f1d"
@@ -174,7 +175,7 @@ def test_the_canaries_can_be_reached_at_all(around: Surroundings) -> None:
     around.visits.clear()
 
 
-@pytest.mark.parametrize("template", STATEMENTS)
+@pytest.mark.parametrize("template", [*STATEMENTS, *corpus.STATEMENTS])
 def test_a_hostile_statement_is_refused_and_touches_nothing(
     around: Surroundings, template: str
 ) -> None:

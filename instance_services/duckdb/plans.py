@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from instance_services.duckdb import statements, values
+from instance_services.duckdb.refusals import Refusals
 
 _KEPT = 512
 _KEPT_LENGTH = 4096
@@ -63,8 +64,9 @@ class Plan:
 class Plans:
     """Plans by SQL text and the classes of its parameters; of one connection, on its thread."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, refusals: Refusals) -> None:
         self._connection = connection
+        self._refusals = refusals
         self._kept: OrderedDict[Any, Plan] = OrderedDict()
 
     def forget(self) -> None:
@@ -87,7 +89,7 @@ class Plans:
         return plan
 
     def _make(self, sql: str, params: list[Any]) -> Plan:
-        found = statements.split(self._connection, sql)
+        found = statements.split(self._connection, self._refusals, sql)
         plan = Plan(
             first=found[:-1],
             last=found[-1],

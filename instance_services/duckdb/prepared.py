@@ -32,16 +32,16 @@ _UNSTEADY = re.compile(
     r'\b(?:current_|localtime|(?:table)?sample\b|age\b"?[^\w!-~]*(?:\(|--|/\*))', re.IGNORECASE
 )
 _FUNCTIONS = """
-SELECT DISTINCT lower(function_name) FROM duckdb_functions()
+SELECT DISTINCT lower(function_name) FROM system.main.duckdb_functions()
 WHERE internal AND (
     function_type NOT IN ('scalar', 'aggregate')
     OR stability IN ('VOLATILE', 'CONSISTENT_WITHIN_QUERY')
 )
 """
 _DEFINITIONS = """
-SELECT sql FROM duckdb_views() WHERE NOT internal
-UNION ALL SELECT sql FROM duckdb_tables() WHERE NOT internal
-UNION ALL SELECT macro_definition FROM duckdb_functions() WHERE NOT internal
+SELECT sql FROM system.main.duckdb_views() WHERE NOT internal
+UNION ALL SELECT sql FROM system.main.duckdb_tables() WHERE NOT internal
+UNION ALL SELECT macro_definition FROM system.main.duckdb_functions() WHERE NOT internal
 """
 
 

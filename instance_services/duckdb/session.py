@@ -10,12 +10,15 @@ from typing import Any
 
 import duckdb
 import orjson
+import structlog
 
 from instance_services.duckdb import values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.plans import Columns, Plan, Plans
 from instance_services.duckdb.prepared import Prepared
-from instance_services.duckdb.statements import Refused
+from instance_services.duckdb.refusals import Refusals, Refused
+
+log = structlog.get_logger()
 
 ROWS_MAX = 10_000
 
@@ -38,7 +41,10 @@ class Session:
     def __init__(self, connection: Any, allowance: Allowance) -> None:
         self._connection = connection
         self._allowance = allowance
-        self._plans = Plans(connection)
+        refusals = Refusals(connection)
+        for name in refusals.drop_stored():
+            log.warning("dropped, as it calls what is not offered", name=name)
+        self._plans = Plans(connection, refusals)
         self._prepared = Prepared(connection)
         # Whether the statement that runs now may grow the database.
         self.growing = False

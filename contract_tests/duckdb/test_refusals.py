@@ -1,0 +1,84 @@
+"""Holds the filter of statements against the engine: what is not listed is refused."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from contract_tests.duckdb import corpus
+from instance_services.duckdb.allowance import Allowance
+from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.refusals import (
+    OFFERED,
+    PRAGMAS,
+    STATEMENTS,
+    Refusals,
+    Refused,
+    known_functions,
+)
+from instance_services.duckdb.session import Session
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def refusals(connection: duckdb.DuckDBPyConnection) -> Refusals:
+    return Refusals(connection)
+
+
+def test_each_function_of_this_version_is_classified(connection: duckdb.DuckDBPyConnection) -> None:
+    # A new version of the engine fails here: decide of each new function whether it is offered.
+    assert known_functions(connection) == OFFERED | corpus.REFUSED_FUNCTIONS
+    assert not OFFERED & corpus.REFUSED_FUNCTIONS
+
+
+def test_each_kind_of_statement_of_this_version_is_classified() -> None:
+    assert set(duckdb.StatementType.__members__) == STATEMENTS | corpus.REFUSED_STATEMENTS
+
+
+def test_each_pragma_of_this_version_is_classified(connection: duckdb.DuckDBPyConnection) -> None:
+    sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'pragma'"
+    found = {name for (name,) in connection.execute(sql).fetchall()}
+    assert found == PRAGMAS | corpus.REFUSED_PRAGMAS
+
+
+@pytest.mark.parametrize("sql", corpus.CALLS)
+def test_a_call_of_what_is_not_offered_is_refused(refusals: Refusals, sql: str) -> None:
+    with pytest.raises(Refused, match="is not offered"):
+        refusals.check_text(sql)
+
+
+@pytest.mark.parametrize("sql", corpus.NO_CALLS)
+def test_what_is_only_named_so_is_not(refusals: Refusals, sql: str) -> None:
+    refusals.check_text(sql)
+
+
+@pytest.mark.parametrize("name", sorted(corpus.REFUSED_FUNCTIONS))
+def test_each_refused_function_is_refused_in_each_place(refusals: Refusals, name: str) -> None:
+    for place in corpus.PLACES:
+        with pytest.raises(Refused, match=name):
+            refusals.check_text(place.format(call=f"{name}('x')"))
+
+
+@pytest.mark.parametrize("name", sorted(corpus.REFUSED_PRAGMAS))
+def test_each_refused_pragma_is_refused_before_it_is_parsed(refusals: Refusals, name: str) -> None:
+    for sql in (f"PRAGMA {name}", f"SELECT 1; /* */ pragma \"{name}\"('x')"):
+        with pytest.raises(Refused):
+            refusals.check_text(sql)
+
+
+def test_what_an_earlier_version_let_in_is_dropped_at_start(tmp_path: Path) -> None:
+    path = tmp_path / "database.duckdb"
+    with duckdb.connect(str(path)) as former:
+        former.execute(corpus.STORED)
+    connection = open_database(path, tmp_path / "temp", Limits(400_000_000, 1))
+    session = Session(connection, Allowance(path, tmp_path / "temp", None))
+    left = json.loads(session.answer(corpus.WHAT_IS_STORED, []))["rows"]
+    assert left == [["kept_macro"], ["kept_view"]]
+    connection.close()

@@ -1,0 +1,218 @@
+"""Owns what is not offered: kinds of statements, and functions, by the statement as it is parsed.
+
+What is offered is listed and the rest is refused, so that a new version of the engine brings
+nothing in unseen: kinds of statements here, functions in `functions.txt`.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from instance_services.duckdb.tokens import tokens, words
+
+OFFERED = frozenset(
+    Path(__file__).with_name("functions.txt").read_text(encoding="utf-8").splitlines()
+)
+STATEMENTS = frozenset(
+    {"ALTER", "ANALYZE", "CALL", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "MERGE_INTO"}
+    | {"SELECT", "SET", "TRANSACTION", "UPDATE", "VACUUM"}
+)
+# Those that only ask; the engine makes a SELECT of them, and may already act as it does so.
+PRAGMAS = frozenset(
+    {"collations", "database_list", "database_size", "functions", "metadata_info", "platform"}
+    | {"show", "show_databases", "show_tables", "show_tables_expanded", "storage_info"}
+    | {"table_info", "user_agent", "version"}
+)
+_NO_FILES = "the engine reaches no files"
+_WHY_STATEMENT = {
+    "ATTACH": "attaching databases is not offered",
+    "COPY": f"COPY is not offered; {_NO_FILES}",
+    "COPY_DATABASE": f"COPY is not offered; {_NO_FILES}",
+    "DETACH": "detaching databases is not offered",
+    "EXECUTE": "PREPARE and EXECUTE are not offered; use params",
+    "EXPORT": f"EXPORT is not offered; {_NO_FILES}",
+    "EXTENSION": "extensions are not offered",
+    "LOAD": "extensions are not offered",
+    "PRAGMA": "this PRAGMA is not offered",
+    "PREPARE": "PREPARE and EXECUTE are not offered; use params",
+}
+_WHY_FUNCTION = (
+    (re.compile("query"), "send its SQL itself"),
+    (re.compile("json_(execute|serialize)"), "send the SQL itself"),
+    (re.compile("read_|parquet_|glob|sniff_"), _NO_FILES),
+    (re.compile("checkpoint|force_checkpoint"), "use the statement CHECKPOINT"),
+    (re.compile("profiling"), "use EXPLAIN ANALYZE"),
+)
+# EXPLAIN ANALYZE runs what follows it, so what follows must be something that could be run.
+_EXPLAINED = frozenset(
+    {"create", "delete", "describe", "from", "insert", "merge", "pivot", "select", "show"}
+    | {"summarize", "table", "unpivot", "update", "values", "with", "("}
+)
+_WORD = re.compile(r"\w+")
+# Each function of a serialized statement; a quote within a text is escaped there, so no text of
+# the statement looks like this.
+_SERIALIZED = re.compile(r'"function_name":"((?:[^"\\]|\\.)*)"')
+# What is neither a letter nor printed counts as the blank that it may be to the engine.
+_CALL = r'\b{}\b"?[^\w!-~]*(?:\(|--|/\*)'
+_BLANKS = re.compile(r"[^\w\x00-\x7f]")
+_BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table"})
+
+
+class Refused(Exception):  # noqa: N818 - an answer to the client and not a fault
+    """The text holds a statement that this service does not run."""
+
+
+class Refusals:
+    """What one connection's engine has and is not offered."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        (self._database,) = connection.execute("SELECT current_database()").fetchone()
+        self._refused = known_functions(connection) - OFFERED
+
+    def check_text(self, sql: str) -> None:
+        """To be called before the engine parses the text for good: it may act as it does so."""
+        if "\0" in sql:
+            raise Refused("the SQL holds a NUL character, at which the engine would stop reading")
+        if name := self._calls(sql):
+            raise Refused(f"the function {name} is not offered{_why(name)}")
+        if "pragma" in sql.lower():
+            _check_pragmas(sql)
+
+    def check(self, statement: Any) -> None:
+        """Refuses by the kind of a parsed statement."""
+        name = statement.type.name
+        if name not in STATEMENTS:
+            raise Refused(_WHY_STATEMENT.get(name, f"{name} is not offered"))
+        check = _CHECKS.get(name)
+        if check is not None:
+            check([word.lower() for word in words(statement.query)], self._database.lower())
+
+    def drop_stored(self) -> list[str]:
+        """Drops views and macros that call what is refused: they were let in by earlier rules."""
+        found = self._connection.execute(_STORED).fetchall()
+        dropped = [(kind, name) for kind, name, text in found if self._calls(text or "")]
+        for kind, name in dropped:
+            self._connection.execute(f"DROP {kind} IF EXISTS {name} CASCADE")
+        return [name for _, name in dropped]
+
+    def _calls(self, sql: str) -> str | None:
+        """A function that is called in the text and not offered."""
+        mentioned = self._refused.intersection(_WORD.findall(sql.lower()))
+        return self._called(sql, mentioned) if mentioned else None
+
+    def _called(self, sql: str, mentioned: frozenset[str]) -> str | None:
+        """Which of the functions mentioned in the text is called in it."""
+        (serialized,) = self._connection.execute(
+            "SELECT system.main.json_serialize_sql(?::VARCHAR)::VARCHAR", [sql]
+        ).fetchone()
+        if serialized.startswith('{"error":false'):
+            called = {name.lower() for name in _SERIALIZED.findall(serialized)}
+        elif _BLANKS.search(sql):
+            # Which of these are blanks to the engine is the engine's to know.
+            called = {
+                name
+                for name in mentioned
+                if re.search(_CALL.format(re.escape(name)), sql, re.IGNORECASE)
+            }
+        else:
+            called = _called_by_tokens([word.lower() for word in tokens(sql)], mentioned)
+        return min(called & mentioned, default=None)
+
+
+def known_functions(connection: Any) -> frozenset[str]:
+    found = connection.execute(_KNOWN).fetchall()
+    return frozenset(name for (name,) in found)
+
+
+_KNOWN = """
+SELECT DISTINCT lower(function_name) FROM system.main.duckdb_functions()
+WHERE internal AND function_type <> 'pragma'
+"""
+_STORED = """
+SELECT 'VIEW',
+    format('"{}"."{}"', replace(schema_name, '"', '""'), replace(view_name, '"', '""')),
+    sql
+FROM system.main.duckdb_views() WHERE NOT internal
+UNION ALL
+SELECT CASE function_type WHEN 'macro' THEN 'MACRO' ELSE 'MACRO TABLE' END,
+    format('"{}"."{}"', replace(schema_name, '"', '""'), replace(function_name, '"', '""')),
+    macro_definition
+FROM system.main.duckdb_functions() WHERE NOT internal
+"""
+
+
+def _why(name: str) -> str:
+    return next((f"; {why}" for pattern, why in _WHY_FUNCTION if pattern.match(name)), "")
+
+
+def _called_by_tokens(found: list[str], names: frozenset[str]) -> set[str]:
+    """Those that stand before a parenthesis, but where a table is made or filled."""
+    called = set()
+    begin = 0
+    for place, word in enumerate(found[:-1]):
+        if word == ";":
+            begin = place + 1
+        name = word.strip('"')
+        if name in names and found[place + 1] == "(" and not _is_a_table(found, begin, place):
+            called.add(name)
+    return called
+
+
+def _is_a_table(found: list[str], begin: int, place: int) -> bool:
+    # A database and a schema may stand before the name.
+    for _ in range(2):
+        if place - 2 >= begin and found[place - 1] == ".":
+            place -= 2
+    before = found[place - 1] if place > begin else ""
+    if before == "on":
+        return found[begin] == "create" and "index" in found[begin + 1 : begin + 3]
+    return before in _BEFORE_A_TABLE
+
+
+def _check_pragmas(sql: str) -> None:
+    found = [word.lower() for word in tokens(sql)]
+    for place, word in enumerate(found[:-1]):
+        starts = place == 0 or found[place - 1] == ";"
+        if starts and word == "pragma" and found[place + 1].strip('"') not in PRAGMAS:
+            raise Refused("this PRAGMA is not offered")
+
+
+def _check_call(found: list[str], database: str) -> None:
+    rest = found[1:] if found[:1] == ["force"] else found
+    if rest[:1] != ["checkpoint"]:
+        raise Refused("CALL is not offered; table functions can be selected from")
+    # The others have no storage, and asking them for a checkpoint breaks the engine for good.
+    if [word.strip('"') for word in rest[1:] if word != ";"] not in ([], [database]):
+        raise Refused("CHECKPOINT is offered without a name")
+
+
+def _check_set(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
+    rest = [word for word in found[1:3] if word not in ("session", "local", "global")]
+    if found[:1] != ["use"] and rest[:1] != ["variable"]:
+        raise Refused("settings are locked; SET is offered for variables only: SET VARIABLE x = 1")
+
+
+def _check_alter(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
+    if found[:2] == ["alter", "database"]:
+        raise Refused("ALTER DATABASE is not offered")
+
+
+def _check_explain(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
+    place = 0
+    while place < len(found) and found[place] in ("explain", "analyze", "verbose"):
+        place += 1
+        if found[place : place + 1] == ["("] and found[place + 1] not in _EXPLAINED:
+            # Options, as in EXPLAIN (ANALYZE, FORMAT json).
+            place = found.index(")", place) + 1
+    first = found[place] if place < len(found) else ""
+    if first not in _EXPLAINED:
+        raise Refused(f"EXPLAIN {first.upper()} is not offered")
+
+
+_CHECKS = {
+    "ALTER": _check_alter,
+    "CALL": _check_call,
+    "EXPLAIN": _check_explain,
+    "SET": _check_set,
+}
