@@ -13,6 +13,7 @@ import structlog
 
 from cell import logs, pki
 from cell.acme.ledger import Ledger
+from cell.clock import Clock
 from cell.console.desk import Desk
 from cell.console.sessions import Sessions
 from cell.credentials import Credentials
@@ -29,7 +30,7 @@ from cell.residents import Resident, Routes
 from cell.runtime.host import Host
 from cell.sealing import Sealer, read_or_make_key
 from cell.settings import CellSettings
-from cell.signatures import Signatures
+from cell.signatures import Signatures, last_heard
 from cell.supervisor import Supervisor
 from cell.tokens import Tokens
 
@@ -52,8 +53,9 @@ class Cell:
         self._claim = self.layout.claim(settings.home_wait_s)
         key = read_or_make_key(self.layout.seal_key)
         self.database = Database(self.layout.database)
-        self.signatures = Signatures(self.database, settings.control_public_key)
-        self.tokens = Tokens(self.database, settings.control_public_key)
+        self.clock = Clock(last_heard(self.database), host=settings.clock)
+        self.signatures = Signatures(self.database, settings.control_public_key, self.clock)
+        self.tokens = Tokens(self.database, settings.control_public_key, self.clock)
         self.operations = Operations(self.database)
         self.gateway_token = self._gateway_token()
         self.public_host = f"cell.{settings.region}.{settings.instance_domain}"
@@ -155,6 +157,7 @@ class Cell:
                 {"engine": name, "reason": refusal.reason, "remedy": refusal.remedy}
                 for name, refusal in sorted(self._refused.items())
             ],
+            "clock": {"host_time": self.clock.host(), "offset_s": self.clock.offset_s},
             "confinement": {
                 name: {"enforced": means.enforced, "reason": means.reason}
                 for name, means in self.host.confinement.items()

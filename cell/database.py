@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE TABLE IF NOT EXISTS leases (
     operation TEXT PRIMARY KEY, lease INTEGER NOT NULL, at REAL NOT NULL
 );
-CREATE TABLE IF NOT EXISTS nonces (nonce TEXT PRIMARY KEY, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS heard (nonce TEXT PRIMARY KEY, signed_at INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS burned (jti TEXT PRIMARY KEY, expires_at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS console_sessions (
     key TEXT PRIMARY KEY,
@@ -47,6 +47,13 @@ CREATE TABLE IF NOT EXISTS acme_orders (
 """
 
 
+# Of a former version, which kept the nonces for as long after they were heard.
+FORMER_NONCES = """
+INSERT OR IGNORE INTO heard SELECT nonce, CAST(until - 600 AS INTEGER) FROM nonces;
+DROP TABLE nonces;
+"""
+
+
 class Database:
     """Every call is short and runs where it is made; the cell's event loop is its only user."""
 
@@ -58,6 +65,8 @@ class Database:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
             self._file.execute(f"PRAGMA {pragma}").fetchall()
         self._file.executescript(SCHEMA)
+        if self.row("SELECT 1 FROM sqlite_master WHERE name = 'nonces'"):
+            self._file.executescript(FORMER_NONCES)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._file.execute(statement, values).fetchall()

@@ -1,6 +1,7 @@
 """What can be set about a cell."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -57,6 +58,9 @@ class CellSettings:
 
     # A log file past this size is set aside, once.
     log_bytes_max: int = 10_000_000
+
+    # The host's clock; what the control plane signs puts it right.
+    clock: Callable[[], float] = time.time
 
     # None leaves structlog as the caller has set it up.
     log_format: Literal["json", "text"] | None = None

@@ -4,25 +4,22 @@ import base64
 import binascii
 import hashlib
 import re
-import time
-from collections.abc import Callable
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from cell.clock import Clock
 from cell.database import Database
 from specserver import Request, Unauthenticated
 
-SKEW_MAX_S = 300
+CHALLENGE = "Menagerie-Challenge"
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 class Signatures:
     """Knows the public key alone: whoever reads the cell cannot sign."""
 
-    def __init__(
-        self, database: Database, public_key: bytes, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, database: Database, public_key: bytes, clock: Clock) -> None:
         self._database = database
         self._key = Ed25519PublicKey.from_public_bytes(public_key)
         self._clock = clock
@@ -35,11 +32,14 @@ class Signatures:
             signature = decode(given["Menagerie-Signature"])
         except KeyError as error:
             raise Unauthenticated("the request is not signed", code="not_signed") from error
+        challenge = given.get(CHALLENGE, "")
         digest = hashlib.sha256(body).hexdigest()
         signed = f"{request.method}\n{_target(request)}\n{digest}\n{timestamp}\n{nonce}"
+        if challenge:
+            signed += f"\n{challenge}"
         self._check(signature, signed.encode())
         # Only what was signed is believed: the moment and the nonce are looked at after that.
-        self._check_fresh(timestamp, nonce)
+        self._check_fresh(timestamp, nonce, challenge)
 
     def _check(self, signature: bytes, signed: bytes) -> None:
         try:
@@ -47,19 +47,35 @@ class Signatures:
         except InvalidSignature as error:
             raise Unauthenticated("the signature does not fit", code="bad_signature") from error
 
-    def _check_fresh(self, timestamp: str, nonce: str) -> None:
-        now = self._clock()
-        skew_s = abs(now - int(timestamp)) if timestamp.isdecimal() else SKEW_MAX_S + 1
-        if skew_s > SKEW_MAX_S or not _NONCE.fullmatch(nonce):
+    def _check_fresh(self, timestamp: str, nonce: str, challenge: str) -> None:
+        """By the clock, or by a challenge of ours: then it is the clock that was wrong."""
+        clock = self._clock
+        if not timestamp.isdecimal() or not _NONCE.fullmatch(nonce):
             raise Unauthenticated("the signature is not of now", code="stale_signature")
-        # In the database, or a restart of the cell would let the last minutes be said again.
-        until = now + 2 * SKEW_MAX_S
-        if not self._database.note("INSERT OR IGNORE INTO nonces VALUES (?, ?)", nonce, until):
+        signed_at = int(timestamp)
+        proven = clock.answered(challenge)
+        if not proven and not clock.is_fresh(signed_at):
+            headers = {CHALLENGE: clock.challenge()}
+            raise Unauthenticated(
+                "the signature is not of now", code="stale_signature", headers=headers
+            )
+        # In the database, or a restart of the cell would let the last minute be said again.
+        if not self._database.note("INSERT OR IGNORE INTO heard VALUES (?, ?)", nonce, signed_at):
             raise Unauthenticated("the request was seen before", code="replayed")
+        if proven:
+            clock.learn(signed_at, challenge)
+        else:
+            clock.hear(signed_at)
 
     def forget_old(self) -> None:
-        """What is older than the skew is refused by its date."""
-        self._database.note("DELETE FROM nonces WHERE until < ?", self._clock())
+        """What the clock refuses by its date. By signed times alone: no clock can undo that."""
+        self._database.note("DELETE FROM heard WHERE signed_at < ?", self._clock.floor)
+
+
+def last_heard(database: Database) -> int:
+    """The latest moment a request was signed for that was believed; 0 before the first."""
+    (found,) = database.row("SELECT max(signed_at) FROM heard") or (None,)
+    return int(found or 0)
 
 
 def decode(text: str) -> bytes:

@@ -1,7 +1,5 @@
 """One-time tokens: what the control plane signed for one person to fetch here, once."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +7,13 @@ import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from cell.clock import Clock
 from cell.database import Database
 from cell.signatures import decode
 from specserver import Forbidden, Gone
 
 VERSION = 1
+KEPT_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,7 @@ class Claims:
 
 
 class Tokens:
-    def __init__(
-        self, database: Database, public_key: bytes, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, database: Database, public_key: bytes, clock: Clock) -> None:
         self._database = database
         self._key = Ed25519PublicKey.from_public_bytes(public_key)
         self._clock = clock
@@ -40,7 +38,7 @@ class Tokens:
         claims = self._read(token)
         if claims is None or claims.action != action:
             raise Forbidden("this URL was not issued for this", code="bad_token")
-        if claims.expires_at <= self._clock():
+        if claims.expires_at <= self._clock.now():
             raise Gone("this URL has expired", code="expired")
         return claims
 
@@ -53,8 +51,12 @@ class Tokens:
             raise Gone("this URL was used before", code="used")
 
     def forget_expired(self) -> None:
-        """An expired token is refused by its date, so its mark is no longer needed."""
-        self._database.write("DELETE FROM burned WHERE expires_at < ?", self._clock() - 3600)
+        """An expired token is refused by its date, so its mark is no longer needed.
+
+        Only what the control plane signed for counts: a host's clock may be ahead for a while.
+        """
+        before = self._clock.heard_at - KEPT_S
+        self._database.write("DELETE FROM burned WHERE expires_at < ?", before)
 
     def _read(self, token: str) -> Claims | None:
         signed, _, signature = token.partition(".")

@@ -1,9 +1,10 @@
 """The client of cells: signed requests over a unix socket or HTTPS, and what their answers mean."""
 
 import os
+import re
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
 
@@ -24,6 +25,7 @@ ACT_TIMEOUT_S: Final = 120.0
 """How long an engine may take to start or stop before the call is made again."""
 CONNECT_TIMEOUT_S: Final = 3.0
 _UNIX: Final = "http+unix://"
+_CHALLENGE: Final = re.compile(r"[0-9a-f-]{1,100}")
 _RETRY_CODES: Final = frozenset({"in_flight", "busy"})
 _RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
 """A signature that is refused is its operators' to mend, within the deadline."""
@@ -108,7 +110,7 @@ class HttpCell:
     """One cell by its URL: `http+unix:///path/to.sock`, or `https://…` trusted by `ca_pem`."""
 
     def __init__(self, url: str, signer: Signer, *, ca_pem: str | None = None) -> None:
-        self._sign: Callable[[str, str, bytes], dict[str, str]] = signer.sign_request
+        self._signer = signer
         if url.startswith(_UNIX):
             # No TLS on a unix socket, so no authorities to load.
             transport = httpx.HTTPTransport(uds=unquote(url.removeprefix(_UNIX)), verify=False)
@@ -198,12 +200,29 @@ class HttpCell:
     def _exchange(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
     ) -> httpx.Response:
+        """A cell whose clock is off asks for a signature over a challenge, and learns from it."""
+        answer = self._exchange_once(method, path, body, headers, timeout_s)
+        challenge = answer.headers.get("Menagerie-Challenge", "")
+        if answer.status_code == httpx.codes.UNAUTHORIZED and _CHALLENGE.fullmatch(challenge):
+            return self._exchange_once(method, path, body, headers, timeout_s, challenge)
+        return answer
+
+    def _exchange_once(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        challenge: str = "",
+    ) -> httpx.Response:
+        signed = self._signer.sign_request(method, path, body, challenge=challenge)
         try:
             return self._http.request(
                 method,
                 path,
                 content=body or None,
-                headers={**headers, **self._sign(method, path, body)},
+                headers={**headers, **signed},
                 timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S),
             )
         except httpx.TimeoutException as error:

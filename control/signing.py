@@ -48,14 +48,26 @@ class Signer:
         return f"{signed}.{_base64url(self._private_key.sign(signed.encode()))}"
 
     def sign_request(
-        self, method: str, path_and_query: str, body: bytes = b"", *, timestamp_s: int | None = None
+        self,
+        method: str,
+        path_and_query: str,
+        body: bytes = b"",
+        *,
+        timestamp_s: int | None = None,
+        challenge: str = "",
     ) -> dict[str, str]:
-        """The headers that make a cell believe the request, once and within its clock skew."""
+        """The headers that make a cell believe the request, once and within its clock skew.
+
+        With the `challenge` of a cell that did not, it is believed whatever the cell's clock says.
+        """
         timestamp = str(int(self._clock()) if timestamp_s is None else timestamp_s)
         nonce = secrets.token_hex(NONCE_BYTES)
         body_sha256 = hashlib.sha256(body).hexdigest()
         signed = f"{method.upper()}\n{path_and_query}\n{body_sha256}\n{timestamp}\n{nonce}"
-        return {
+        if challenge:
+            signed += f"\n{challenge}"
+        answered = {"Menagerie-Challenge": challenge} if challenge else {}
+        return answered | {
             "Menagerie-Timestamp": timestamp,
             "Menagerie-Nonce": nonce,
             "Menagerie-Signature": _base64url(self._private_key.sign(signed.encode())),

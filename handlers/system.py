@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import exists, select
 
 from control.boundary import Call
+from control.workflows.cells import SKEW_TOLD_S
 from handlers.catalogue_views import SILENT_AFTER
 from specserver import Reply
 from storage import cells
@@ -43,10 +44,21 @@ def _cells(call: Call) -> Check:
     if not known:
         return _degraded("no cell is registered: `menagerie init` registers the one of its home")
     if len(silent) < len(known):
-        return _OK
+        skews = [cell.clock_skew_s for cell in known if cell not in silent and cell.clock_skew_s]
+        return {"status": "ok", "detail": _clock(max(skews, key=abs, default=0.0))}
     if all(cell.last_seen_at is None for cell in known):
         return _degraded("no cell has told what it runs since it started")
     return _degraded("no cell was heard of in the last minute")
+
+
+def _clock(skew_s: float) -> str | None:
+    if abs(skew_s) <= SKEW_TOLD_S:
+        return None
+    way = "ahead of" if skew_s > 0 else "behind"
+    return (
+        f"the clock of a cell's machine is {abs(skew_s):.0f} s {way} the database's; the cell "
+        "allows for it, but set it: timedatectl set-ntp true"
+    )
 
 
 def _worker(call: Call) -> Check:

@@ -14,6 +14,7 @@ class Cell(Record):
     """`engines` is what the cell's drivers found: [{engine, versions, source}].
 
     `refused` is what they could not run, and what would help: [{engine, reason, remedy}].
+    `clock_skew_s` is by how much its host's clock was ahead of the database's, or behind (< 0).
     """
 
     __tablename__ = "cells"
@@ -29,6 +30,7 @@ class Cell(Record):
     ca_root_pem: Mapped[str | None]
     ca_chain_pem: Mapped[str | None]
     last_seen_at: Mapped[datetime | None]
+    clock_skew_s: Mapped[float | None]
 
 
 def every(db: Session) -> list[Cell]:

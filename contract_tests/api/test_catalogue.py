@@ -103,6 +103,17 @@ def test_health_waits_for_what_a_starting_cell_tells(make_house: MakeHouse) -> N
     assert "menagerie init" in told(house, "cells")["detail"]
 
 
+@pytest.mark.parametrize(("skew_s", "way"), [(3600.2, "3600 s ahead of"), (-61.0, "61 s behind")])
+def test_health_tells_of_a_clock_that_is_off(
+    make_house: MakeHouse, skew_s: float, way: str
+) -> None:
+    house = make_house()
+    with house.database.write() as db:
+        cells.fetch(db, CELL_ID).clock_skew_s = skew_s
+    assert house.get("/healthz").json()["status"] == "ok"
+    assert way in told(house, "cells")["detail"]
+
+
 def test_the_description_is_the_document_without_what_is_ours(house: House) -> None:
     served = house.get("/openapi.json").json()
     assert served["paths"].keys() == DOCUMENT.raw["paths"].keys()

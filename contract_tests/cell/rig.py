@@ -77,6 +77,7 @@ class Rig:
     settings: dict[str, Any] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     operations: int = 0
+    clock_off_s: float = 0.0
 
     # The process.
 
@@ -95,18 +96,20 @@ class Rig:
             **settings,
         }
         program = (
-            "import base64, json, pathlib, sys\n"
+            "import base64, json, pathlib, sys, time\n"
             "from cell.main import run\n"
             "from cell.settings import CellSettings\n"
             "home, key = pathlib.Path(sys.argv[1]), base64.b64decode(sys.argv[2])\n"
             "given = json.loads(sys.argv[3])\n"
+            "given['clock'] = lambda: time.time() + float(sys.argv[4])\n"
             "run(CellSettings(home=home, control_public_key=key, **given))\n"
         )
         key = base64.b64encode(self.key.public_key().public_bytes_raw()).decode()
+        off_s = str(self.clock_off_s)
         self.home.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", program, str(self.home), key, json.dumps(given)],
+                [sys.executable, "-c", program, str(self.home), key, json.dumps(given), off_s],
                 stderr=log,
                 stdout=log,
                 cwd=Path(__file__).parents[2],

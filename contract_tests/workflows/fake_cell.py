@@ -38,6 +38,7 @@ class FakeCell:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.clock_off_s = 0.0
         self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
@@ -54,6 +55,7 @@ class FakeCell:
             "ports": {"https": 8443, "postgres": 15432, "mysql": 13306, "resp": 16379},
             "engines": [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}],
             "refused": [{"engine": "redis", "reason": "not there", "remedy": "install it"}],
+            "clock": {"host_time": time.time() + self.clock_off_s, "offset_s": 0.0},
             "ca": {"root_pem": "root", "chain_pem": "chain"},
         }
 

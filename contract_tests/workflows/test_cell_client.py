@@ -36,6 +36,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
     def __init__(self, path: Path) -> None:
         self.answer: tuple[int, Any] = (200, {})
+        self.headers: dict[str, str] = {}
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         super().__init__(str(path), _Handler)
 
@@ -51,7 +52,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         status, content = self.server.answer
         written = content if isinstance(content, bytes) else orjson.dumps(content)
         self.send_response(status)
-        self.send_header("Content-Length", str(len(written)))
+        for name, value in {"Content-Length": str(len(written)), **self.server.headers}.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(written)
 
@@ -189,6 +191,27 @@ def test_what_each_answer_means(
     if isinstance(body, dict) and "detail" in body:
         assert str(raised.value) == body["detail"]
     assert isinstance(raised.value, GiveUp) == (meaning in {CellRefused, InstanceUnknown})
+
+
+def test_a_challenge_is_answered_once(server: Server, client: HttpCell) -> None:
+    server.answer = (401, {"code": "stale_signature", "detail": "the signature is not of now"})
+    server.headers = {"Menagerie-Challenge": "12-ab"}
+    with pytest.raises(CellUnavailable, match="not of now"):
+        client.describe()
+    first, second = (headers for _, _, headers, _ in server.asked)
+    assert "menagerie-challenge" not in first
+    assert second["menagerie-challenge"] == "12-ab"
+    assert first["menagerie-nonce"] != second["menagerie-nonce"]
+
+
+@pytest.mark.parametrize("challenge", ["a b", "x", "1" * 101])
+def test_not_everything_is_signed_as_a_challenge(
+    server: Server, client: HttpCell, challenge: str
+) -> None:
+    server.answer, server.headers = (401, {}), {"Menagerie-Challenge": challenge}
+    with pytest.raises(CellUnavailable):
+        client.describe()
+    assert len(server.asked) == 1
 
 
 def test_an_instance_that_is_not_there_is_observed_as_none(

@@ -256,6 +256,16 @@ def test_cells_describe_themselves(stage: Stage) -> None:
         assert cells.fetch(db, "cell_fake").engines != []
 
 
+@pytest.mark.parametrize("off_s", [0, -3600])
+def test_the_clock_of_a_cell_is_compared(stage: Stage, off_s: float) -> None:
+    stage.cell.clock_off_s = off_s
+    cell_workflows.refresh(stage.services, "cell_fake")
+    with stage.database.read() as db:
+        skew_s = cells.fetch(db, "cell_fake").clock_skew_s
+    assert skew_s is not None
+    assert abs(skew_s - off_s) < 30
+
+
 def test_a_starting_cell_is_heard_as_soon_as_it_answers(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

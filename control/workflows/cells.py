@@ -13,6 +13,8 @@ from storage.database import now
 
 EVERY_S: Final = 30
 LOOK_AGAIN_S: Final = 0.2
+SKEW_TOLD_S: Final = 30
+"""Beyond it a cell believes only what answers its challenge."""
 _log = structlog.get_logger("cells")
 
 
@@ -60,6 +62,10 @@ def refresh(services: Services, cell_id: str) -> None:
         cell.ca_root_pem = told["ca"]["root_pem"]
         cell.ca_chain_pem = told["ca"]["chain_pem"]
         cell.last_seen_at = now(db)
+        if "clock" in told:
+            cell.clock_skew_s = told["clock"]["host_time"] - cell.last_seen_at.timestamp()
+            if abs(cell.clock_skew_s) > SKEW_TOLD_S:
+                _log.warning("cell clock off", cell_id=cell_id, skew_s=round(cell.clock_skew_s))
 
 
 schedule("cells", "cells.refresh", every_s=EVERY_S)
