@@ -1,12 +1,11 @@
 """Running SQL on a DuckDB instance: over its HTTP, whose answer is of the last statement."""
 
 import base64
-import http.client
 import json
 import re
-import socket
 from typing import Any
 
+from cell import sockets
 from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
 
@@ -15,19 +14,9 @@ OK = 200
 _NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$|DOUBLE$|FLOAT$|DECIMAL|BIGNUM$")
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("engine")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.connect(self._path)
-
-
 def run(place: Place, sql: str, table: Table) -> None:
     """The engine interrupts a statement whose connection ends."""
-    connection = _UnixConnection(place.socket)
+    connection = sockets.HTTPConnection(place.socket)
     try:
         credential = base64.b64encode(f"{place.username}:{place.password}".encode()).decode()
         headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}

@@ -7,6 +7,7 @@ import pymysql
 from pymysql.constants import CLIENT, ER, FIELD_TYPE, SERVER_STATUS
 from pymysql.cursors import SSCursor
 
+from cell import sockets
 from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
 
@@ -53,19 +54,20 @@ def _connect(place: Place, **more: Any) -> Any:
 
 
 def _connected(place: Place, **more: Any) -> Any:
-    return pymysql.connect(
-        unix_socket=place.socket,
+    connection = pymysql.connect(
+        defer_connect=True,
         user=place.username,
         password=place.password,
         charset="utf8mb4",
         autocommit=True,
-        connect_timeout=CONNECT_TIMEOUT_S,
         client_flag=CLIENT.MULTI_STATEMENTS,
         # Values as the server writes them; never a file of the cell's.
         conv={},
         local_infile=False,
         **more,
     )
+    connection.connect(sockets.connect(place.socket, CONNECT_TIMEOUT_S))
+    return connection
 
 
 def _fill(cursor: SSCursor, table: Table) -> None:

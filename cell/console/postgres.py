@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import postgres, pq
 
+from cell import sockets
 from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
 
@@ -26,7 +27,12 @@ _COPIES = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOT
 def run(place: Place, sql: str, table: Table) -> None:
     if "\0" in sql:
         raise StatementError("a statement cannot hold the character NUL")
-    connection = _connect(place)
+    with sockets.folder_of(place.socket) as folder:
+        connection = _connect(place, folder)
+        _run(connection, sql, table)
+
+
+def _run(connection: psycopg.Connection[Any], sql: str, table: Table) -> None:
     connection.add_notice_handler(
         lambda told: table.note(f"{told.severity}: {told.message_primary}")
     )
@@ -44,12 +50,12 @@ def run(place: Place, sql: str, table: Table) -> None:
         connection.close()
 
 
-def _connect(place: Place) -> psycopg.Connection[Any]:
-    path = Path(place.socket)
+def _connect(place: Place, folder: str) -> psycopg.Connection[Any]:
+    port = int(Path(place.socket).suffix.removeprefix("."))
     try:
-        return psycopg.connect(
-            host=str(path.parent),
-            port=int(path.suffix.removeprefix(".")),
+        connection = psycopg.connect(
+            host=folder,
+            port=port,
             user=place.username,
             password=place.password,
             dbname=DATABASE,
@@ -64,6 +70,12 @@ def _connect(place: Place) -> psycopg.Connection[Any]:
         )
     except psycopg.OperationalError as error:
         raise StatementError(str(error)) from error
+    try:
+        sockets.check(connection.fileno(), place.socket)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 class _Session:

@@ -1,12 +1,18 @@
 """HTTP to an engine on its unix socket, as drivers need it: one request, one answer."""
 
+import asyncio
 import base64
+import http.client
+from pathlib import Path
 
 import httpx
+import orjson
+
+from cell import sockets
 
 
 async def ask(
-    socket: str,
+    socket: str | Path,
     method: str,
     path: str,
     *,
@@ -15,19 +21,28 @@ async def ask(
     timeout_s: float = 10.0,
 ) -> httpx.Response:
     """Raises httpx.HTTPError where there is no answer."""
-    headers = {}
+    headers = {"Content-Type": "application/json"}
     if login is not None:
         credential = base64.b64encode(":".join(login).encode()).decode()
         headers["Authorization"] = f"Basic {credential}"
-    transport = httpx.AsyncHTTPTransport(uds=socket, verify=False)
-    async with transport:
-        request = httpx.Request(
-            method,
-            f"http://engine{path}",
-            headers=headers,
-            json=body,
-            extensions={"timeout": httpx.Timeout(timeout_s).as_dict()},
-        )
-        response = await transport.handle_async_request(request)
-        await response.aread()
-        return response
+    content = b"" if body is None else orjson.dumps(body)
+    connection = sockets.HTTPConnection(socket, timeout_s)
+    try:
+        return await asyncio.to_thread(_ask, connection, method, path, content, headers)
+    except (OSError, http.client.HTTPException) as error:
+        raise httpx.TransportError(str(error)) from error
+
+
+def _ask(
+    connection: sockets.HTTPConnection,
+    method: str,
+    path: str,
+    content: bytes,
+    headers: dict[str, str],
+) -> httpx.Response:
+    try:
+        connection.request(method, path, content, headers)
+        answer = connection.getresponse()
+        return httpx.Response(answer.status, content=answer.read())
+    finally:
+        connection.close()

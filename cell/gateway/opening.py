@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 
+from cell import sockets
 from cell.gateway import proxy_header
 from cell.gateway.refusal import Refusal
 from cell.gateway.routes import Route
@@ -32,18 +32,7 @@ def connect(path: str | None) -> socket.socket:
     """A unix socket connects at once or not at all."""
     if path is None:
         raise FileNotFoundError("the route names no socket")
-    # The folder is the engine's own: a link it puts there must not lead to sockets of the host.
-    held = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        backend = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            backend.connect(f"/proc/self/fd/{held}")
-        except OSError:
-            backend.close()
-            raise
-    finally:
-        os.close(held)
-    return backend
+    return sockets.connect(path, 0)
 
 
 async def wait_for_backend(shared: Shared, host: str, protocols: tuple[str, ...]) -> socket.socket:

@@ -9,8 +9,11 @@ from typing import Any
 import pymysql
 from pymysql.constants import CR
 
+from cell import sockets
+
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 60
+PULSE_TIMEOUT_S = 10
 NOT_THERE = (CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR)
 
 
@@ -26,6 +29,11 @@ async def can_log_in(socket: Path, username: str, password: str) -> bool:
     return await asyncio.to_thread(_can_log_in, socket, username, password)
 
 
+async def answers(socket: Path, username: str, password: str) -> bool:
+    """Whether somebody is there, be it to refuse."""
+    return await asyncio.to_thread(_answers, socket, username, password)
+
+
 async def tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:
     """Runs them one after another; NotThereError or RefusedError where that was not possible."""
     await asyncio.to_thread(_tell, socket, username, password, statements)
@@ -37,19 +45,21 @@ async def ask(socket: Path, username: str, password: str, query: str) -> tuple[A
 
 
 @contextmanager
-def session(socket: Path, username: str, password: str) -> Iterator[Any]:
+def session(
+    socket: Path, username: str, password: str, answer_timeout_s: float = ANSWER_TIMEOUT_S
+) -> Iterator[Any]:
     """A cursor; what its session holds is let go at the end."""
     try:
         connection = pymysql.connect(
-            unix_socket=str(socket),
+            defer_connect=True,
             user=username,
             password=password,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=ANSWER_TIMEOUT_S,
-            write_timeout=ANSWER_TIMEOUT_S,
+            read_timeout=answer_timeout_s,
+            write_timeout=answer_timeout_s,
             charset="utf8mb4",
             autocommit=True,
         )
+        connection.connect(sockets.connect(socket, CONNECT_TIMEOUT_S))
     except pymysql.err.OperationalError as error:
         if error.args[0] in NOT_THERE:
             raise NotThereError(f"no server answers: {error}") from error
@@ -73,6 +83,16 @@ def _can_log_in(socket: Path, username: str, password: str) -> bool:
             return bool(cursor.execute("SELECT 1"))
     except (NotThereError, RefusedError):
         return False
+
+
+def _answers(socket: Path, username: str, password: str) -> bool:
+    try:
+        with session(socket, username, password, PULSE_TIMEOUT_S):
+            return True
+    except NotThereError:
+        return False
+    except RefusedError:
+        return True
 
 
 def _tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:

@@ -1,12 +1,14 @@
 """How the driver speaks to a server: over its socket, with a password, as itself."""
 
 import contextlib
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
 from psycopg.rows import TupleRow
 
+from cell import sockets
 from cell.engines.driver import Login
 from cell.engines.postgres.settings import PORT, SOCKET
 
@@ -48,11 +50,29 @@ async def connect(
     folder: Path, login: Login, database: str, settings: tuple[str, ...] = ANYBODYS
 ) -> psycopg.AsyncConnection[TupleRow]:
     """Raises NotRunningError, or psycopg's OperationalError where the server says no."""
-    if not (folder / SOCKET).is_socket():
-        raise NotRunningError
+    path = folder / SOCKET
+    with contextlib.ExitStack() as stack:
+        try:
+            held = stack.enter_context(sockets.folder_of(path))
+        except OSError as error:
+            raise NotRunningError from error
+        connection = await _connected(held, login, database, settings)
+        try:
+            sockets.check(connection.fileno(), path)
+        except OSError as error:
+            await connection.close()
+            raise NotRunningError from error
+        # A statement that is broken off is told so on a further connection.
+        weakref.finalize(connection, stack.pop_all().close)
+    return connection
+
+
+async def _connected(
+    folder: str, login: Login, database: str, settings: tuple[str, ...]
+) -> psycopg.AsyncConnection[TupleRow]:
     try:
         return await psycopg.AsyncConnection.connect(
-            host=str(folder),
+            host=folder,
             port=PORT,
             user=login.username,
             password=login.password,
@@ -70,6 +90,11 @@ async def connect(
         if SAID not in str(error) or NOT_NOW in str(error):
             raise NotRunningError from error
         raise
+
+
+def is_said(error: BaseException | None) -> bool:
+    """Whether a server said so, be it that it takes nobody now, as while it recovers."""
+    return SAID in str(error)
 
 
 def is_full(error: psycopg.Error) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from cell import sockets
 from cell.engines.driver import Login
 
 END = b"\r\n"
@@ -20,18 +21,30 @@ class Connection:
 
     async def ask(self, *words: str) -> str:
         """The answer as text; raises RefusalError for an error, ConnectionError for none."""
+        return "\n".join(await self.ask_list(*words))
+
+    async def ask_list(self, *words: str) -> list[str]:
+        """The answer's texts, where it is a list."""
         encoded = [word.encode() for word in words]
         parts = [b"*%d\r\n" % len(encoded)]
         parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
         self._writer.write(b"".join(parts))
         try:
             await self._writer.drain()
-            return await self._answer()
+            return await self._answers()
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the engine hung up") from error
 
-    async def _answer(self) -> str:
-        line = (await self._reader.readuntil(END)).removesuffix(END)
+    async def _answers(self) -> list[str]:
+        line = await self._line()
+        if line[:1] != b"*":
+            return [await self._answer(line)]
+        return [await self._answer(await self._line()) for _ in range(int(line[1:]))]
+
+    async def _line(self) -> bytes:
+        return (await self._reader.readuntil(END)).removesuffix(END)
+
+    async def _answer(self, line: bytes) -> str:
         kind, rest = line[:1], line[1:].decode(errors="replace")
         if kind == b"-":
             raise RefusalError(rest)
@@ -52,7 +65,7 @@ async def connected(
     Raises OSError where nobody answers (in time), and RefusalError where the login is not taken.
     """
     async with asyncio.timeout(timeout_s):
-        reader, writer = await asyncio.open_unix_connection(socket)
+        reader, writer = await asyncio.open_unix_connection(sock=sockets.connect(socket, 0))
         try:
             connection = Connection(reader, writer)
             await connection.ask("AUTH", login.username, login.password)

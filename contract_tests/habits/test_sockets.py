@@ -1,0 +1,34 @@
+"""Engines' sockets are connected to in one place, which follows no link and asks who answers."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from contract_tests.habits.test_sizes import FILES, ROOT, names
+
+OURS = ROOT / "cell" / "sockets.py"
+# What connects to a unix socket by its path, in the libraries that the cell uses.
+PLAIN = re.compile(
+    r"AF_UNIX|open_unix_connection\((?!sock=)|create_unix_connection\((?!.*sock=)"
+    r"|unix_socket(_path)?=|UnixConnection|\buds="
+)
+# The cell's own socket, in the cell's own folder: one serves there and one asks.
+EXCEPTIONS = {"cell/main.py", "cell/gateway/wake.py"}
+# libpq connects by itself; it is led by a folder of ours, and its peer is asked afterwards.
+LIBPQ = re.compile(r"psycopg\.(Async)?(C|c)onnect(ion\.connect)?\(|PGconn\.connect")
+CELLS = [path for path in FILES if path.is_relative_to(ROOT / "cell") and path != OURS]
+
+
+def said(path: Path) -> str:
+    return re.sub(r"#.*", "", path.read_text())
+
+
+@pytest.mark.parametrize("path", CELLS, ids=names)
+def test_nobody_connects_to_an_engine_by_a_plain_path(path: Path) -> None:
+    text = said(path)
+    if str(path.relative_to(ROOT)) not in EXCEPTIONS:
+        assert not PLAIN.search(text)
+    if LIBPQ.search(text):
+        assert "sockets.folder_of(" in text
+        assert "sockets.check(" in text
