@@ -1,4 +1,4 @@
-"""The server's commands: serve, api, worker, cell, gateway, migrate, config."""
+"""The server's commands: serve, wait, doctor, init, api, worker, cell, gateway, migrate, config."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from clients.cli.output import OutputOption
 
 if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs none of it
     from menagerie.settings import Settings
@@ -235,6 +237,54 @@ def config(home: Home = None) -> None:
         typer.echo(f"{name} = {json.dumps(value)}  # {origin.get(name, 'default')}")
 
 
+def wait(
+    home: Home = None,
+    url: Annotated[
+        str | None, typer.Option(help="Address of the API. [that of the home's service]")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most. [120]")] = 120,
+) -> None:
+    """Wait until the service is ready, and say what is missing meanwhile.
+
+    Ready means that a worker runs, a cell has told which engines it found, and the gateway of a
+    service on this home listens. Exit status: 0 when ready, 1 when not in time, 2 for settings.
+
+    Example: menagerie wait --timeout 60
+    """
+    settings = _settings("wait", home=home)
+    from menagerie import waiting  # noqa: PLC0415 -- keeps the other commands quick
+
+    raise typer.Exit(waiting.wait(settings, url, timeout))
+
+
+def doctor(
+    home: Home = None,
+    output: OutputOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Let warnings count for the exit status.")
+    ] = False,
+) -> None:
+    """Check this machine and installation: what works, what does not, what mends it.
+
+    Needs no service and no home, and changes nothing. Exit status: 0 when everything works, 1 when
+    something does not (with --strict: or is a warning, as weaker confinement), 2 for settings.
+
+    Example: menagerie doctor --output json
+    """
+    settings = _settings("doctor", home=home)
+    from clients.cli.output import Format, chosen, show  # noqa: PLC0415 -- see above
+    from menagerie import logs  # noqa: PLC0415 -- see above
+    from menagerie.doctor import examination, findings  # noqa: PLC0415 -- see above
+
+    logs.configure(level="error")  # what cells warn of is among the findings
+    found = examination.examine(settings)
+    if chosen(output) is Format.table:
+        typer.echo(findings.text(found))
+    else:
+        show(findings.report(found), output)
+    raise typer.Exit(findings.exit_status(found, strict=strict))
+
+
 @contextmanager
 def _unusable(role: str) -> Iterator[None]:
     """What cannot be used ends the command with the reason in a line: database 1, settings 2."""
@@ -263,7 +313,7 @@ def _begin_part() -> None:
     end_with_parent()
 
 
-COMMANDS = (serve, init, api, worker, cell, gateway, migrate, config)
+COMMANDS = (serve, wait, doctor, init, api, worker, cell, gateway, migrate, config)
 
 
 def register(app: typer.Typer) -> None:

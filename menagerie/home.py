@@ -32,12 +32,26 @@ def prepare(root: Path) -> None:
         _check_owner(root)
         for path in exposed(root):
             path.chmod(_PRIVATE_FOLDER if path.is_dir() else _PRIVATE_FILE)
-        with tempfile.TemporaryFile(dir=root) as file:
-            file.write(bytes(_ROOM_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
+        _write(root)
     except OSError as error:
         raise SettingsError(_reason(root, error)) from error
+
+
+def check(root: Path) -> None:
+    """As `prepare`, but leaves all as it is: where no home is, one could be made."""
+    try:
+        if root.is_dir():
+            _check_owner(root)
+        _write(next(path for path in (root, *root.parents) if path.exists()))
+    except OSError as error:
+        raise SettingsError(_reason(root, error)) from error
+
+
+def _write(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(_ROOM_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def exposed(root: Path) -> Iterator[Path]:

@@ -94,20 +94,20 @@ def ports_held(settings: Settings) -> Iterator[Settings]:
     """
     gateway = settings.gateway_listen.partition(",")[0].strip()
     with ExitStack() as held:
-        chosen = {"port": held.enter_context(_port(settings.host, settings.port, "--port"))}
+        chosen = {"port": held.enter_context(port_held(settings.host, settings.port, "--port"))}
         sharing: dict[int, int] = {0: 0}
         for protocol, port in settings.gateway_ports.items():
             name = f"gateway_{protocol}_port"
             if not sharing.get(port):
                 option = f"--{name.replace('_', '-')}"
-                sharing[port] = held.enter_context(_port(gateway, port, option))
+                sharing[port] = held.enter_context(port_held(gateway, port, option))
             chosen[name] = sharing[port]
             sharing[0] = 0  # each that asks for any free port gets one of its own
         yield settings.model_copy(update=chosen)
 
 
 @contextmanager
-def _port(address: str, port: int, option: str) -> Iterator[int]:
+def port_held(address: str, port: int, option: str) -> Iterator[int]:
     """Bound so that servers, which all say SO_REUSEADDR, can still listen on it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -1,0 +1,86 @@
+"""`menagerie wait`: blocks until the service is ready, and says what is missing."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from contract_tests.cell.rig import until
+from contract_tests.end_to_end.installation import Installation
+from menagerie import waiting
+from menagerie.settings import load
+from storage.cells import Cell
+from storage.database import Database
+
+
+def waits(home: Path, *options: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "menagerie", "wait", "--home", str(home), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_nothing_there_is_said(tmp_path: Path) -> None:
+    with waits(tmp_path / "none", "--timeout", "0", "--url", "http://127.0.0.1:1") as process:
+        out, told = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "nothing answers at http://127.0.0.1:1" in told
+    assert "start it with `menagerie serve`" in told
+    assert "Traceback" not in told
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_is_no_menagerie_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (httpx.Response(200, text="hello"), httpx.Response(200, json=[])):
+        monkeypatch.setattr(httpx, "get", lambda *_, answer=answer, **__: answer)
+        assert "is not a Menagerie" in waiting.look(load(), "http://127.0.0.1:1").missing
+
+
+def test_it_blocks_until_the_cell_has_told_its_engines(
+    fresh: Callable[..., Installation],
+) -> None:
+    installation = fresh()
+    installation.start()
+    installation.stop()
+    # As the former start's description would be: of a machine with nothing installed.
+    database = Database(f"sqlite:///{installation.home / 'menagerie.db'}")
+    with database.write() as db:
+        db.execute(update(Cell).values(engines=[]))
+    database.dispose()
+    with waits(installation.home, "--timeout", "120") as process:
+        assert process.stderr is not None
+        assert "waiting: nothing answers at" in process.stderr.readline()
+        installation.start()
+        with installation.api() as api:
+            assert api.get("/healthz").json()["status"] == "ok"
+            available = [one for one in api.get("/v1/engines").json() if one["versions"]]
+        assert "duckdb" in [one["id"] for one in available]
+        out, told = process.communicate(timeout=60)
+    assert process.returncode == 0, told
+    assert out == f"Menagerie is ready: {installation.endpoints['base_url']}\n"
+
+
+def test_a_gateway_that_is_away_is_missing(fresh: Callable[..., Installation]) -> None:
+    installation = fresh()
+    installation.start()
+    settings = load(home=installation.home)
+    assert waiting.look(settings).missing == ""
+    assert waiting.is_served(settings)
+    gateway = installation.part("gateway")
+    workers = gateway.children()
+    for process in (gateway, *workers):
+        process.suspend()
+    try:
+        for process in (*workers, gateway):
+            process.kill()
+        until(lambda: "gateway" in waiting.look(settings).missing, "it is missed")
+    finally:
+        until(lambda: waiting.look(settings).missing == "", "it is back")
+    installation.stop()
+    assert not waiting.is_served(settings)

@@ -1,0 +1,114 @@
+"""The installation: its home, disk, database, ports, and the service where it runs."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from menagerie import home, waiting
+from menagerie.doctor.findings import Finding, Status
+from menagerie.serve import port_held
+from menagerie.settings import Settings, SettingsError
+
+ROOM_MIN_BYTES: Final = 100 * 10**6
+ROOM_BYTES: Final = 2 * 10**9
+FILES_MIN: Final = 1000
+SKEW_S: Final = 30
+
+
+def of_home(settings: Settings) -> Iterator[Finding]:
+    """Changes nothing; a start makes the home, and closes it."""
+    root = settings.root
+    try:
+        home.check(root)
+    except SettingsError as error:
+        owner = home.user(os.geteuid())
+        yield Finding("home", "failure", str(error), f"ls -ld {root} (for {owner})")
+        return
+    exposed = list(home.exposed(root))
+    if exposed:
+        shown = " ".join(str(path) for path in exposed[:5])
+        detail = f"{len(exposed)} of its files and folders lie open to other users: {shown}"
+        yield Finding("home", "warning", detail, f"chmod go-rw {shown}")
+    else:
+        there = "is ours and closed to others" if root.exists() else "will be made by a start"
+        yield Finding("home", "ok", f"{root} {there}")
+
+
+def of_disk(settings: Settings) -> Iterator[Finding]:
+    folder = nearest(settings.root)
+    free = shutil.disk_usage(folder).free
+    found = os.statvfs(folder)
+    detail = f"{free / 10**9:.1f} GB are free below {folder}"
+    if found.f_files and found.f_favail < FILES_MIN:
+        yield Finding("disk", "failure", f"no files can be made below {folder}", f"df -i {folder}")
+    elif free < ROOM_BYTES:
+        status: Status = "failure" if free < ROOM_MIN_BYTES else "warning"
+        yield Finding("disk", status, detail, f"make room, or choose another home; df -h {folder}")
+    else:
+        yield Finding("disk", "ok", detail)
+
+
+def of_database(settings: Settings) -> Iterator[Finding]:
+    from storage.database import Database  # noqa: PLC0415 -- slow to import
+    from storage.errors import Unavailable  # noqa: PLC0415 -- see above
+
+    if settings.on_sqlite and not (settings.root / "menagerie.db").exists():
+        yield Finding("database", "ok", "SQLite, made by the first start")
+        return
+    database = Database(settings.database)
+    try:
+        with database.read() as db:
+            skew_s = time.time() - database.now(db).timestamp()
+    except Unavailable as error:
+        reason = str(getattr(error.__cause__, "orig", None) or error.detail).partition("\n")[0]
+        remedy = "look at the setting database_url: menagerie config"
+        yield Finding("database", "failure", f"cannot be used: {reason}", remedy)
+        return
+    finally:
+        database.dispose()
+    yield Finding("database", "ok", "SQLite" if settings.on_sqlite else "answers")
+    if abs(skew_s) > SKEW_S:
+        way = "ahead of" if skew_s > 0 else "behind"
+        detail = f"{abs(skew_s):.0f} s {way} the database's"
+        yield Finding("clock", "warning", detail, "timedatectl set-ntp true")
+
+
+def of_ports(settings: Settings) -> Iterator[Finding]:
+    if waiting.is_served(settings):
+        yield Finding("ports", "ok", "held by the service of this home")
+        return
+    gateway = settings.gateway_listen.partition(",")[0].strip()
+    wanted = [("port", settings.host, settings.port)]
+    for protocol, port in settings.gateway_ports.items():
+        wanted.append((f"gateway_{protocol}_port", gateway, port))
+    taken = []
+    for name, address, port in wanted:
+        try:
+            with port_held(address, port, f"--{name.replace('_', '-')}"):
+                pass
+        except SettingsError as error:
+            taken.append(
+                Finding(f"port {port}", "failure", str(error), f"ss -ltnp sport = :{port}")
+            )
+    yield from taken or [Finding("ports", "ok", "all are free")]
+
+
+def of_service(settings: Settings) -> Iterator[Finding]:
+    seen = waiting.look(settings)
+    if not seen.missing:
+        yield Finding("service", "ok", f"ready at {seen.url}")
+        if seen.told:
+            yield Finding("clock", "warning", seen.told, "timedatectl set-ntp true")
+    elif waiting.is_served(settings):
+        log = "its log says why (it writes to standard error)"
+        yield Finding("service", "failure", f"not ready: {seen.missing}", log)
+    else:
+        yield Finding("service", "note", f"does not run on {settings.root}", "menagerie serve")
+
+
+def nearest(path: Path) -> Path:
+    """Itself, or the folder above it that is there."""
+    return next(each for each in (path, *path.parents) if each.is_dir())

@@ -1,0 +1,91 @@
+"""The machine as engines meet it: Python, confinement, engines, names, clock."""
+
+import ctypes
+import os
+import platform
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Final
+
+from cell.agent import UID_FIRST
+from cell.engines import PACKAGES, find
+from cell.runtime.confinement import LOST, Means
+from cell.runtime.host import Host
+from menagerie.doctor.findings import Finding
+from menagerie.settings import Settings
+
+# By what the reason says, in this order.
+REMEDIES: Final = (
+    ("bubblewrap is not installed", "apt-get install bubblewrap"),
+    ("setpriv is not installed", "apt-get install util-linux"),
+    ("bubblewrap is not permitted", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
+    ("other users cannot read", "put the checkout and Python where others may read, as in /opt"),
+    ("does not run as root", "sudo menagerie serve"),
+    ("control", "systemd-run --scope -p Delegate=yes menagerie serve"),
+    ("cannot be made", "systemd-run --scope -p Delegate=yes menagerie serve"),
+)
+_CLOCK_UNSYNCHRONIZED: Final = 0x40
+_TIMEX_BYTES: Final = 512
+
+
+def python() -> Iterator[Finding]:
+    detail = f"{platform.python_version()} at {sys.executable}"
+    yield Finding("python", "ok", detail)
+
+
+def confinement_and_engines() -> Iterator[Finding]:
+    """Found out as a cell finds it out, so that both say the same."""
+    with tempfile.TemporaryDirectory(prefix="menagerie-doctor-") as folder:
+        host = Host(folder, f"doctor-{os.getpid()}", PACKAGES, uid=UID_FIRST)
+        try:
+            for name, means in host.confinement.items():
+                yield _of_means(name, means)
+            found = find(host)
+        finally:
+            host.close()
+    for name, driver in sorted(found.drivers.items()):
+        yield Finding(f"engine {name}", "ok", f"{', '.join(driver.versions())} ({driver.source})")
+    for name, refusal in sorted(found.refused.items()):
+        yield Finding(f"engine {name}", "note", refusal.reason, refusal.remedy)
+    if not found.drivers:
+        yield Finding("engines", "failure", "none can be run here", "mend one of those above")
+
+
+def _of_means(name: str, means: Means) -> Finding:
+    check = f"confinement {name}"
+    if means.enforced:
+        return Finding(check, "ok", "in force")
+    reason = means.reason or "not in force"
+    remedy = next((remedy for part, remedy in REMEDIES if part in reason), None)
+    return Finding(check, "warning", f"{reason}: {LOST[name]}", remedy)
+
+
+def names(settings: Settings) -> Iterator[Finding]:
+    domain = settings.instance_domain
+    host = f"doctor.{settings.region}.{domain}"
+    try:
+        found = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
+    except OSError:
+        remedy = f"add a DNS record for *.{settings.region}.{domain}"
+        if domain == "localhost":
+            remedy = "apt-get install libnss-myhostname, or use what `menagerie credentials` prints"
+        yield Finding("names", "warning", f"hosts as {host} do not resolve here", remedy)
+    else:
+        yield Finding("names", "ok", f"{host} is {found[0][4][0]}")
+
+
+def clock() -> Iterator[Finding]:
+    """Whether anything sets it; how far it is off is told by the database and the service."""
+    state = ctypes.create_string_buffer(_TIMEX_BYTES)
+    if ctypes.CDLL(None, use_errno=True).adjtimex(state) < 0:
+        yield Finding("clock", "note", "whether it is kept right cannot be told here")
+        return
+    # struct timex: modes (int, padded), offset, freq, maxerror, esterror (long), status (int)
+    status = int.from_bytes(state.raw[40:44], sys.byteorder)
+    if status & _CLOCK_UNSYNCHRONIZED:
+        detail = "nothing keeps it right; certificates and one-time URLs go by it"
+        yield Finding("clock", "note", detail, "timedatectl set-ntp true")
+    else:
+        yield Finding("clock", "ok", "kept right by NTP")

@@ -1,0 +1,122 @@
+"""`menagerie wait`: until the service is ready, or why it is not."""
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+
+from menagerie.endpoints import endpoints_file
+from menagerie.settings import Settings
+
+LOOK_EVERY_S: Final = 0.1
+ASK_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the service is like. `missing` is empty once it is ready."""
+
+    url: str
+    missing: str = ""
+    told: str = ""
+    """What does no harm yet."""
+
+
+def wait(settings: Settings, url: str | None, timeout_s: float) -> int:
+    """Says on stderr what is missing, as that changes. The exit status: 0 ready, 1 not in time."""
+    deadline = time.monotonic() + timeout_s
+    told = ""
+    while True:
+        seen = look(settings, url)
+        if not seen.missing:
+            print(f"Menagerie is ready: {seen.url}")  # noqa: T201 -- for people
+            return 0
+        if time.monotonic() >= deadline:
+            return _not_in_time(seen, timeout_s)
+        if seen.missing != told:
+            told = seen.missing
+            _tell(f"waiting: {told}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def look(settings: Settings, url: str | None = None) -> Seen:
+    """Ask once; a service that starts may have another address than its last time."""
+    where = url or address(settings)
+    try:
+        answer = httpx.get(f"{where.rstrip('/')}/healthz", timeout=ASK_TIMEOUT_S, trust_env=False)
+        health = answer.json()
+        checks = health.get("checks") or {"database": {"detail": health.get("detail")}}
+        if answer.status_code == httpx.codes.OK and health["status"] == "ok":
+            closed = None if url else _closed_port(settings)
+            if closed:
+                return Seen(where, f"the gateway does not listen on port {closed}")
+            return Seen(where, told="; ".join(c["detail"] for c in checks.values() if c["detail"]))
+        return Seen(where, "; ".join(f"{n}: {c['detail']}" for n, c in checks.items() if _bad(c)))
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Seen(where, f"nothing answers at {where} ({error})")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return Seen(where, f"{where} is not a Menagerie: it answers /healthz with something else")
+
+
+def _bad(check: dict[str, str]) -> bool:
+    return check.get("status") != "ok"
+
+
+def address(settings: Settings) -> str:
+    """Where the API is reached from this machine: as its last start wrote down, or by settings."""
+    if settings.base_url or "port" in settings.model_fields_set:
+        return settings.api_url_local
+    try:
+        return str(json.loads(endpoints_file(settings.root).read_bytes())["base_url"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return settings.api_url_local
+
+
+def is_served(settings: Settings) -> bool:
+    """Whether a `serve` holds this home."""
+    try:
+        lock = os.open(settings.root / "serve.lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def _closed_port(settings: Settings) -> int | None:
+    """The gateway's, while it does not listen; None where another machine's is meant."""
+    if not is_served(settings):
+        return None
+    try:
+        ports = json.loads(endpoints_file(settings.root).read_bytes())["gateway_ports"]
+        listen = settings.gateway_listen.partition(",")[0].strip()
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 -- compared
+        port = int(ports["https"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    try:
+        socket.create_connection((host, port), ASK_TIMEOUT_S).close()
+    except OSError:
+        return port
+    return None
+
+
+def _not_in_time(seen: Seen, timeout_s: float) -> int:
+    _tell(f"not ready after {timeout_s:g} s: {seen.missing}")
+    if seen.missing.startswith("nothing answers"):
+        _tell("start it with `menagerie serve`, or name another address with --url")
+    return 1
+
+
+def _tell(text: str) -> None:
+    print(f"menagerie wait: {text}", file=sys.stderr, flush=True)  # noqa: T201 -- for people
