@@ -22,9 +22,12 @@ from cell.runtime.process import Process
 
 DATABASE = "database.duckdb"
 USERNAME = "app"
-# The interpreter, its libraries and the engine's own needs beside the memory it accounts for.
-OVERHEAD_BYTES = 160 * 2**20
-MEMORY_SHARE = 0.8
+# What the kernel keeps for the process, and what it maps of files, count against the size as well.
+UNASKED_SHARE = 0.05
+UNASKED_MIN_BYTES = 52 * 2**20
+# The interpreter and its libraries; of what is left, a share for what the engine does not count.
+INTERPRETER_BYTES = 140 * 2**20
+MEMORY_SHARE = 0.75
 CHECKPOINT_TIMEOUT_S = 60.0
 READ_BYTES = 1 << 20
 
@@ -57,13 +60,13 @@ class DuckDB:
     async def start(self, site: Site, spec: Spec) -> Process:
         view = self._host.view(site)
         size = spec.size
-        spare_bytes = max(0, size.memory_bytes - OVERHEAD_BYTES)
+        process_bytes, engine_bytes = memory_limits(size.memory_bytes)
         argv = [
             *(sys.executable, "-P", "-m", "instance_services.duckdb"),
             *("--socket", str(view.run / site.socket.name)),
             *("--data", str(view.data / DATABASE)),
             *("--users", str(view.configuration / "users.json")),
-            *("--memory-bytes", str(int(spare_bytes * MEMORY_SHARE))),
+            *("--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)),
             *("--threads", str(max(1, math.ceil(size.vcpu)))),
             *("--temp-directory", str(view.data / "temp")),
             *("--temp-bytes", str(size.storage_bytes)),
@@ -139,6 +142,13 @@ async def _query(site: Site, login: Login, sql: str, timeout_s: float = 10.0) ->
     return await ask(
         str(site.socket), "POST", "/query", login=credential, body={"sql": sql}, timeout_s=timeout_s
     )
+
+
+def memory_limits(size_bytes: int) -> tuple[int, int]:
+    """What the process may ask for, below what ends it; and of that what the engine may count."""
+    unasked_bytes = max(UNASKED_MIN_BYTES, int(size_bytes * UNASKED_SHARE))
+    process_bytes = size_bytes - unasked_bytes
+    return process_bytes, int(max(0, process_bytes - INTERPRETER_BYTES) * MEMORY_SHARE)
 
 
 def _installed() -> str | None:

@@ -19,7 +19,7 @@ from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Broken, Engine, Overloaded
 from instance_services.duckdb.session import Failed
 from instance_services.duckdb.turns import Turns
-from instance_services.duckdb.waiting import is_answering
+from instance_services.duckdb.waiting import trouble
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"
 
@@ -133,7 +133,7 @@ def test_a_full_queue_refuses_and_is_still_healthy(tmp_path: Path) -> None:
         jobs = [engine.submit(ENDLESS, []) for _ in range(3)]
         with pytest.raises(Overloaded, match="3 requests are waiting"):
             engine.submit("SELECT 1", [])
-        assert await is_answering(engine)
+        assert await trouble(engine) is None
         for job in jobs:
             engine.abandon(job)
         while engine.is_busy:  # noqa: ASYNC110 - there is no event for this but the thing itself
@@ -174,7 +174,7 @@ def test_stopping_drops_what_waits_and_health_says_so(tmp_path: Path) -> None:
             await waiting_job.future
         with pytest.raises(Broken):
             engine.submit("SELECT 1", [])
-        assert not await is_answering(engine)
+        assert await trouble(engine) is not None
 
     _with_engine(tmp_path, use)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 import uvicorn
 
+from instance_services.duckdb import memory
 from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import make_app, render_error
@@ -32,11 +33,15 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="database file")
     parser.add_argument("--users", type=Path, required=True, help='{"app": ["<sha256 hex>", …]}')
     parser.add_argument("--memory-bytes", type=int, help="the engine's memory limit")
+    parser.add_argument("--process-bytes", type=int, help="all memory that the process may ask for")
     parser.add_argument("--threads", type=int, help="threads of the engine")
     parser.add_argument("--temp-directory", type=Path, help="where queries spill; emptied at start")
     parser.add_argument("--temp-bytes", type=int, help="how much they may spill")
     parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
     parser.add_argument("--waiting-max", type=int, default=256, help="requests that may wait")
+    parser.add_argument(
+        "--interrupt-timeout-s", type=float, default=10, help="for an abandoned query to obey"
+    )
     parser.add_argument("--stop-timeout-s", type=int, default=5, help="for running queries to end")
     parser.add_argument("--log-level", default="info", help="debug, info, warning, error")
     return parser.parse_args(words)
@@ -45,12 +50,15 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
 def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
     _set_up_logs(given.log_level)
+    if given.process_bytes is not None:
+        memory.limit(given.process_bytes)
     limits = Limits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
     temp_directory = given.temp_directory or given.data.with_name("temp")
     turns = Turns()
     engine = Engine(
         *(turns, given.data, temp_directory, limits),
         waiting_max=given.waiting_max,
+        interrupt_timeout_s=given.interrupt_timeout_s,
         on_broken=_give_up,
     )
     config = uvicorn.Config(

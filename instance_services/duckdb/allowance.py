@@ -13,6 +13,7 @@ class Allowance:
 
     def __init__(self, database: Path, temp_directory: Path, storage_bytes: int | None) -> None:
         self._database = database
+        self.directory = database.parent
         self._log = database.with_name(database.name + ".wal")
         self._temp_directory = temp_directory
         self.storage_bytes = storage_bytes

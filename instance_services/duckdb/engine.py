@@ -12,6 +12,7 @@ import structlog
 
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.database import Limits, is_alive, open_database
+from instance_services.duckdb.pulse import Pulse
 from instance_services.duckdb.session import Failed, Session
 from instance_services.duckdb.turns import Turns
 
@@ -19,6 +20,20 @@ log = structlog.get_logger()
 
 _INSIST_S = 0.2
 _GUARD_S = 0.5
+# An interrupt is heard between two chunks of rows; most are obeyed within this.
+_HEARD_S = 1.0
+# Less than the cell waits for its engines to end, together with what running requests are left.
+_STOP_S = 3.0
+
+_STOPPED = "the engine has stopped and is about to be restarted; try again in a few seconds"
+_LOST = (
+    "the engine failed at this statement by a fault of its own and is about to be restarted; what"
+    " was committed is kept"
+)
+_UNHEEDED = (
+    "a statement whose client is gone, or that filled the storage, does not obey its interruption;"
+    " the engine is about to be replaced, what was committed is kept; try again in a few seconds"
+)
 
 # After one of these the engine may refuse whatever comes next.
 _SUSPICIOUS = (
@@ -40,7 +55,10 @@ class Broken(Exception):  # noqa: N818 - a state of the engine
 class Job:
     """One request on its way to the engine and back."""
 
-    __slots__ = ("_engine", "abandoned", "error", "finished", "future", "params", "result", "sql")
+    __slots__ = (
+        *("_engine", "abandoned", "error", "finished", "future", "params", "result", "sql"),
+        "unheeded_s",
+    )
 
     def __init__(self, engine: "Engine", sql: str, params: list[Any]) -> None:
         self._engine = engine
@@ -49,6 +67,9 @@ class Job:
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.abandoned = False
         self.finished = False
+        # For how long it has been interrupted again and again, in vain. Counted and not looked up
+        # on a clock: that one goes on where the whole process is held still for a snapshot.
+        self.unheeded_s = 0.0
         self.result: bytes | None = None
         self.error: Exception | None = None
 
@@ -74,19 +95,23 @@ class Engine:
         limits: Limits,
         *,
         waiting_max: int = 256,
+        interrupt_timeout_s: float = 10.0,
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         self.allowance = Allowance(path, temp_directory, limits.storage_bytes)
         self._turns = turns
         self._place = (path, temp_directory, limits)
         self._waiting_max = waiting_max
+        self._interrupt_timeout_s = interrupt_timeout_s
         self._on_broken = on_broken
         self._lock = threading.Lock()
         self._running: Job | None = None
-        self._waiting = 0
+        self._jobs: set[Job] = set()
         self._broken = False
+        self._why = _STOPPED
         self._connection: Any = None
         self._session: Session | None = None
+        self._pulse = Pulse(lambda: self.is_busy, threads=limits.threads)
 
     async def start(self) -> None:
         """Opens the database; raises what the engine says where it cannot."""
@@ -95,7 +120,7 @@ class Engine:
 
     @property
     def is_busy(self) -> bool:
-        return self._waiting > 0
+        return bool(self._jobs)
 
     @property
     def is_alive(self) -> bool:
@@ -105,32 +130,67 @@ class Engine:
     def running(self) -> Job | None:
         return self._running
 
+    @property
+    def trouble(self) -> str | None:
+        """Why it takes no queries, or will not for long; None where it does."""
+        if not self.is_alive:
+            return self._why
+        running = self._running
+        if running is not None and running.unheeded_s >= _HEARD_S:
+            return _UNHEEDED
+        return None
+
     def submit(self, sql: str, params: list[Any]) -> Job:
         """Puts a request in the queue; its future gives the answer as JSON."""
         if not self.is_alive:
-            raise Broken("the engine has stopped and is about to be restarted")
-        if self._waiting >= self._waiting_max:
-            raise Overloaded(f"{self._waiting} requests are waiting already; try again later")
+            raise Broken(self._why)
+        waiting = len(self._jobs)
+        if waiting >= self._waiting_max:
+            raise Overloaded(f"{waiting} requests are waiting already; try again later")
         job = Job(self, sql, params)
-        self._waiting += 1
+        self._jobs.add(job)
         self._turns.put(job)
         return job
 
     def abandon(self, job: Job) -> None:
         """Nobody waits for the answer any more: the request is not begun, or is interrupted."""
         job.abandoned = True
-        self._interrupt(job)
         if not job.finished:
             # An interrupt that comes between two statements is lost.
+            self._insist(job, _INSIST_S)
             asyncio.get_running_loop().call_later(_INSIST_S, self.abandon, job)
 
-    def guard(self, job: Job) -> None:
-        """Keeps a request that takes long from growing the database beyond its storage."""
+    def watch(self, job: Job) -> None:
+        """To be called for a request that takes long, which must not hold or fill the database."""
+        self._pulse.begin()
+        self._guard(job)
+
+    def _guard(self, job: Job) -> None:
+        """Keeps a request from growing the database beyond its storage."""
         if job.finished or self.allowance.storage_bytes is None:
             return
         if self._session is not None and self._session.growing and self.allowance.exceeded():
-            self._interrupt(job)
-        asyncio.get_running_loop().call_later(_GUARD_S, self.guard, job)
+            self._insist(job, _GUARD_S)
+        asyncio.get_running_loop().call_later(_GUARD_S, self._guard, job)
+
+    def _insist(self, job: Job, every_s: float) -> None:
+        """Interrupts; what does not obey for long is ended with the process."""
+        if self._running is not job or self._broken:
+            return
+        self._interrupt(job)
+        job.unheeded_s += every_s
+        if job.unheeded_s > self._interrupt_timeout_s:
+            log.warning("a statement does not obey its interruption; the process is replaced")
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Answers all that wait, and lets the process be replaced."""
+        self._broken = True
+        self._why = _UNHEEDED
+        for job in self._jobs:
+            if not job.future.done():
+                job.future.set_exception(Broken(_UNHEEDED))
+        asyncio.get_running_loop().call_soon(self._on_broken)
 
     def _interrupt(self, job: Job) -> None:
         with self._lock:
@@ -144,9 +204,14 @@ class Engine:
         self._broken = True
         self._session = None
         closed = asyncio.ensure_future(self._turns.call(self._close))
+        insisted_s = 0.0
         while not closed.done():
             if self._running is not None:
                 self._interrupt(self._running)
+                insisted_s += _INSIST_S
+            if _STOP_S < insisted_s <= _STOP_S + _INSIST_S:
+                log.warning("a statement does not obey its interruption; the process ends with it")
+                self._on_broken()
             await asyncio.wait([closed], timeout=_INSIST_S)
         await closed
 
@@ -165,11 +230,11 @@ class Engine:
             self._running = None
         if job.error is not None and self._is_lost(job.error.__cause__):
             self._broken = True
-            job.error = Broken(f"the engine is lost and about to be restarted: {job.error}")
+            job.error = Broken(_LOST)
 
     def settle(self, job: Job) -> None:
         """Answers a request that was run, or that no longer is to be."""
-        self._waiting -= 1
+        self._jobs.discard(job)
         job.finished = True
         future = job.future
         if isinstance(job.error, Broken):

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import gc
 import os
-import re
 import time
 from typing import Any
 
@@ -14,6 +13,7 @@ import structlog
 
 from instance_services.duckdb import values
 from instance_services.duckdb.allowance import Allowance
+from instance_services.duckdb.errors import told
 from instance_services.duckdb.plans import Columns, Plan, Plans
 from instance_services.duckdb.prepared import Prepared
 from instance_services.duckdb.refusals import Refusals, Refused
@@ -24,7 +24,6 @@ ROWS_MAX = 10_000
 
 _WRITING = (duckdb.IOException, duckdb.TransactionException)
 _NO_SPACE = os.strerror(errno.ENOSPC)
-_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
 
 
 class Failed(Exception):  # noqa: N818 - the statement failed, the service did not
@@ -64,12 +63,16 @@ class Session:
             raise Failed(str(error)) from error
         except Exception as error:
             if isinstance(error, _WRITING) and _NO_SPACE in str(error):
-                raise DiskFull(str(error)) from error
+                raise DiskFull(self._told(error, plan)) from error
             # A value that Python cannot hold or a parameter it cannot pass is no duckdb.Error.
-            raise Failed(_text(error, rendered=plan is not None and plan.rendered)) from error
+            raise Failed(self._told(error, plan)) from error
         finally:
             if plan is not None:
                 self._tidy(plan)
+
+    def _told(self, error: Exception, plan: Plan | None) -> str:
+        rendered = plan is not None and plan.rendered
+        return told(error, self._allowance.directory, rendered=rendered)
 
     def _tidy(self, plan: Plan) -> None:
         self.growing = False
@@ -209,11 +212,3 @@ def _converted(rows: list[Any], converters: list[tuple[int, values.Convert]]) ->
             None if value is None else convert(value) for value in columns[place]
         )
     return list(zip(*columns, strict=True))
-
-
-def _text(error: Exception, *, rendered: bool) -> str:
-    text = str(error) or type(error).__name__
-    if rendered:
-        # The statement stands one line lower inside the one that renders it.
-        text = _LINE.sub(lambda found: f"LINE {max(1, int(found.group(1)) - 1)}:", text)
-    return text

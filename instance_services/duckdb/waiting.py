@@ -17,7 +17,7 @@ async def answer(engine: Engine, job: Job, exchange: Exchange) -> bytes:
     def watch() -> None:
         # Most queries are done before this, and are spared the cost of a second task.
         watches.append(asyncio.ensure_future(_abandon_when_gone(engine, job, exchange)))
-        engine.guard(job)
+        engine.watch(job)
 
     timer = asyncio.get_running_loop().call_later(_UNWATCHED_S, watch)
     try:
@@ -39,19 +39,17 @@ async def _abandon_when_gone(engine: Engine, job: Job, exchange: Exchange) -> No
     job.future.cancel()
 
 
-async def is_answering(engine: Engine) -> bool:
-    """Whether the engine answers; while it runs a query, that it runs is the answer."""
-    if not engine.is_alive:
-        return False
-    if engine.is_busy:
-        return True
+async def trouble(engine: Engine) -> str | None:
+    """Why queries are not answered; while one runs and obeys, that it runs is the answer."""
+    if engine.trouble is not None or engine.is_busy:
+        return engine.trouble
     try:
         job = engine.submit("SELECT 1", [])
         await asyncio.wait_for(job.future, _PROBE_S)
-    except (Broken, Failed):
-        return False
+    except (Broken, Failed) as error:
+        return str(error)
     except Overloaded:
-        return True
+        return None
     except TimeoutError:
-        return engine.is_alive
-    return True
+        return engine.trouble
+    return None

@@ -3,7 +3,7 @@
 import duckdb
 
 from instance_services.duckdb.engine import Engine
-from instance_services.duckdb.waiting import is_answering
+from instance_services.duckdb.waiting import trouble
 from specserver import Exchange, Problem
 
 
@@ -13,6 +13,6 @@ async def version() -> dict[str, str]:
 
 async def health(exchange: Exchange) -> dict[str, str]:
     engine: Engine = exchange.app_state
-    if not await is_answering(engine):
-        raise Problem(503, "the engine has stopped", headers={"Retry-After": "1"})
+    if reason := await trouble(engine):
+        raise Problem(503, reason, headers={"Retry-After": "5"})
     return {"status": "ok"}

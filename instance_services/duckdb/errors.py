@@ -1,0 +1,40 @@
+"""Owns how an error is told: what the client can use of it, and nothing of the machine."""
+
+import re
+from pathlib import Path
+
+import duckdb
+import structlog
+
+log = structlog.get_logger()
+
+FAULT = "the engine failed at this statement by a fault of its own; nothing of it was kept"
+MEMORY = (
+    "Out of Memory Error: the statement needs more memory than this instance has; select, group or"
+    " sort less at a time, or choose a larger size"
+)
+TEMPORARY = (
+    "Out of Memory Error: the statement needs more memory and temporary storage than this instance"
+    " has; select, group or sort less at a time, or choose a larger size"
+)
+_FAULTS = (duckdb.FatalException, duckdb.InternalException)
+_MEMORY = (duckdb.OutOfMemoryException, MemoryError)
+_DISK = "max_temp_directory_size"
+_LINE = re.compile(r"^LINE (\d+):", re.MULTILINE)
+_TRACE = re.compile(r"\s*(?:Stack Trace:|Possible solutions:).*", re.DOTALL)
+_PLACE = re.compile(r"(?:0x[0-9a-fA-F]+|/[\w.-]+)+")
+
+
+def told(error: Exception, directory: Path, *, rendered: bool) -> str:
+    """The text for the client; `rendered` where the statement stands inside one of ours."""
+    text = _TRACE.sub("", str(error)).replace(f"{directory}/", "")
+    if isinstance(error, _FAULTS):
+        first = text.partition("\n")[0]
+        log.error("the engine failed by a fault of its own", reason=_PLACE.sub("…", first))
+        return FAULT
+    if isinstance(error, _MEMORY):
+        return TEMPORARY if _DISK in text else MEMORY
+    if rendered:
+        # The statement stands one line lower inside the one that renders it.
+        text = _LINE.sub(lambda found: f"LINE {max(1, int(found.group(1)) - 1)}:", text)
+    return text or type(error).__name__
