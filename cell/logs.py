@@ -22,6 +22,12 @@ def rotate(path: Path, bytes_max: int) -> None:
         return
 
 
+def write(path: Path, line: str) -> None:
+    """A line of ours, among those of the engine."""
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+
+
 def tail(path: Path, lines: int) -> bytes:
     """The last lines, of the file set aside too where this one has fewer."""
     content = b""

@@ -39,6 +39,12 @@ class Resident:
     wake: asyncio.Task[None] | None = None
     watch: asyncio.Task[None] | None = None
     flush: asyncio.Task[None] | None = None
+    look: asyncio.Task[None] | None = None
+    looked_at: float = field(default_factory=time.monotonic)
+    unwell_since: float | None = None
+    cut: str | None = None
+    """Why we ended the engine ourselves, to have it started again."""
+    memory_kills: int = 0
 
     @property
     def instance_id(self) -> str:

@@ -49,6 +49,12 @@ class CellSettings:
     wake_timeout_s: float = 60.0
     tick_s: float = 1.0
 
+    # How often an engine that runs is looked at; and after how long it is ended and started again
+    # where it says that it cannot go on, or says nothing.
+    pulse_every_s: float = 10.0
+    stuck_after_s: float = 3.0
+    silent_after_s: float = 30.0
+
     # A crashed engine is started again at once, then ever more slowly. An engine that ran longer
     # than `healthy_after_s` begins anew; past `failures_max` quick deaths the instance is failed.
     restart_first_s: float = 0.1

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from cell import activity, snapshots
+from cell import activity, liveness, logs, snapshots
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.domains import Domains
@@ -15,7 +15,7 @@ from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
 from cell.pki import PkiError
 from cell.records import Records
-from cell.residents import ROUTED, Resident, Routes
+from cell.residents import ROUTED, Resident, Routes, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
@@ -27,6 +27,7 @@ LOOK_AGAIN_MAX_S = 0.05
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
 DOUBLED_MAX = 20
+MEMORY = "the engine was ended because it wanted more memory than its size has"
 
 
 class Supervisor:
@@ -175,6 +176,9 @@ class Supervisor:
             if self._is_idle(resident) and not resident.lock.locked():
                 self.spawn(self._sleep(resident))
             self._flush(resident)
+            if liveness.is_due(resident, self._settings):
+                login = self.login(resident)
+                resident.look = self.spawn(liveness.look(resident, login, self._settings))
         for instance_id in set(self._credentials.expired()) - self._ending:
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
             self._ending.add(instance_id)
@@ -231,6 +235,8 @@ class Supervisor:
             wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
 
     def _usable(self, resident: Resident, process: Process) -> None:
+        resident.memory_kills = self._host.memory_kills(resident.site)
+        resident.unwell_since, resident.looked_at = None, time.monotonic()
         resident.usable = True
         resident.failed = False
         resident.reason = None
@@ -243,9 +249,10 @@ class Supervisor:
         async with resident.lock:
             if resident.process is not process or self._stopping:
                 return
-            reason = process.exit_reason
-            if self._host.memory_kills(resident.site):
-                reason += ", having wanted more memory than its size has"
+            reason = f"the engine ended: {resident.cut or process.exit_reason}"
+            resident.cut = None
+            if self._host.memory_kills(resident.site) > resident.memory_kills:
+                reason = MEMORY
             resident.process = None
             resident.usable = False
             self.publish()
@@ -270,7 +277,15 @@ class Supervisor:
                     reason = str(error)
                     continue
                 resident.restarts += 1
+                self._tell(resident, reason)
                 return
+
+    def _tell(self, resident: Resident, reason: str) -> None:
+        """Its owner, by the status and the log, why it was away for a moment."""
+        now = moment(time.time())
+        resident.reason = f"started again at {now}: {reason}"
+        logs.write(resident.site.log, f"{now} menagerie: {resident.reason}")
+        self.publish()
 
     def _count_failure(self, resident: Resident, reason: str) -> float:
         """Notes it, and answers how long to wait before the next attempt."""

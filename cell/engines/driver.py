@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -21,6 +22,18 @@ class Refusal:
 
     reason: str
     remedy: str
+
+
+class Pulse(Enum):
+    """How an engine that runs is found.
+
+    WELL: it answers, be it with a refusal. SILENT: it says nothing in time, as a busy one may for
+    a while. STUCK: it says itself that it will not go on.
+    """
+
+    WELL = "well"
+    SILENT = "it answers no login"
+    STUCK = "a script that has written cannot be stopped"
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,12 @@ class Driver(Protocol):
 
     async def ready(self, site: Site, login: Login) -> bool:
         """Whether a real login works now."""
+
+    async def pulse(self, site: Site, login: Login) -> Pulse:
+        """Whether an engine that was ready still goes on, and is no more than busy or full.
+
+        Answers within some seconds, and stops what can be stopped and keeps everybody waiting.
+        """
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         """From now on these logins work and no other, running or not."""

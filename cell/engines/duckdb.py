@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from cell.engines.driver import EngineError, Login, Metrics, Refusal, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
 from cell.engines.http import ask
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
@@ -91,6 +91,14 @@ class DuckDB:
         except httpx.HTTPError:
             return False
         return answer.status_code == httpx.codes.OK
+
+    async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
+        try:
+            # Its process replaces itself where a statement does not end.
+            await ask(str(site.socket), "GET", "/health")
+        except httpx.HTTPError:
+            return Pulse.SILENT
+        return Pulse.WELL
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         # Passwords have 256 random bits, so their plain hash tells nothing.

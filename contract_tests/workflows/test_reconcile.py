@@ -66,6 +66,20 @@ def test_an_engine_under_restart_is_left_alone(stage: Stage) -> None:
     assert stage.events(instance) == []
 
 
+def test_an_engine_that_was_started_again_tells_why_once(stage: Stage) -> None:
+    instance = stage.instance("running")
+    reason = "started again at 2030-01-01T00:00:00.000Z: it wanted more memory than its size has"
+    stage.cell.becomes(instance.id, status="running", status_reason=reason)
+    reconcile(stage)
+    reconcile(stage)
+    found = stage.fetch(instance)
+    assert (found.status, found.status_reason) == ("running", reason)
+    event = {"operation": "run", "reason": reason, "status": "running"}
+    assert [(each.type, each.data) for each in stage.events(instance)] == [
+        ("instance.failed.v1", {"instance_id": instance.id, **event}),
+    ]
+
+
 def test_an_instance_its_cell_lost_is_failed(stage: Stage) -> None:
     instance = stage.instance("running")
     stage.cell.forget(instance.id)

@@ -13,6 +13,9 @@ SETTLED: Final = frozenset({"running", "paused", "failed"})
 """Statuses with no work under way, in which the cell's word counts."""
 LOST: Final = "the cell no longer has the instance"
 
+AGAIN: Final = "started again"
+"""How a cell begins to say why an engine that runs has ended before."""
+
 
 def differs(instance: Instance, observation: Answer | None) -> bool:
     """Whether `apply` would change anything; cheap, and asked for every instance every time."""
@@ -23,6 +26,7 @@ def differs(instance: Instance, observation: Answer | None) -> bool:
     return (
         _status(instance, observation) != instance.status
         or _rotated(instance, observation)
+        or _started_again(instance, observation) is not None
         or (observation.get("port") or instance.port) != instance.port
     )
 
@@ -37,6 +41,10 @@ def apply(db: Session, instance: Instance, observation: Answer | None, moment: d
     instance.port = observation.get("port") or instance.port
     if _rotated(instance, observation):
         _record_rotations(db, instance, observation)
+    reason = _started_again(instance, observation)
+    if reason is not None:
+        instance.status_reason = reason
+        publish_failed(db, instance, "run", reason)
     status = _status(instance, observation)
     if status == instance.status:
         return
@@ -54,6 +62,15 @@ def _status(instance: Instance, observation: Answer) -> str:
     """The settled status observed; while the cell restarts an engine, the record stays."""
     status = str(observation["status"])
     return status if status in SETTLED else instance.status
+
+
+def _started_again(instance: Instance, observation: Answer) -> str | None:
+    """Why an engine ended that runs again; what else its owner is being told comes first."""
+    reason = observation.get("status_reason") or ""
+    told = instance.status_reason
+    runs = instance.status == observation["status"] == "running"
+    news = reason.startswith(AGAIN) and reason != told
+    return reason if runs and news and (told is None or told.startswith(AGAIN)) else None
 
 
 def _credentials(observation: Answer) -> tuple[int, str | None]:

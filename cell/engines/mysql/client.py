@@ -14,7 +14,8 @@ from cell import sockets
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 60
 PULSE_TIMEOUT_S = 10
-NOT_THERE = (CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR)
+# The client's own: nobody is there, or nobody answers in time. A server's are of other numbers.
+NOT_THERE = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
 
 
 class NotThereError(Exception):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cell.engines.driver import EngineError, Refusal
 from cell.engines.mysql import accounts, options
-from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes
+from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes, session_bytes
 from cell.engines.mysql.servers import Server
 from cell.records import Size
 
@@ -72,6 +72,10 @@ def _mariadb_options(server: Server, size: Size) -> list[str]:  # noqa: ARG001 -
         *("--aria-pagecache-buffer-size=8M", "--log-warnings=1"),
         *("--innodb-temp-data-file-path=ibtmp1:2M:autoextend", "--innodb-buffer-pool-dump-pct=25"),
         f"--innodb-log-file-size={log_bytes(size)}",
+        # What a session may set for itself must not take the memory of all.
+        *("--maximum-tmp-table-size=64M", "--maximum-max-heap-table-size=64M"),
+        f"--max-session-mem-used={session_bytes(size)}",
+        f"--maximum-max-session-mem-used={session_bytes(size)}",
     ]
 
 

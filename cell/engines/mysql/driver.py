@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, measured
 from cell.engines.mysql import accounts, administrator, client, files, options, upgrades
 from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import Server, find, newest_first
@@ -85,6 +85,10 @@ class MySQLFamily:
         if not site.socket.is_socket():
             return False
         return await client.can_log_in(site.socket, login.username, login.password)
+
+    async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
+        answers = await client.answers(*self._administrator(site))
+        return Pulse.WELL if answers else Pulse.SILENT
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         hashes = [accounts.native_hash(login.password) for login in logins]

@@ -71,6 +71,11 @@ def log_bytes(size: Size) -> int:
     return _between(buffer_pool_bytes(size) // 4, 16 * MIB, max(16 * MIB, _whole(most, 16)))
 
 
+def session_bytes(size: Size) -> int:
+    """What the server takes for one session before it answers with an error."""
+    return max(64 * MIB, size.memory_bytes // 4)
+
+
 def buffer_pool_bytes(size: Size) -> int:
     """The server itself and each connection need memory besides, the more so in small sizes."""
     if size.memory_bytes < GIB:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Login, Metrics, Refusal, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     backup,
@@ -118,6 +118,16 @@ class PostgreSQL:
         async with connection:
             await connection.execute("SELECT 1")
         return True
+
+    async def pulse(self, site: Site, login: Login) -> Pulse:
+        try:
+            connection = await connections.connect(site.run, login, "postgres")
+        except NotRunningError as error:
+            return Pulse.WELL if connections.is_said(error.__cause__) else Pulse.SILENT
+        except psycopg.Error:
+            return Pulse.WELL
+        await connection.close()
+        return Pulse.WELL
 
     async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> None:
         await logins.remember(site, logins_)

@@ -21,6 +21,8 @@ DUMP = "dump.rdb"
 MEMORY_SHARE = 0.6
 CLIENTS_SHARE = "30%"
 VALUE_SHARE = 0.25
+# After it, all others are told so, and the cell stops the script.
+SCRIPT_MS = 5_000
 VALUE_BYTES_MAX = 512 * 2**20
 CLIENTS_RESERVED = 16
 
@@ -28,8 +30,12 @@ CLIENTS_RESERVED = 16
 ADMINISTRATOR_RULES = (
     "resetchannels",
     "-@all",
-    *("+ping", "+info", "+bgsave", "+config|set", "+acl|setuser"),
+    *("+ping", "+info", "+bgsave", "+config|set", "+script|kill", "+function|kill"),
+    *("+acl|setuser", "+acl|users", "+acl|deluser"),
 )
+# Nobody can log in as it, but it is whose rights Redis 7.0 holds the transactions of its own log
+# against when it starts; without them it would drop what scripts and MULTI wrote.
+DEFAULT_RULES = ("reset", "off", "~*", "&*", "+@all")
 # Keys and channels are all the tenant's own. What is taken away reaches files, other servers,
 # the configuration or the users; what is given back looks or acts within the instance only.
 TENANT_RULES = (
@@ -94,6 +100,7 @@ def configuration(view: View, limits: Limits) -> str:
         ("maxmemory-policy", "noeviction"),
         ("maxmemory-clients", CLIENTS_SHARE),
         ("sanitize-dump-payload", "clients"),
+        ("busy-reply-threshold", str(SCRIPT_MS)),
         # Not even the administrator's password opens these.
         ("enable-protected-configs", "no"),
         ("enable-debug-command", "no"),
@@ -106,9 +113,7 @@ def configuration(view: View, limits: Limits) -> str:
 def users(tenant: Iterable[str], administrator: Iterable[str]) -> str:
     """The content of the users' file, from what `rules_of` gives for each."""
     lines = [
-        # Nobody can log in as it, but it is whose rights Redis 7.0 holds the transactions of its
-        # own log against when it starts; without them it would drop what scripts and MULTI wrote.
-        ["default", "reset", "off", "~*", "&*", "+@all"],
+        ["default", *DEFAULT_RULES],
         [USERNAME, *tenant],
         [ADMINISTRATOR, *administrator],
     ]

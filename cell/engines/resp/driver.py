@@ -7,13 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Refusal, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
 from cell.engines.resp import files
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
     ADMINISTRATOR_RULES,
     CONFIGURATION,
+    DEFAULT_RULES,
     DUMP,
+    SCRIPT_MS,
     TENANT_RULES,
     USERNAME,
     USERS,
@@ -31,6 +33,8 @@ from cell.runtime.host import Host, size_bytes
 from cell.runtime.process import Process
 
 DUMP_TIMEOUT_S = 600.0
+# Longer than a script runs before everybody else is told of it.
+PULSE_TIMEOUT_S = 2 * SCRIPT_MS / 1000
 LOOK_AGAIN_S = 0.05
 # A dump that was put off begins within a tenth of a second of what it waited for.
 DUMP_BEGINS_S = 5.0
@@ -82,13 +86,25 @@ class Resp:
         except (OSError, RefusalError):
             return False
 
+    async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
+        try:
+            async with self._connected(site, PULSE_TIMEOUT_S) as connection:
+                return await _pulse(connection)
+        except RefusalError:
+            return Pulse.WELL
+        except OSError:
+            return Pulse.SILENT
+
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         tenant = rules_of(logins, TENANT_RULES)
         administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
         self._write(site, USERS, users(tenant, administrator))
         try:
-            # Loading the file would do as well, but ends everybody's connections in 7.0.
-            await self._ask(site, "ACL", "SETUSER", USERNAME, *tenant)
+            async with self._connected(site) as connection:
+                # Loading the file would do as well, but ends everybody's connections in 7.0.
+                await _set_users(connection, tenant, administrator)
+        except RefusalError as error:
+            raise EngineError(f"the engine refused its administrator: {error}") from error
         except (FileNotFoundError, ConnectionRefusedError):
             # Not running: it reads the file when it starts.
             return
@@ -170,13 +186,6 @@ class Resp:
     ) -> AbstractAsyncContextManager[Connection]:
         return connected(str(site.socket), self._administrator(site), timeout_s)
 
-    async def _ask(self, site: Site, *words: str) -> str:
-        try:
-            async with self._connected(site) as connection:
-                return await connection.ask(*words)
-        except RefusalError as error:
-            raise EngineError(f"the engine refused its administrator: {error}") from error
-
     def _write(self, site: Site, name: str, content: str) -> None:
         """What the engine reads and cannot write."""
         owner = self._host.owner(site)
@@ -224,6 +233,36 @@ class Valkey(Resp):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host, valkey_servers())
+
+
+async def _set_users(
+    connection: Connection, tenant: Sequence[str], administrator: Sequence[str]
+) -> None:
+    """As in the file: these users with these rules, and no others."""
+    # First, for the rules may be those of an earlier release.
+    known = {ADMINISTRATOR: administrator, "default": DEFAULT_RULES, USERNAME: tenant}
+    for name, rules in known.items():
+        await connection.ask("ACL", "SETUSER", name, *rules)
+    for name in await connection.ask_list("ACL", "USERS"):
+        if name not in known:
+            await connection.ask("ACL", "DELUSER", name)
+
+
+async def _pulse(connection: Connection) -> Pulse:
+    try:
+        await connection.ask("PING")
+    except RefusalError as error:
+        if not str(error).startswith("BUSY"):
+            return Pulse.WELL
+    else:
+        return Pulse.WELL
+    for kind in ("SCRIPT", "FUNCTION"):
+        try:
+            await connection.ask(kind, "KILL")
+        except RefusalError as error:
+            if str(error).startswith("UNKILLABLE"):
+                return Pulse.STUCK
+    return Pulse.WELL
 
 
 async def _info(connection: Connection, section: str) -> dict[str, str]:

@@ -1,0 +1,45 @@
+"""Notices an engine that runs and answers nobody, and ends it so that it is started again."""
+
+import signal
+import time
+
+import structlog
+
+from cell.engines.driver import Login, Pulse
+from cell.residents import Resident
+from cell.settings import CellSettings
+
+log = structlog.get_logger("cell.liveness")
+
+
+def is_due(resident: Resident, settings: CellSettings) -> bool:
+    """Now and then, and at each chance where it was not well; never while it is worked on."""
+    if not resident.usable or resident.process is None or resident.lock.locked():
+        return False
+    if resident.look is not None and not resident.look.done():
+        return False
+    wait_s = settings.pulse_every_s if resident.unwell_since is None else 0.0
+    return time.monotonic() - resident.looked_at >= wait_s
+
+
+async def look(resident: Resident, login: Login, settings: CellSettings) -> None:
+    process, began = resident.process, time.monotonic()
+    if process is None:
+        return
+    pulse = await resident.driver.pulse(resident.site, login)
+    resident.looked_at = now = time.monotonic()
+    if pulse is Pulse.WELL or resident.lock.locked() or resident.process is not process:
+        # Held still for a copy, it answers nobody either.
+        resident.unwell_since = None
+        return
+    if resident.unwell_since is None:
+        resident.unwell_since = began
+    limit_s = settings.stuck_after_s if pulse is Pulse.STUCK else settings.silent_after_s
+    unwell_s = now - resident.unwell_since
+    if unwell_s < limit_s:
+        return
+    resident.unwell_since = None
+    resident.cut = f"{pulse.value}, for {unwell_s:.0f} s"
+    log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=resident.cut)
+    # Asked to end, it would not answer that either. What it acknowledged is written.
+    process.signal(signal.SIGKILL)

@@ -1,0 +1,73 @@
+"""Users that somebody made beforehand are no more after a rotation, nor after a start."""
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.speakers import ONCE
+
+pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
+
+PASSWORD = "of-the-intruders-own"
+# Said by an administrator.
+PLANTED = (
+    f"ACL SETUSER intruder on >{PASSWORD} ~* &* +@all",
+    f"ACL SETUSER app >{PASSWORD} +@all",
+    f"ACL SETUSER default on >{PASSWORD}",
+    f"ACL SETUSER menagerie >{PASSWORD} ~* +@all",
+)
+USERNAMES = ("intruder", "app", "default", "menagerie")
+
+
+def client(subject: Subject, username: str, password: str) -> redis.Redis:
+    path = str(subject.site.socket)
+    return redis.Redis(unix_socket_path=path, username=username, password=password, retry=ONCE)
+
+
+def plant(subject: Subject) -> redis.Redis:
+    """Answers a session of the intruder's."""
+    secret = subject.host.secret(subject.site, "menagerie")
+    with client(subject, "menagerie", secret) as ours:
+        for statement in PLANTED:
+            ours.execute_command(*statement.split())
+    for username in USERNAMES:
+        with client(subject, username, PASSWORD) as theirs:
+            assert theirs.ping()
+    session = client(subject, "intruder", PASSWORD)
+    session.set("key", "value")
+    return session
+
+
+def rotate(subject: Subject) -> None:
+    subject.login = subject.new_login()
+    subject.accept(subject.login)
+
+
+def start_anew(subject: Subject) -> None:
+    subject.stop()
+    subject.accept(subject.login)
+    subject.start()
+
+
+@pytest.mark.parametrize("changed", [rotate, start_anew])
+def test_an_intruder_is_left_nothing(running: Subject, changed: Callable[[Subject], None]) -> None:
+    former = running.login
+    session = plant(running)
+    changed(running)
+    for username in USERNAMES:
+        with (
+            client(running, username, PASSWORD) as theirs,
+            pytest.raises(redis.exceptions.RedisError),
+        ):
+            theirs.get("key")
+    with pytest.raises(redis.exceptions.RedisError):
+        session.get("key")
+    session.close()
+    assert running.works(running.login)
+    assert running.works(former) == (former == running.login)
+    with client(running, "app", running.login.password) as tenant:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            tenant.config_get("*")
+        assert tenant.ping()
