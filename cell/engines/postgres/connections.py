@@ -18,16 +18,24 @@ ANYBODYS = (
     *("search_path=", "role=none", "default_transaction_read_only=off", "statement_timeout=0"),
     *("lock_timeout=10s", "idle_in_transaction_session_timeout=0", "local_preload_libraries="),
     *("client_min_messages=warning", "standard_conforming_strings=on", "synchronous_commit=on"),
+    *("idle_session_timeout=0", "quote_all_identifiers=off", "transform_null_equals=off"),
 )
 # What the superuser does is not shown to those who may see what sessions do.
 SUPERUSERS = (
     *ANYBODYS,
     *("row_security=off", "session_replication_role=origin", "track_activities=off"),
+    *("pg_stat_statements.track=none",),
 )
+# No server before takes them.
+SINCE_17 = ("transaction_timeout=0", "event_triggers=off")
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"
 NOT_NOW = "the database system is"
 FULL = ("too many clients already", "remaining connection slots are reserved")
+
+
+class LoginError(Exception):
+    """A login that was just made does not work."""
 
 
 class NotRunningError(Exception):
@@ -36,10 +44,14 @@ class NotRunningError(Exception):
 
 @contextlib.asynccontextmanager
 async def administration(
-    folder: Path, login: Login, database: str = "postgres"
+    folder: Path, login: Login, database: str = "postgres", *, major: int = 0
 ) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
-    """As the superuser, each statement by itself. `folder` is that of the socket."""
-    connection = await connect(folder, login, database, SUPERUSERS)
+    """As the superuser, each statement by itself. `folder` is that of the socket.
+
+    `major` is the server's version, for any database but `postgres`: there owners have settings.
+    """
+    settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()))  # noqa: PLR2004 - a version
+    connection = await connect(folder, login, database, settings)
     try:
         yield connection
     finally:
@@ -95,6 +107,19 @@ async def _connected(
 def is_said(error: BaseException | None) -> bool:
     """Whether a server said so, be it that it takes nobody now, as while it recovers."""
     return SAID in str(error)
+
+
+async def try_login(folder: Path, login: Login) -> None:
+    """Raises LoginError where it does not work; where the server is full it may."""
+    try:
+        connection = await connect(folder, login, "postgres")
+    except psycopg.OperationalError as error:
+        if is_full(error):
+            return
+        said = str(error).rpartition(SAID)[2].strip()
+        complaint = f"the login {login.username} does not work, so no other was ended: {said}"
+        raise LoginError(complaint) from error
+    await connection.close()
 
 
 def is_full(error: psycopg.Error) -> bool:

@@ -29,7 +29,7 @@ from cell.engines.postgres import (
     storage,
     upgrade,
 )
-from cell.engines.postgres.connections import NotRunningError
+from cell.engines.postgres.connections import LoginError, NotRunningError
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
@@ -109,9 +109,11 @@ class PostgreSQL:
             return False
         try:
             if not logins.applied(site):
-                await self._apply(site)
+                await self._apply(site, [login])
             connection = await connections.connect(site.run, login, "postgres")
         except NotRunningError:
+            return False
+        except LoginError:
             return False
         except psycopg.Error as error:
             return connections.is_full(error)
@@ -130,9 +132,14 @@ class PostgreSQL:
         return Pulse.WELL
 
     async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> None:
+        former = logins.wanted(site)
         await logins.remember(site, logins_)
         try:
-            await self._apply(site)
+            await self._apply(site, logins_)
+        except LoginError as error:
+            # Those that work go on doing so, also after the next start.
+            logins.keep(site, former)
+            raise EngineError(str(error)) from error
         except NotRunningError:
             # At its next start, before anybody is let in.
             return
@@ -263,34 +270,48 @@ class PostgreSQL:
             await roles.set_password(connection, verifier)
             await roles.disable(connection)
 
-    async def _apply(self, site: Site) -> None:
+    async def _apply(self, site: Site, tried: Sequence[Login]) -> None:
         """Raises NotRunningError where no server takes logins."""
         fresh = site.directory / FRESH
         if fresh.exists():
             secret = self._host.secret(self._installations.template_site(), SECRET)
             # Refused where a cell died after it had done this and before it was noted.
             with contextlib.suppress(psycopg.OperationalError):
-                await self._tell(site, Login(roles.SUPERUSER, secret))
+                await self._tell(site, Login(roles.SUPERUSER, secret), tried)
         if not logins.applied(site):
-            await self._tell(site, self._superuser(site))
+            await self._tell(site, self._superuser(site), tried)
         fresh.unlink(missing_ok=True)
 
-    async def _tell(self, site: Site, login: Login) -> None:
-        """The logins there are to be, and the superuser's password where it is another yet."""
-        superuser = self._superuser(site)
+    async def _tell(self, site: Site, login: Login, tried: Sequence[Login]) -> None:
+        """The logins there are to be, and the superuser's password where it is another yet.
+
+        Those that are tried must work before any other ends.
+        """
+        superuser, wanted = self._superuser(site), logins.wanted(site)
         async with connections.administration(site.run, login) as connection:
             async with connection.transaction():
                 if login != superuser:
                     await roles.set_password(connection, scram.verifier(superuser.password))
-                ended = await roles.apply(connection, logins.wanted(site))
+                await roles.allow(connection, wanted)
+            for each in tried:
+                await connections.try_login(site.run, each)
+            async with connection.transaction():
+                ended = await roles.forbid_others(connection, wanted)
             await roles.end_sessions(connection, ended)
             for name in ended:
-                for database in await roles.databases_owned_in(connection, name):
-                    inside = connections.administration(site.run, superuser, database)
-                    async with inside as there:
-                        await roles.hand_over(there, name)
-                await roles.drop(connection, name)
+                await self._take_apart(site, connection, name)
         logins.mark_applied(site)
+
+    async def _take_apart(self, site: Site, connection: roles.Connection, name: str) -> None:
+        """Removes a login that ended; what it owns in whatever database becomes the owner's."""
+        major = int(places.major(site) or 0)
+        for database in await roles.databases_owned_in(connection, name):
+            inside = connections.administration(
+                site.run, self._superuser(site), database, major=major
+            )
+            async with inside as there:
+                await roles.hand_over(there, name)
+        await roles.drop(connection, name)
 
     def _discard(self, site: Site) -> None:
         """Begins to remove what is not used any more; nobody waits for that."""

@@ -1,7 +1,7 @@
 """What an instance's logins are to be, kept by the cell: verifiers, and never a password."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -18,8 +18,12 @@ async def remember(site: Site, logins: Sequence[Login]) -> None:
     kept = wanted(site)
     found = await asyncio.to_thread(_verifiers, logins, kept)
     if found != kept or not (site.directory / WANTED).exists():
-        write_atomically(site.directory / WANTED, orjson.dumps(found))
+        keep(site, found)
     forget_applied(site)
+
+
+def keep(site: Site, verifiers: Mapping[str, str]) -> None:
+    write_atomically(site.directory / WANTED, orjson.dumps(verifiers))
 
 
 def wanted(site: Site) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The roles of an instance: the driver's own, the owner's, and one for each later credential."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 
 import psycopg
@@ -12,18 +13,35 @@ log = structlog.get_logger("cell.postgres")
 SUPERUSER = "menagerie"
 OWNER = "app"
 DATABASE = "app"
-MARK = "login of a credential"
-"""The comment on roles made for credentials: owners may have made others with such names."""
+LOGINS = f"^{OWNER}_[0-9]+$"
 CREATEROLE_SINCE = 16
 """Before, who may create roles may grant himself to run programs on the server."""
 
 Connection = AsyncConnection[TupleRow]
 
+# Owners may make roles with such names, and write any comment on them. Membership in their own role
+# is what they cannot give, so who has it from the superuser is a login that was made here: on this
+# cluster, on the one that it was copied from, and before and after an upgrade.
 FAMILY = f"""
-SELECT rolname FROM pg_catalog.pg_roles
-WHERE rolname = '{OWNER}' OR rolname ~ '^{OWNER}_[0-9]+$'
-AND pg_catalog.shobj_description(oid, 'pg_authid') = '{MARK}'
+SELECT r.rolname FROM pg_catalog.pg_roles r
+WHERE r.rolname = '{OWNER}' OR r.rolname ~ '{LOGINS}' AND EXISTS (
+    SELECT FROM pg_catalog.pg_auth_members
+    WHERE roleid = '{OWNER}'::pg_catalog.regrole AND member = r.oid
+    AND grantor = '{SUPERUSER}'::pg_catalog.regrole)
 """  # noqa: S608 - our own words
+# Nobody is a member of the superuser or of a login, and only logins are members of the owner.
+FOREIGN = f"""
+SELECT r.rolname, m.rolname, g.rolname FROM pg_catalog.pg_auth_members
+JOIN pg_catalog.pg_roles r ON r.oid = roleid
+JOIN pg_catalog.pg_roles m ON m.oid = member
+JOIN pg_catalog.pg_roles g ON g.oid = grantor
+WHERE r.rolname = '{SUPERUSER}' OR r.rolname <> '{OWNER}' AND r.rolname IN ({FAMILY})
+OR r.rolname = '{OWNER}' AND m.rolname NOT IN ({FAMILY})
+"""  # noqa: S608 - our own words
+SET_IN = """
+SELECT datname FROM pg_catalog.pg_db_role_setting JOIN pg_catalog.pg_database d
+ON d.oid = setdatabase WHERE setrole = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = %s)
+"""
 # Ends what logged in with what is no longer valid; the session's user is who logged in.
 END_SESSIONS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
@@ -65,19 +83,30 @@ async def set_password(connection: Connection, verifier: str) -> None:
 async def disable(connection: Connection) -> None:
     """No credential of where the data comes from works any more."""
     async with connection.transaction():
+        await _expel(connection)
         for name in await _family(connection):
             await _forbid(connection, name)
+            if name != OWNER:
+                await _reset(connection, name)
 
 
-async def apply(connection: Connection, verifiers: Mapping[str, str]) -> list[str]:
-    """From now on these logins work and no other of ours; answers those that ended."""
+async def allow(connection: Connection, verifiers: Mapping[str, str]) -> None:
+    """From now on these logins work, and nobody else has a hand in them."""
+    await _expel(connection)
     family = await _family(connection)
     for name, verifier in verifiers.items():
-        if name != OWNER and name not in family:
+        if name not in family:
             await _make(connection, name)
-        statement = "ALTER ROLE {} LOGIN PASSWORD {}"
+        statement = (
+            "ALTER ROLE {} LOGIN INHERIT NOSUPERUSER NOREPLICATION NOBYPASSRLS"
+            " CONNECTION LIMIT -1 VALID UNTIL 'infinity' PASSWORD {}"
+        )
         await _run(connection, statement, sql.Identifier(name), sql.Literal(verifier))
-    ended = [name for name in family if name not in verifiers]
+
+
+async def forbid_others(connection: Connection, verifiers: Mapping[str, str]) -> list[str]:
+    """Answers which of our logins ended."""
+    ended = [name for name in await _family(connection) if name not in verifiers]
     for name in ended:
         await _forbid(connection, name)
     return ended
@@ -137,15 +166,35 @@ async def _forbid(connection: Connection, name: str) -> None:
     await _run(connection, "ALTER ROLE {} NOLOGIN PASSWORD NULL", sql.Identifier(name))
 
 
+async def _expel(connection: Connection) -> None:
+    for role, member, grantor in await (await connection.execute(FOREIGN)).fetchall():
+        names = [sql.Identifier(each) for each in (role, member, grantor)]
+        await _run(connection, "REVOKE {} FROM {} GRANTED BY {} CASCADE", *names)
+        log.warning("cell.postgres.member_expelled", role=role, member=member)
+
+
 async def _make(connection: Connection, name: str) -> None:
-    """Acts as the owner from its first statement on, so that what it makes is the owner's."""
+    """A role of the owner's that has the name keeps everything else."""
     role, owner = sql.Identifier(name), sql.Identifier(OWNER)
     found = await connection.execute("SELECT FROM pg_catalog.pg_roles WHERE rolname = %s", [name])
-    if await found.fetchone() is None:
-        await _run(connection, "CREATE ROLE {} NOSUPERUSER INHERIT", role)
+    if await found.fetchone() is not None:
+        another = f"{name}_{secrets.token_hex(4)}"
+        await _run(connection, "ALTER ROLE {} RENAME TO {}", role, sql.Identifier(another))
+        log.warning("cell.postgres.role_renamed", role=name, to=another)
+    await _run(connection, "CREATE ROLE {} INHERIT", role)
     await _run(connection, "GRANT {} TO {}", owner, role)
+    await _run(connection, "COMMENT ON ROLE {} IS 'login of a credential'", role)
+    await _reset(connection, name)
+
+
+async def _reset(connection: Connection, name: str) -> None:
+    """A login acts as the owner from its first statement on, so that what it makes is his."""
+    role = sql.Identifier(name)
+    for (database,) in await (await connection.execute(SET_IN, [name])).fetchall():
+        within = sql.Identifier(database)
+        await _run(connection, "ALTER ROLE {} IN DATABASE {} RESET ALL", role, within)
+    await _run(connection, "ALTER ROLE {} RESET ALL", role)
     await _run(connection, "ALTER ROLE {} SET role = {}", role, sql.Literal(OWNER))
-    await _run(connection, "COMMENT ON ROLE {} IS {}", role, sql.Literal(MARK))
 
 
 async def _run(connection: Connection, statement: str, *parts: sql.Composable) -> None:

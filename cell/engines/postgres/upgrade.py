@@ -57,7 +57,7 @@ async def upgrade(
     # A server that was killed has to put its data in order first.
     async with server.private(host, family, old, old_site) as folder:
         if not await asyncio.to_thread(_knows_marks, new):
-            await _remove_marks(folder)
+            await _remove_marks(folder, int(old.source.major))
     try:
         await installations.initialise(new, new_site)
         await _run(host, family, installations, former, wanted)
@@ -68,7 +68,7 @@ async def upgrade(
         complaint = str(error)[-COMPLAINT_CHARACTERS:]
         raise EngineError(f"the data could not be upgraded: {complaint}") from error
     async with server.private(host, family, new, new_site) as folder:
-        await _finish(folder)
+        await _finish(folder, int(new.source.major))
 
 
 async def _run(
@@ -102,12 +102,13 @@ async def _run(
     await installations.run(new, new_site, words, mounts=mounts, timeout_s=TIMEOUT_S)
 
 
-async def _finish(folder: Path) -> None:
+async def _finish(folder: Path, major: int) -> None:
     """Brings extensions to what the new version has, and counts anew for the planner."""
     async with connections.administration(folder, server.SELF) as connection:
         databases = await _databases(connection)
     for database in databases:
-        async with connections.administration(folder, server.SELF, database) as connection:
+        inside = connections.administration(folder, server.SELF, database, major=major)
+        async with inside as connection:
             for (name,) in await (await connection.execute(OUTDATED)).fetchall():
                 try:
                     statement = sql.SQL("ALTER EXTENSION {} UPDATE").format(sql.Identifier(name))
@@ -126,9 +127,10 @@ def _knows_marks(installation: Installation) -> bool:
     return MARK in (installation.source.binaries / "pg_dump").read_bytes()
 
 
-async def _remove_marks(folder: Path) -> None:
+async def _remove_marks(folder: Path, major: int) -> None:
     async with connections.administration(folder, server.SELF) as connection:
         databases = await _databases(connection)
     for database in databases:
-        async with connections.administration(folder, server.SELF, database) as connection:
+        inside = connections.administration(folder, server.SELF, database, major=major)
+        async with inside as connection:
             await connection.execute(REMOVE_MARKS)
