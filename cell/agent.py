@@ -20,7 +20,7 @@ from cell.credentials import Credentials
 from cell.database import Database
 from cell.domains import Domains
 from cell.engines import PACKAGES, find
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, Extensible
 from cell.layout import Layout, write_atomically
 from cell.lifecycle import Lifecycle
 from cell.operations import Operations
@@ -150,7 +150,12 @@ class Cell:
             "public_host": self.public_host,
             "ports": dict(settings.ports),
             "engines": [
-                {"engine": name, "versions": list(driver.versions()), "source": driver.source}
+                {
+                    "engine": name,
+                    "versions": list(driver.versions()),
+                    "extensions": driver.extensions() if isinstance(driver, Extensible) else {},
+                    "source": driver.source,
+                }
                 for name, driver in sorted(self.drivers.items())
             ],
             "refused": [

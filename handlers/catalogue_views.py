@@ -23,6 +23,7 @@ def engine(offer: Offer) -> Json:
         "reason": offer.reason,
         "versions": versions,
         "default_version": versions[0] if versions else None,
+        "extensions": {version: list(some) for version, some in offer.extensions.items()},
         "regions": sorted(offer.versions),
         "protocol": offer.engine.protocol,
         "ports": list(offer.engine.ports),

@@ -147,6 +147,14 @@ class Driver(Protocol):
 
 
 @runtime_checkable
+class Extensible(Protocol):
+    """A driver whose engine's owners may add to it what its installation has."""
+
+    def extensions(self) -> dict[str, list[str]]:
+        """By version, the names of what an owner can create by himself."""
+
+
+@runtime_checkable
 class Flushing(Protocol):
     """A driver whose engine leaves what it wrote in the system's cache.
 

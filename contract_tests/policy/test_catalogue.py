@@ -51,3 +51,19 @@ def test_an_engine_is_available_where_a_cell_found_it_newest_version_first() -> 
 
 def test_an_engine_nobody_knows_is_not_offered() -> None:
     assert "oracle" not in make_catalogue([CellReport("eu", {"oracle": ("23",)})]).offers
+
+
+def test_extensions_are_those_that_every_cell_with_the_version_has() -> None:
+    def told(**by_version: list[str]) -> CellReport:
+        extensions = {name.removeprefix("v"): some for name, some in by_version.items()}
+        engine = {"engine": "postgres", "versions": list(extensions), "extensions": extensions}
+        return CellReport.of("eu", [engine])
+
+    catalogue = make_catalogue(
+        [told(v18=["vector", "hstore"], v17=["hstore"]), told(v18=["hstore"])]
+    )
+    assert catalogue.offers["postgres"].extensions == {"18": ("hstore",), "17": ("hstore",)}
+    # A cell of an earlier release tells nothing, so nothing is promised.
+    silent = CellReport.of("us", [{"engine": "postgres", "versions": ["18"], "source": "x"}])
+    catalogue = make_catalogue([told(v18=["vector"]), silent])
+    assert catalogue.offers["postgres"].extensions == {}

@@ -87,12 +87,16 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
 
 @dataclass(frozen=True)
 class CellReport:
-    """What one cell last said of itself: the versions each engine is found in, newest first."""
+    """What one cell last said of itself: the versions each engine is found in, newest first.
+
+    `extensions` by engine and version: what owners can create by themselves.
+    """
 
     region: str
     engines: Mapping[str, tuple[str, ...]]
     refused: Mapping[str, str] = field(default_factory=dict)
     """By engine, why the cell cannot run it and what would help."""
+    extensions: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -101,22 +105,31 @@ class CellReport:
         engines: Iterable[Mapping[str, Any]],
         refused: Iterable[Mapping[str, str]] = (),
     ) -> "CellReport":
-        """From its own words: `[{engine, versions}, …]` and `[{engine, reason, remedy}, …]`."""
+        """From its own words: `[{engine, versions, …}, …]` and `[{engine, reason, remedy}, …]`.
+
+        A cell of an earlier release tells no extensions.
+        """
+        told = tuple(engines)
         return cls(
             region,
-            {one["engine"]: tuple(one["versions"]) for one in engines},
+            {one["engine"]: tuple(one["versions"]) for one in told},
             {one["engine"]: f"{one['reason']}; {one['remedy']}" for one in refused},
+            {one["engine"]: _sets(one.get("extensions", {})) for one in told},
         )
 
 
 @dataclass(frozen=True)
 class Offer:
-    """An engine as it can be ordered now. `versions` by region, newest first."""
+    """An engine as it can be ordered now. `versions` by region, newest first.
+
+    `extensions` by version: those that every cell with the version has.
+    """
 
     engine: Engine
     versions: Mapping[str, tuple[str, ...]]
     refused: tuple[str, ...] = ()
     """Why cells cannot run it, each reason once."""
+    extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def status(self) -> Status:
@@ -179,10 +192,26 @@ def make_catalogue(reports: Iterable[CellReport]) -> Catalogue:
             engine,
             {region: _newest_first(some) for region, some in found[name].items()},
             tuple(refused[name]),
+            _extensions(name, reports),
         )
         for name, engine in ENGINES.items()
     }
     return Catalogue(offers, tuple(sorted({report.region for report in reports})))
+
+
+def _sets(by_version: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
+    return {version: frozenset(names) for version, names in by_version.items()}
+
+
+def _extensions(engine: str, reports: Iterable[CellReport]) -> dict[str, tuple[str, ...]]:
+    common: dict[str, frozenset[str]] = {}
+    for report in reports:
+        has = report.extensions.get(engine, {})
+        for version in report.engines.get(engine, ()):
+            names = has.get(version, frozenset())
+            common[version] = common.get(version, names) & names
+    by_version = sorted(common, key=version_order, reverse=True)
+    return {each: tuple(sorted(common[each])) for each in by_version if common[each]}
 
 
 def version_order(version: str) -> tuple[tuple[int, int, str], ...]:

