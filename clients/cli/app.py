@@ -24,6 +24,8 @@ SHORTCUT_MODULES: Final = {
     "demo": ("clients.cli.demo", "Walk the whole way once: create, wait, reveal, query."),
     "query": ("clients.cli.query", "Run one statement on an instance: SQL, or a command of Redis."),
     "connect": ("clients.cli.connect", "Open a database client on an instance."),
+    "dump": ("clients.cli.dump", "Write a PostgreSQL instance's database into one file."),
+    "load": ("clients.cli.load", "Load a dump into a PostgreSQL instance."),
     "credentials": ("clients.cli.credentials", "Reveal an instance's credentials, or rotate them."),
     "logs": ("clients.cli.logs", "Stream the engine logs of an instance."),
     "login": ("clients.cli.login", "Sign in and keep the session in the profile."),

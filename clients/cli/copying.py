@@ -1,0 +1,135 @@
+"""Running pg_dump, pg_restore and psql on an instance, bytes passed on as they come."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import IO, Final
+
+import typer
+
+from clients import postgres_tools
+from clients.cli import sql
+from clients.cli.desk import Desk
+from clients.errors import ClientError, ConfigurationError, InstanceUnreachable
+from clients.tunnel import PORT, PostgresTunnel
+
+FAMILY: Final = ("postgres", "timescaledb")
+CHUNK_BYTES: Final = 1 << 20
+TELL_EVERY_S: Final = 1.0
+# What can be done for the others until these commands know them.
+INSTEAD: Final = {
+    "mariadb": "use mariadb-dump and mariadb with what `menagerie credentials {name}` shows",
+    "mysql": "use mysqldump and mysql with what `menagerie credentials {name}` shows",
+    "duckdb": "`menagerie query {name} 'FROM a_table' --output csv` writes out a table",
+    "redis": "`redis-cli --rdb` with what `menagerie credentials {name}` shows needs a right that"
+    " owners do not have; branch the instance instead",
+}
+BRANCH: Final = "branch the instance for a copy of it"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a program reaches an instance: `server_major` tells which program fits."""
+
+    name: str
+    server_major: int
+    environment: dict[str, str]
+
+    def program(self, name: str) -> str:
+        return str(postgres_tools.fitting(name, self.server_major).path)
+
+
+@contextmanager
+def way_to(desk: Desk, instance: str, *, store: bool) -> Iterator[Way]:
+    """Open a way to an instance of PostgreSQL, with a credential that it takes."""
+    endpoint = sql.endpoint_of(desk, instance)
+    name, engine = endpoint.instance["name"], endpoint.instance["engine"]
+    if engine not in FAMILY:
+        instead = INSTEAD.get(engine, BRANCH).format(name=name)
+        raise ConfigurationError(f"dump and load do not know {engine} yet; {instead}")
+    with sql.Keeper(endpoint, store=store) as keeper:
+        number = int(keeper.query("SHOW server_version_num").rows[0][0])
+        credential = keeper.credential()
+    with PostgresTunnel(credential, endpoint.authorities()) as tunnel:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        settings = {
+            "PGHOST": str(tunnel.folder), "PGPORT": str(PORT), "PGUSER": credential.username,
+            "PGPASSWORD": credential.password, "PGDATABASE": credential.database,
+            "PGGSSENCMODE": "disable", "PGAPPNAME": "menagerie",
+        }  # fmt: skip
+        try:
+            yield Way(name, number // 10_000, kept | settings)
+        except ToolFailed as error:
+            if tunnel.failure is not None:
+                complaint = f"cannot reach {credential.host}: {tunnel.failure}"
+                raise InstanceUnreachable(complaint) from error
+            raise
+
+
+class ToolFailed(ClientError):  # noqa: N818  the state is the name
+    """A program of PostgreSQL ended with an error, which it has said on stderr."""
+
+
+@contextmanager
+def started(arguments: list[str], way: Way, **pipes: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program; raise ToolFailed unless it ends well. What breaks off ends it too."""
+    process = subprocess.Popen(arguments, env=way.environment, **pipes)  # type: ignore[call-overload]  # noqa: S603  found by its version
+    try:
+        yield process
+        if process.stdin is not None:
+            process.stdin.close()
+    except BrokenPipeError:
+        # It ended before it had read everything, and has said why; or nobody reads what it writes.
+        if process.stdin is None:
+            process.terminate()
+        else:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+    if process.returncode != 0:
+        name = os.path.basename(arguments[0])  # noqa: PTH119  a word of a message
+        raise ToolFailed(f"{name} ended with status {process.returncode}")
+
+
+class Progress:
+    """Bytes so far, on a terminal's stderr; a line at the end in any case."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._started = self._told = time.monotonic()
+        self._bytes = 0
+
+    def count(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        now = time.monotonic()
+        if sys.stderr.isatty() and now - self._told > TELL_EVERY_S:
+            self._told = now
+            typer.echo(f"\r{self._verb} {self._amount()} …", nl=False, err=True)
+
+    def end(self, what: str) -> None:
+        start = "\r" if sys.stderr.isatty() else ""
+        elapsed_s = time.monotonic() - self._started
+        typer.echo(f"{start}{self._verb} {self._amount()} in {elapsed_s:.1f} s: {what}", err=True)
+
+    def _amount(self) -> str:
+        size = float(self._bytes)
+        for unit in ("B", "kB", "MB"):
+            if size < 1000:  # noqa: PLR2004  a unit
+                return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+            size /= 1000
+        return f"{size:.1f} GB"
+
+
+def copy(source: IO[bytes], target: IO[bytes], progress: Progress) -> None:
+    while content := source.read(CHUNK_BYTES):
+        target.write(content)
+        progress.count(len(content))
+    target.flush()

@@ -1,0 +1,116 @@
+"""`menagerie dump`: everything of a PostgreSQL instance's database in one file."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Annotated, Final
+
+import typer
+
+from clients.cli import copying
+from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.query import StoreOption
+from clients.errors import ConfigurationError
+
+STDOUT: Final = "-"
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+class Form(StrEnum):
+    """What --format takes: an archive of pg_dump, compressed, or SQL."""
+
+    custom = "custom"
+    plain = "plain"
+
+
+@app.command(epilog="Example: `menagerie dump sales sales.dump`")
+def dump(
+    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="`-` is stdout.", show_default="INSTANCE.dump"),
+    ] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            help="[default: plain for FILE.sql and for stdout, else custom]",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace FILE where there is one.", show_default=False)
+    ] = False,
+    owners: Annotated[
+        bool,
+        typer.Option("--owners", help="With owners and rights of roles.", show_default=False),
+    ] = False,
+    no_store: StoreOption = False,
+    org: OrgOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Write a PostgreSQL instance's database into one file, as of one moment.
+
+    Runs a pg_dump that is at least as new as the server; one comes with Menagerie. The file is
+    there once it is whole, and only you may read it. `menagerie load` takes it.
+    """  # fmt: skip
+    target = Path(file) if file is not None and file != STDOUT else None
+    if file is None:
+        target = Path(f"{instance}.dump")
+    chosen = form or _form_of(target)
+    _refuse(target, chosen, force=force)
+    desk = open_desk(profile, org=org)
+    with desk.client, copying.way_to(desk, instance, store=not no_store) as way:
+        words = [way.program("pg_dump"), f"--format={chosen}", "--no-password"]
+        if not owners:
+            words += ["--no-owner", "--no-privileges"]
+        progress = copying.Progress("wrote")
+        with (
+            _opened(target, force=force) as output,
+            copying.started(words, way, stdout=subprocess.PIPE) as process,
+        ):
+            assert process.stdout is not None
+            copying.copy(process.stdout, output, progress)
+        progress.end(str(target or "stdout"))
+
+
+def _form_of(target: Path | None) -> Form:
+    return Form.plain if target is None or target.suffix == ".sql" else Form.custom
+
+
+def _refuse(target: Path | None, form: Form, *, force: bool) -> None:
+    """Before anything is asked of anybody."""
+    if target is None:
+        if form is Form.custom and sys.stdout.isatty():
+            raise ConfigurationError("an archive is nothing for a terminal; give a FILE or a pipe")
+        return
+    if target.is_dir() or not target.parent.is_dir():
+        raise ConfigurationError(f"{target} is a folder, or is in one that is not there")
+    if target.exists() and not force:
+        raise ConfigurationError(f"{target} is there already; --force replaces it")
+
+
+@contextmanager
+def _opened(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
+    """What is written takes the file's name once it is whole."""
+    if target is None:
+        yield sys.stdout.buffer
+        return
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if not force and target.exists():
+            raise ConfigurationError(f"{target} came to be there meanwhile; --force replaces it")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)

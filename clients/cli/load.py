@@ -1,0 +1,85 @@
+"""`menagerie load`: what `menagerie dump` or pg_dump wrote, into a PostgreSQL instance."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Final, cast
+
+import typer
+
+from clients.cli import copying
+from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.query import StoreOption
+from clients.errors import ConfigurationError
+
+STDIN: Final = "-"
+# How an archive of pg_dump begins, in its custom format.
+ARCHIVE: Final = b"PGDMP"
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command(epilog="Example: `menagerie load sales sales.dump`")
+def load(
+    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="`-` is stdin.")],
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean", help="Drop what the archive has before it is made.", show_default=False
+        ),
+    ] = False,
+    owners: Annotated[
+        bool,
+        typer.Option("--owners", help="With owners and rights of roles.", show_default=False),
+    ] = False,
+    no_store: StoreOption = False,
+    org: OrgOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    r"""Load a dump into a PostgreSQL instance, all of it or nothing.
+
+    Takes archives of pg_dump's custom format, and SQL. psql reads the latter, and a line with `\!`
+    in it runs a command on this machine: load SQL only from those whom you trust.
+    """
+    with _opened(file) as source:
+        is_archive = source.peek(len(ARCHIVE))[: len(ARCHIVE)] == ARCHIVE
+        if clean and not is_archive:
+            raise ConfigurationError("--clean is for archives; SQL says itself what it drops")
+        desk = open_desk(profile, org=org)
+        with desk.client, copying.way_to(desk, instance, store=not no_store) as way:
+            words = (
+                _restoring(way, clean=clean, owners=owners)
+                if is_archive
+                else [way.program("psql"), *PSQL]
+            )
+            progress = copying.Progress("loaded")
+            with copying.started(words, way, stdin=subprocess.PIPE, stdout=NOWHERE) as process:
+                assert process.stdin is not None
+                copying.copy(source, process.stdin, progress)
+            progress.end(way.name)
+
+
+# One transaction, which the first error undoes; nothing of the user's own psqlrc.
+PSQL: Final = (
+    *("--no-psqlrc", "--quiet", "--no-password", "--single-transaction"),
+    *("--set=ON_ERROR_STOP=1", "--file=-"),
+)
+NOWHERE: Final = subprocess.DEVNULL
+
+
+def _restoring(way: copying.Way, *, clean: bool, owners: bool) -> list[str]:
+    words = [way.program("pg_restore"), "--no-password", "--single-transaction", "--exit-on-error"]
+    words += [f"--dbname={way.environment['PGDATABASE']}"]
+    words += [] if owners else ["--no-owner", "--no-privileges"]
+    return words + (["--clean", "--if-exists"] if clean else [])
+
+
+def _opened(file: str) -> io.BufferedReader:
+    if file == STDIN:
+        return cast("io.BufferedReader", sys.stdin.buffer)
+    try:
+        return Path(file).open("rb")
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error

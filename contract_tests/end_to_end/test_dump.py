@@ -1,0 +1,129 @@
+"""`menagerie dump` and `load`: a database out of one instance and into another, by the command."""
+
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract_tests.end_to_end.installation import Installation, order
+from contract_tests.end_to_end.test_command_line import CommandLine
+
+# Newer than any client that is on the machine.
+NEWEST, OTHER = "18", "17"
+CONTENT = """
+CREATE EXTENSION hstore; CREATE EXTENSION pg_trgm;
+CREATE SCHEMA shop;
+CREATE TABLE shop.ducks (n integer PRIMARY KEY, name text, more hstore);
+INSERT INTO shop.ducks
+    SELECT n, 'dück ' || n || E'\\t\\\\.\\n', 'a=>1' FROM generate_series(1, 9000) n;
+CREATE INDEX ON shop.ducks USING gin (name gin_trgm_ops);
+CREATE FUNCTION shop.twice(n integer) RETURNS integer LANGUAGE sql AS 'SELECT n * 2';
+CREATE VIEW shop.named AS SELECT name FROM shop.ducks WHERE shop.twice(n) > 10;
+"""
+SUM = "SELECT count(*), md5(string_agg(d::text, '' ORDER BY n)) FROM shop.ducks d"
+
+
+class Farm:
+    """Instances of several versions, the first with content."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.command = CommandLine(installation)
+        self.full = self.instance(NEWEST)
+        self.command.rows(self.full, CONTENT)
+        self.sum = self.rows(self.full, SUM)
+
+    def instance(self, version: str) -> str:
+        made = order(self.command.installation, engine="postgres", engine_version=version)
+        return str(made["name"])
+
+    def rows(self, name: str, statement: str) -> Any:
+        return self.command.rows(name, statement)["rows"]
+
+    def run(self, *argv: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self.command.run(*map(str, argv), **environment)
+
+
+@pytest.fixture(scope="module")
+def farm(installation: Installation) -> Farm:
+    with installation.api() as api:
+        offered = {each["id"]: each for each in api.get("/v1/engines").json()}["postgres"]
+    if not {NEWEST, OTHER} <= set(offered["versions"]):
+        pytest.skip(f"the cell has PostgreSQL {offered['versions']}")
+    assert offered["default_version"] == NEWEST
+    assert "vector" in offered["extensions"][NEWEST]
+    assert "pgcrypto" in offered["extensions"][OTHER]
+    return Farm(installation)
+
+
+def test_an_archive_goes_from_one_instance_to_another(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "full.dump"
+    # Settings of the user's own for libpq must not lead elsewhere.
+    done = farm.run("dump", farm.full, file, PGHOST="nowhere", PGSSLMODE="require")
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, "wrote" in done.stderr) == ("", True)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_bytes().startswith(b"PGDMP")
+    assert list(tmp_path.iterdir()) == [file]
+    target = farm.instance(NEWEST)
+    done = farm.run("load", target, file)
+    assert done.returncode == 0, done.stderr
+    assert farm.rows(target, SUM) == farm.sum
+    # All or nothing: what is there is in the way, and nothing of it changes.
+    farm.rows(target, "DELETE FROM shop.ducks WHERE n = 1")
+    done = farm.run("load", target, file)
+    assert (done.returncode, "already exists" in done.stderr) == (1, True), done.stderr
+    assert "pg_restore ended with status 1" in done.stderr
+    assert farm.rows(target, "SELECT count(*) FROM shop.ducks") == [[8999]]
+    done = farm.run("load", target, file, "--clean")
+    assert done.returncode == 0, done.stderr
+    assert farm.rows(target, SUM) == farm.sum
+
+
+def test_sql_goes_through_a_pipe_and_into_an_older_version(farm: Farm) -> None:
+    done = farm.run("dump", farm.full, "-")
+    assert done.returncode == 0, done.stderr
+    assert "CREATE TABLE shop.ducks" in done.stdout
+    target = farm.instance(OTHER)
+    older = done.stdout.replace("SET transaction_timeout = 0;\n", "")
+    loaded = farm.command.run("load", target, "-", typed=older)
+    assert loaded.returncode == 0, loaded.stderr
+    assert farm.rows(target, SUM) == farm.sum
+    half = "CREATE TABLE half (n int);\nSELECT 1/0;\n"
+    loaded = farm.command.run("load", target, "-", typed=half)
+    assert (loaded.returncode, "division by zero" in loaded.stderr) == (1, True), loaded.stderr
+    assert farm.rows(target, "SELECT to_regclass('half')") == [[None]]
+
+
+def test_a_file_is_not_replaced_unless_told(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "a.sql"
+    file.write_text("mine")
+    done = farm.run("dump", farm.full, file)
+    assert (done.returncode, "--force replaces it" in done.stderr) == (2, True), done.stderr
+    assert file.read_text() == "mine"
+    assert farm.run("dump", farm.full, file, "--force").returncode == 0
+    assert "CREATE TABLE shop.ducks" in file.read_text()
+    done = farm.run("dump", farm.full, tmp_path / "none" / "a.dump")
+    assert (done.returncode, "not there" in done.stderr) == (2, True), done.stderr
+    done = farm.run("load", farm.full, tmp_path / "none")
+    assert (done.returncode, "No such file" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_dump_that_fails_leaves_no_file(farm: Farm, tmp_path: Path) -> None:
+    broken = farm.instance(NEWEST)
+    farm.rows(broken, "CREATE TABLE t AS SELECT 1 AS n; REVOKE ALL ON t FROM app; SELECT 1")
+    farm.rows(
+        broken, "ALTER TABLE t ENABLE ROW LEVEL SECURITY; ALTER TABLE t FORCE ROW LEVEL SECURITY"
+    )
+    done = farm.run("dump", broken, tmp_path / "a.dump")
+    assert (done.returncode, "pg_dump ended with status 1" in done.stderr) == (1, True), done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_engines_say_what_can_be_done(farm: Farm, tmp_path: Path) -> None:
+    made = order(farm.command.installation, engine="duckdb")
+    for words in (("dump", made["name"], tmp_path / "a"), ("load", made["name"], "/dev/null")):
+        done = farm.run(*words)
+        assert (done.returncode, "duckdb yet; `menagerie" in done.stderr) == (2, True), done.stderr
+    assert not list(tmp_path.iterdir())
