@@ -16,7 +16,8 @@ from control.signing import Signer
 from control.workflows import cells as cell_workflows
 from menagerie import keys
 from menagerie.settings import Settings
-from specserver import App
+from pages import alone
+from specserver import App, Reply
 from storage import cells
 from storage.database import Database
 
@@ -85,10 +86,16 @@ def build_app(
         on_shutdown=on_shutdown,
         problem_type_prefix=PROBLEM_TYPES,
         public_extensions=PUBLIC_EXTENSIONS,
+        front_page=_front_page(settings),
         checked=not settings.dev,  # by `make check`
     )
     check_document(app.document)
     return app
+
+
+def _front_page(settings: Settings) -> Reply:
+    page, headers = alone.front(settings.api_url)
+    return Reply(200, page, {**headers, "Cache-Control": "no-cache"}, alone.HTML)
 
 
 def register_local_cell(settings: Settings, services: Services) -> None:

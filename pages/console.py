@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import secrets
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,15 +24,30 @@ from pages import headers
 
 COOKIE = "__Secure-console"
 STATEMENT_BYTES_MAX = 200_000
+NONCE_BYTES = 16
 TITLES = {
     401: "This session has ended",
     403: "This request was refused",
     404: "There is no such page",
 }
 TEXTS = {
-    401: "Ask for a new console URL to go on. A session ends after 30 minutes without a statement,"
-    " after 8 hours, and when the credential of its instance is rotated.",
+    401: "A session ends after 30 minutes without a statement, after 8 hours, and when the"
+    " credential of its instance is rotated. Ask for a new link: menagerie console open NAME",
     403: "This request did not come from the console's page. Load the page again.",
+}
+ASK_AGAIN = "menagerie console open NAME"
+LINK_TITLES = {
+    "used": "This link was used before",
+    "expired": "This link has expired",
+    "bad_token": "This link is not complete",
+    "not_found": "This instance is no longer here",
+}
+LINK_TEXTS = {
+    "used": "A link to the SQL console opens it once. Ask for a new one:",
+    "expired": "A link to the SQL console works for a minute. Ask for a new one:",
+    "bad_token": "It was not issued for the SQL console, or a part of it was lost on its way."
+    " Ask for a new one:",
+    "not_found": "It was deleted, or never was on this cell. Ask for a link to another one:",
 }
 
 
@@ -74,6 +90,9 @@ class Desk(Protocol):
     def run(self, visit: Visit, sql: str) -> dict[str, Any]:
         """A table, or `error`."""
 
+    def tables(self, visit: Visit) -> dict[str, Any]:
+        """`schemas` with their tables and columns, or `error`."""
+
     def stop(self, visit: Visit) -> None: ...
 
     def sign_out(self, visit: Visit) -> None: ...
@@ -90,7 +109,8 @@ def make_app(desk: Desk) -> Flask:
     app.register_error_handler(Refused, _refused)
     console = _Console(desk)
     app.add_url_rule("/<instance_id>/", view_func=console.page)
-    for verb, view in (("run", console.run), ("stop", console.stop), ("end", console.end)):
+    for view in (console.run, console.tables, console.stop, console.end):
+        verb = view.__name__
         app.add_url_rule(f"/<instance_id>/{verb}", verb, view, methods=["POST"])
     return app
 
@@ -109,7 +129,9 @@ class _Console:
                 # itself asks once more, and is then asked by its own site.
                 return render_template("arriving.html")
             abort(401)
-        return render_template("console.html", about=about, proof=_proof(_secret()))
+        g.nonce = secrets.token_urlsafe(NONCE_BYTES)
+        about_page = {"about": about, "instance_id": instance_id, "nonce": g.nonce}
+        return render_template("console.html", proof=_proof(_secret()), **about_page)
 
     def run(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
@@ -120,6 +142,10 @@ class _Console:
         if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
             return _refusal(413, f"A statement may have {STATEMENT_BYTES_MAX:,} bytes.")
         return jsonify(self._desk.run(_visit(instance_id), sql))
+
+    def tables(self, instance_id: str) -> ResponseReturnValue:
+        self._check(instance_id)
+        return jsonify(self._desk.tables(_visit(instance_id)))
 
     def stop(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
@@ -145,6 +171,13 @@ class _Console:
             abort(403)
         if self._desk.about(_visit(instance_id)) is None:
             abort(401)
+
+
+def link_notice(code: str, detail: str) -> tuple[str, str, str]:
+    """Title, text and command of the page that a one-time URL answers instead of the console."""
+    title = LINK_TITLES.get(code, "The console cannot be opened")
+    otherwise = f"{detail[:1].upper()}{detail[1:]}. Then ask for a new link:"
+    return title, LINK_TEXTS.get(code, otherwise), ASK_AGAIN
 
 
 def _visit(instance_id: str) -> Visit:

@@ -22,6 +22,7 @@ from specserver.plan import Boundary, Plan, Surroundings, make_plans
 from specserver.problems import RenderProblem, render_problem
 from specserver.public import public
 from specserver.reference import Pages
+from specserver.replies import Reply
 from specserver.requests import Scope
 from specserver.response_checks import ReplyChecks
 from specserver.runtime import AsgiApp, Runtime, Send
@@ -56,6 +57,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         on_shutdown: Iterable[Hook] = (),
         extra_routes: Mapping[str, AsgiApp] | None = None,
         serve_docs: bool = True,
+        front_page: Reply | None = None,
         public_extensions: Iterable[str] = (),
         middlewares: Iterable[Any] = (),
         base_path: str | None = None,
@@ -88,7 +90,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
             around=around,
             problems=problems or partial(render_problem, type_prefix=problem_type_prefix),
             app_state=state,
-            pages=Pages(self.public_document, docs=True) if serve_docs else None,
+            pages=Pages(self.public_document, docs=True, front=front_page) if serve_docs else None,
             extra_routes=dict(extra_routes or {}),
             validate_responses=validate_responses,
         )

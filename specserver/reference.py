@@ -1,4 +1,4 @@
-"""Owns the pages an app serves about itself: `/openapi.json` and an offline `/docs`."""
+"""Owns the pages an app serves about itself: `/openapi.json`, an offline `/docs`, and `/`."""
 
 import gzip
 import hashlib
@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 
 import orjson
 
-from specserver.problems import MethodNotAllowed
+from specserver.problems import MethodNotAllowed, NotFound
 from specserver.replies import Reply
 from specserver.requests import Headers, Scope
 
@@ -68,13 +68,17 @@ class Content:
 class Pages:
     """An ASGI app for pages that are the same for everyone, with ETags; GET and HEAD only."""
 
-    def __init__(self, document: dict[str, Any], *, docs: bool) -> None:
+    def __init__(self, document: dict[str, Any], *, docs: bool, front: Reply | None) -> None:
         description = orjson.dumps(document)
         self.pages: dict[str, Content] = {
             "/openapi.json": _content(description, "application/json"),
         }
         if docs:
             self.pages |= _docs(str(document["info"]["title"]))
+        self._front = front
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.pages or (path == "/" and self._front is not None)
 
     def answer(self, scope: Scope, path: str) -> Reply:
         if scope["method"] not in ("GET", "HEAD"):
@@ -82,8 +86,10 @@ class Pages:
             if scope["method"] == "OPTIONS":
                 return Reply(204, None, allow)
             raise MethodNotAllowed(f"{scope['method']} is not answered here", headers=allow)
-        content = self.pages[path]
         asked = Headers(scope["headers"])
+        if path not in self.pages:
+            return self._front_page(asked)
+        content = self.pages[path]
         headers = _headers(scope, path, content)
         if content.tag in asked.get("if-none-match", ""):
             return Reply(304, None, headers)
@@ -94,6 +100,12 @@ class Pages:
             headers["Content-Encoding"] = "gzip"
             return Reply(200, content.packed, headers, content.media_type)
         return Reply(200, content.plain(), headers, content.media_type)
+
+    def _front_page(self, asked: Headers) -> Reply:
+        """For people; to a program, which asks for no page by name, there is no such path."""
+        if self._front is None or "text/html" not in asked.get("accept", "").lower():
+            raise NotFound("no such path", code="no_such_path")
+        return self._front
 
 
 def _headers(scope: Scope, path: str, content: Content) -> dict[str, str | list[str]]:

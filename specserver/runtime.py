@@ -69,8 +69,7 @@ class Runtime:
         self._problems = problems
         self._threads = threads
         self._app_state = app_state
-        self._pages = {} if pages is None else pages.pages
-        self._page_answer = None if pages is None else pages.answer
+        self._pages = pages
         self._exact = dict(extra_routes)
         self._prefixes = [(p, app) for p, app in extra_routes.items() if p.endswith("/")]
         self._checks = checks
@@ -111,9 +110,9 @@ class Runtime:
         return next((app for prefix, app in self._prefixes if path.startswith(prefix)), None)
 
     def _undocumented(self, scope: Scope, path: str, request_id: str) -> Reply:
-        if self._page_answer is not None and path in self._pages:
+        if self._pages is not None and path in self._pages:
             try:
-                return self._page_answer(scope, path)
+                return self._pages.answer(scope, path)
             except Problem as problem:
                 return self._problems(problem, request_id)
         return self._problems(NotFound("no such path", code="no_such_path"), request_id)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import structlog
 
 from cell import entrance
+from cell.console import tables
 from cell.console.place import Place
 from cell.console.runs import Run
 from cell.console.sessions import Session, Sessions
@@ -45,7 +46,7 @@ class Desk:
         self._lifecycle = lifecycle
         self._login = login
         self._limits = limits or Limits()
-        # By session, each with its instance.
+        # By session and what is run for it, each with its instance.
         self._runs: dict[str, tuple[str, Run]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -67,6 +68,9 @@ class Desk:
 
     def run(self, visit: Visit, sql: str) -> dict[str, Any]:
         return self._on_loop(lambda: self._run(visit, sql))
+
+    def tables(self, visit: Visit) -> dict[str, Any]:
+        return self._on_loop(lambda: self._tables(visit))
 
     def stop(self, visit: Visit) -> None:
         self._on_loop(lambda: self._stop(visit))
@@ -94,30 +98,40 @@ class Desk:
         return About(session.name or visit.instance_id, spec.engine, spec.engine_version, spec.host)
 
     async def _run(self, visit: Visit, sql: str) -> dict[str, Any]:
-        found = self._find(visit)
-        if found is None:
-            raise Refused(401, "This session has ended.")
-        session, resident = found
-        if session.key in self._runs:
+        session, resident = self._found(visit)
+        answer = await self._answer(session.key, resident, sql, self._limits)
+        failed = "error" in answer
+        log.info("cell.console_ran", instance_id=resident.instance_id, failed=failed)
+        return answer
+
+    async def _tables(self, visit: Visit) -> dict[str, Any]:
+        session, resident = self._found(visit)
+        protocol = resident.driver.protocol
+        # Beside a statement of the session, which it neither waits for nor keeps from running.
+        key = f"{session.key} tables"
+        sql = tables.STATEMENTS[protocol]
+        return tables.listed(await self._answer(key, resident, sql, tables.LIMITS), protocol)
+
+    async def _answer(
+        self, key: str, resident: Resident, sql: str, limits: Limits
+    ) -> dict[str, Any]:
+        if key in self._runs:
             raise Refused(409, "A statement of this session is still running.")
         if len(self._runs) >= RUNS_MAX:
             raise Refused(503, "Too many consoles are at work; try again in a moment.")
         instance_id = resident.instance_id
-        run = Run(self._place(resident), self._limits)
-        self._runs[session.key] = instance_id, run
+        run = Run(self._place(resident), limits)
+        self._runs[key] = instance_id, run
         try:
-            resident.touch(for_s=self._limits.seconds)
+            resident.touch(for_s=limits.seconds)
             # One that sleeps wakes, as it does when somebody connects.
             await self._lifecycle.wake(instance_id)
-            answer = await run.answer(sql)
+            return await run.answer(sql)
         except Problem as problem:
             raise Refused(problem.status, problem.detail) from problem
         finally:
-            del self._runs[session.key]
+            del self._runs[key]
             resident.touch()
-        failed = "error" in answer
-        log.info("cell.console_ran", instance_id=instance_id, failed=failed)
-        return answer
 
     async def _stop(self, visit: Visit) -> None:
         found = self._find(visit)
@@ -130,6 +144,12 @@ class Desk:
         if found is not None:
             await self._stop(visit)
             self.sessions.end(found[0].key)
+
+    def _found(self, visit: Visit) -> tuple[Session, Resident]:
+        found = self._find(visit)
+        if found is None:
+            raise Refused(401, "This session has ended.")
+        return found
 
     def _find(self, visit: Visit) -> tuple[Session, Resident] | None:
         """The session; whatever is asked comes by here, and so is held to the network first.

@@ -12,8 +12,9 @@ from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
 from cell.lifecycle import GONE
 from cell.residents import Resident
-from pages.console import COOKIE
-from specserver import Conflict, Reply, Request
+from pages import alone
+from pages.console import COOKIE, link_notice
+from specserver import Conflict, Problem, Reply, Request
 
 log = structlog.get_logger("cell.one_time")
 
@@ -30,12 +31,22 @@ async def rotate(cell: Cell, token: str) -> dict[str, Any]:
 
 
 async def console(cell: Cell, token: str, request: Request) -> Reply:
+    try:
+        return _begin_console(cell, token, request.client or "")
+    except Problem as problem:
+        if not alone.wants_page(request.headers.get("Accept", "")):
+            raise
+        page, headers = alone.notice(*link_notice(problem.code, problem.detail))
+        return Reply(problem.status, page, headers, alone.HTML)
+
+
+def _begin_console(cell: Cell, token: str, address: str) -> Reply:
     claims = cell.tokens.check(token, "console")
     resident = cell.lifecycle.find(claims.instance_id)
     driver = resident.driver
     if not has_console(driver.engine, driver.protocol):
         raise Conflict(f"{driver.engine} has no SQL console")
-    entrance.check_console(resident.record.spec, request.client or "")
+    entrance.check_console(resident.record.spec, address)
     instance_id = _spend(cell, token, "console").instance_id
     secret = cell.console.sessions.begin(instance_id, claims.name)
     path = f"{mount.ROOT}/{instance_id}/"

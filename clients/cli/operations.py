@@ -1,5 +1,6 @@
 """Commands made of the document's operations: their options, their help, and what they do."""
 
+import importlib
 import inspect
 import shlex
 import sys
@@ -24,6 +25,8 @@ WANTED_AFTER: Final = {
     "delete": "deleted",
     "erase": "erased",
 }
+# Operations whose commands do more than to send them: by the module that holds the command.
+WRITTEN: Final = {"console.open": "clients.cli.console"}
 COMMON: Final = ("list", "create", "get", "update", "delete")
 
 BodyOption = Annotated[
@@ -85,7 +88,9 @@ class NounGroup(TyperGroup):
         if cmd_name not in self._operations:
             return None
         if cmd_name not in self.commands:
-            self.commands[cmd_name] = build(self._operations[cmd_name])
+            operation = self._operations[cmd_name]
+            written = WRITTEN.get(operation.id)
+            self.commands[cmd_name] = by_module(written) if written else build(operation)
         return self.commands[cmd_name]
 
 
@@ -96,6 +101,10 @@ def _place(operation: Operation) -> int:
 
 def command_name(operation: Operation) -> str:
     return operation.verb.replace("_", "-").replace(".", "-")
+
+
+def by_module(name: str) -> Any:
+    return typer.main.get_command(importlib.import_module(name).app)
 
 
 def build(operation: Operation) -> Any:

@@ -92,6 +92,38 @@ def test_the_url_sets_a_cookie_once_and_leads_to_a_clean_one(browser: Browser) -
     assert "set-cookie" not in again.headers
 
 
+def test_a_link_that_opens_nothing_is_a_page_to_a_browser(
+    shared_rig: Rig, browser: Browser
+) -> None:
+    accept = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    gone = shared_rig.token("inst_nowhere", "console", name="x")
+    other = shared_rig.token(browser.path.split("/")[2], "reveal")
+    for token, status, title in (
+        (browser.token, 410, "This link was used before"),
+        (gone, 404, "This instance is no longer here"),
+        (other, 403, "This link is not complete"),
+        ("a.b", 403, "This link is not complete"),
+    ):
+        page = browser.http.get(f"/v1/console/{token}", headers=accept)
+        assert page.status_code == status
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert f"<h1>{title}</h1>" in page.text
+        assert "menagerie console open" in page.text
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert page.headers["cache-control"] == "no-store"
+        assert page.headers["referrer-policy"] == "no-referrer"
+        assert page.headers["x-frame-options"] == "DENY"
+
+
+def test_tables_are_listed_beside_a_statement_that_runs(browser: Browser) -> None:
+    browser.run("CREATE OR REPLACE TABLE listed (n INTEGER)")
+    assert browser.post("tables", **{"X-Console-Proof": "0"}).status_code == 403
+    assert browser.http.get(f"{browser.path}tables").status_code == 405
+    (schema,) = browser.post("tables").json()["schemas"]
+    columns = {table["name"]: table["columns"] for table in schema["tables"]}
+    assert columns["listed"] == [{"name": "n", "type": "INTEGER"}]
+
+
 def test_the_page_is_of_its_instance_and_of_nobody_else(browser: Browser, instance_id: str) -> None:
     page = browser.load()
     assert page.status_code == 200
@@ -100,13 +132,16 @@ def test_the_page_is_of_its_instance_and_of_nobody_else(browser: Browser, instan
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+    (nonce,) = re.findall(r"style-src 'self' 'nonce-([^']+)'", policy)
+    assert f'data-nonce="{nonce}"' in page.text
+    assert nonce not in browser.load().headers["content-security-policy"]
     assert "frame-ancestors 'none'" in policy
     assert page.headers["x-frame-options"] == "DENY"
     assert page.headers["cache-control"] == "no-store"
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
     assert browser.secret not in page.text
-    for name in ("console.js", "console.css", "icon.svg"):
+    for name in re.findall(r'"/console/static/([^"]+)"', page.text):
         file = browser.http.get(f"/console/static/{name}")
         assert file.status_code == 200
         assert "://" not in file.text.replace("http://www.w3.org/2000/svg", "")

@@ -286,6 +286,7 @@ ROUTES: Final[dict[tuple[str, str], Callable[..., Scripted]]] = {
     ("POST", INSTANCE + r"/credentials/reveal"): _once("reveal"),
     ("POST", INSTANCE + r"/credentials/rotate"): _once("rotate"),
     ("GET", INSTANCE + r"/logs"): _once("logs"),
+    ("POST", INSTANCE + r"/console-sessions"): _once("console"),
     ("GET", INSTANCE + r"/ca.pem"): _pem,
     ("POST", r"/v1/sessions"): _sign_in,
     ("POST", r"/v1/sessions/current/actions/step-up"): lambda *_: (

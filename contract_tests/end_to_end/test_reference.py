@@ -19,6 +19,7 @@ from contract_tests.end_to_end.chromium import (
     prefer,
     requests_of,
     skip_without,
+    violations,
 )
 from contract_tests.kept_port import KeptPort
 
@@ -70,6 +71,29 @@ def try_once(browser: Chrome) -> dict[str, str]:
     return {name.lower(): value for name, value in sent[0]["headers"].items()}
 
 
+def test_the_front_page_says_what_this_is_to_people(
+    house: tuple[House, str], browser: Chrome
+) -> None:
+    api, base = house
+    for scheme in ("light", "dark"):
+        prefer(browser, scheme)
+        browser.get(base)
+        shown(browser, "h1", "Menagerie")
+        assert "menagerie login" in shown(browser, "pre").text
+        assert violations(browser) == []
+    for link in browser.find_elements(By.TAG_NAME, "a"):
+        path = urlsplit(link.get_attribute("href") or "").path
+        assert api.get(path).status_code in {200, 503}, path
+    assert complaints(browser) == []
+    # A program that asks for no page finds what it finds at any path that is none.
+    for accept in ("*/*", "application/json"):
+        answer = api.get("/", headers={"Accept": accept})
+        assert (answer.status_code, answer.json()["code"]) == (404, "no_such_path")
+    page = api.get("/", headers={"Accept": "text/html,*/*;q=0.8"})
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["x-frame-options"] == "DENY"
+
+
 def test_the_reference_shows_the_real_document_and_asks_nobody_else(
     house: tuple[House, str], browser: Chrome
 ) -> None:
@@ -80,6 +104,7 @@ def test_the_reference_shows_the_real_document_and_asks_nobody_else(
         shown(browser, "h1", "Menagerie control plane")
         shown(browser, "a, button", "Credentials")
         assert browser.find_elements(By.CSS_SELECTOR, f"body.{scheme}-mode")
+        assert violations(browser) == []
     shown(browser, "button", "Search").click()
     field = shown(browser, "[role=dialog] input")
     field.send_keys("console")

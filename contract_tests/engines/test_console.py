@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cell.console import tables
 from cell.console.desk import has_console
 from cell.console.place import Place
 from cell.console.runs import Run
@@ -91,6 +92,29 @@ def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
     open_ = perform(running, "BEGIN; INSERT INTO kept VALUES (1000)")
     assert "error" not in open_
     assert value(running, "SELECT count(*) FROM kept") == "2"
+
+
+@with_console
+def test_tables_are_listed_with_their_columns(running: Subject) -> None:
+    protocol = running.driver.protocol
+    usual = tables.USUAL_SCHEMAS[protocol]
+    if protocol == "mysql":
+        perform(running, "CREATE DATABASE aside; CREATE TABLE aside.first (n INTEGER)")
+    else:
+        perform(running, "CREATE SCHEMA aside; CREATE TABLE aside.first (n INTEGER)")
+    perform(running, "CREATE TABLE teapots (litres INTEGER, colour VARCHAR(20))")
+    perform(running, "CREATE VIEW blue AS SELECT litres FROM teapots")
+    found = tables.listed(perform(running, tables.STATEMENTS[protocol]), protocol)
+    assert [schema["name"] for schema in found["schemas"]] == [usual, "aside"]
+    blue, teapots = found["schemas"][0]["tables"]
+    assert (blue["name"], blue["kind"], teapots["kind"]) == ("blue", "view", "table")
+    assert [column["name"] for column in teapots["columns"]] == ["litres", "colour"]
+    kinds = [column["type"].lower() for column in teapots["columns"]]
+    assert kinds[0].startswith("int")
+    assert "char" in kinds[1]
+    first = tables.listed(perform(running, tables.STATEMENTS[protocol], rows=1), protocol)
+    assert first["truncated"]
+    assert tables.listed({"error": "no"}, protocol) == {"error": "no"}
 
 
 @with_console

@@ -29,6 +29,14 @@ async function send(input, init) {
   return Response.json(JSON.parse(await response.text(), withoutKeys));
 }
 
+// These buttons show an icon alone; whoever hears the page is told what they do.
+function nameButtons() {
+  for (const each of document.querySelectorAll("button.scalar-code-copy:not([aria-label])")) {
+    each.setAttribute("aria-label", "Copy");
+  }
+}
+
+new MutationObserver(nameButtons).observe(document.body, { childList: true, subtree: true });
 Scalar.createApiReference(place, {
   url: place.dataset.url,
   customFetch: send,

@@ -40,6 +40,7 @@ export function makeEditor({ parent, engine, nonce, label, describedBy, hint, ke
         drawSelection(),
         EditorView.lineWrapping,
         bracketMatching(),
+        EditorState.languageData.of(() => [{ closeBrackets: { brackets: ["(", "[", "{"] } }]),
         closeBrackets(),
         autocompletion({ activateOnTypingDelay: 150 }),
         syntaxHighlighting(classHighlighter),

@@ -1,0 +1,65 @@
+"""`menagerie console open`: the SQL console of an instance, in a browser."""
+
+import os
+import sys
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.output import Format, OutputOption, chosen, show
+
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+
+
+@app.command("open", epilog="Example: `menagerie console open sales`")
+def console(
+    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    no_browser: Annotated[
+        bool,
+        typer.Option(
+            "--no-browser", help="Print the URL instead of opening it.", show_default=False
+        ),
+    ] = False,
+    org: OrgOption = None,
+    output: OutputOption = None,
+    profile: ProfileOption = None,
+) -> None:
+    """Open the SQL console of an instance in your browser.
+
+    The URL works once, within a minute, and is as good as a password for as long. It is printed
+    where there is no browser, with `--no-browser`, and where the output is not a terminal.
+
+    Needs the permission `console:open`, and the second factor where a credential needs it.
+    """
+    desk = open_desk(profile, org=org)
+    with desk.client:
+        operation = desk.operation("POST", "/console-sessions")
+        instance_id = desk.instance(instance)["id"]
+        answer = desk.client.send(operation, {**desk.org(), "instance_id": instance_id}).body
+    if chosen(output) is not Format.table:
+        show(answer, output)
+    elif not no_browser and opened(answer["url"]):
+        typer.echo(f"opened the SQL console of {instance} in your browser", err=True)
+    else:
+        typer.echo("open this URL in a browser within a minute; it works once:", err=True)
+        typer.echo(answer["url"])
+
+
+def opened(url: str) -> bool:
+    """Whether a browser took it; what a server answers must not start anything else."""
+    is_page = url.startswith(("https://", "http://"))
+    return is_page and is_seen() and has_window() and webbrowser.open(url)
+
+
+def is_seen() -> bool:
+    """Whether somebody looks on, rather than a program that wants the URL."""
+    return sys.stdout.isatty()
+
+
+def has_window() -> bool:
+    """Whether there is one to open a browser in: those of terminals run no console."""
+    if sys.platform in {"darwin", "win32"} or os.environ.get("BROWSER"):
+        return True
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
