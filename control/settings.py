@@ -12,6 +12,9 @@ class RateLimits:
     burst_window_s: int = 5
     unauthenticated_per_minute: int = 60
     authentication_per_minute: int = 10
+    # Tries at one account in 15 minutes from where it has not been used before, all together, and
+    # tries at the second factor in one session.
+    account_per_quarter_hour: int = 10
     reveal_per_minute: int = 5
     # Requests whose credentials were refused, per client address.
     refused_per_minute: int = 600

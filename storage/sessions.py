@@ -10,6 +10,8 @@ from storage.columns import Record
 from storage.errors import NotFound
 from storage.pages import Page
 
+_ADDRESSES_MAX = 1_000
+
 
 class UserSession(Record):
     __tablename__ = "sessions"
@@ -36,6 +38,12 @@ class UserSession(Record):
 def by_token_hash(db: Session, token_hash: str) -> UserSession | None:
     """The session of that token, live or not: the caller decides by the database's clock."""
     return db.scalars(select(UserSession).where(UserSession.token_hash == token_hash)).one_or_none()
+
+
+def addresses(db: Session, user_id: str) -> list[str]:
+    """Where the user has signed in from, as far as the sessions are still kept."""
+    rows = select(UserSession.ip).where(UserSession.user_id == user_id, UserSession.ip.is_not(None))
+    return [ip for ip in db.scalars(rows.distinct().limit(_ADDRESSES_MAX)) if ip is not None]
 
 
 def fetch(db: Session, user_id: str, session_id: str, now: datetime) -> UserSession:

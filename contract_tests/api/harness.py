@@ -135,7 +135,8 @@ class House:
         headers = dict(options.pop("headers", {}))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        inner = httpx.ASGITransport(self.app, client=("203.0.113.7", 1))
+        address = options.pop("address", "203.0.113.7")
+        inner = httpx.ASGITransport(self.app, client=(address, 1))
         transport = OracleTransport(inner, self.oracle)
         async with httpx.AsyncClient(transport=transport, base_url="http://house") as client:
             return await client.request(method, path, headers=headers, **options)

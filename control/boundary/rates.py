@@ -20,6 +20,7 @@ from control.settings import ControlSettings, RateLimits
 from storage.database import Database
 
 _MINUTE_S = 60
+_QUARTER_HOUR_S = 900
 # So long the counters are left alone after they failed: no request in between waits for them.
 _LEFT_ALONE_S = 1.0
 _NO_STORAGE = "rate limits can be kept in memory, database, or a redis:// or valkey:// URL"
@@ -116,6 +117,7 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
             Window("unauthenticated", rates.unauthenticated_per_minute, _MINUTE_S),
         ),
         "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
+        "account": (Window("account", rates.account_per_quarter_hour, _QUARTER_HOUR_S),),
         "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
     }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from control.boundary import credentials, failures
+from control.boundary import accounts, credentials, failures
 from control.boundary.addresses import Proxies, rate_key
 from control.boundary.call import Call, lacking, mfa_required, refuse_closed
 from control.boundary.credentials import Admission, Caller
@@ -206,6 +206,8 @@ class Way:
         if exchange.attempt == 0:
             self._charge(exchange, visit.rule.rate, visit.ip)
         exchange.validate()
+        if visit.rule.rate == "authentication" and exchange.attempt == 0:
+            self._charge_account(visit, admission)
 
     def _charge(self, exchange: Exchange, rate: str, ip: str) -> None:
         key = _charged_key(rate, exchange.principal, ip)
@@ -215,6 +217,20 @@ class Way:
             raise TooManyRequests(
                 f"too many requests; wait {verdict.retry_after_s} s before the next",
                 code="rate_limited",
+            )
+
+    def _charge_account(self, visit: Visit, admission: Admission) -> None:
+        """Whatever is guessed at, by whoever is not known there; outside any transaction."""
+        exchange, limiter = visit.exchange, self._services.limiter
+        key = accounts.counted_as(exchange, admission.caller, visit.ip, self._services.database)
+        verdict = None if key is None else limiter.charge("account", key)
+        if verdict is not None and not verdict.allowed:
+            exchange.state[_VERDICT] = verdict
+            raise TooManyRequests(
+                "too many tries at this account from where it has not been used before; sign in"
+                " from where it has, send the token of an earlier session of it as a bearer token,"
+                f" or wait {verdict.retry_after_s} s",
+                code="account_rate_limited",
             )
 
     def _replay_key(self, visit: Visit, admission: Admission) -> ReplayKey | None:
