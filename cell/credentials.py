@@ -30,10 +30,19 @@ class Credentials:
 
     def valid(self, instance_id: str) -> list[Credential]:
         """Newest first; empty for an instance that never had one."""
+        now = time.time()
+        return [each for each in self._kept(instance_id) if (each.expires_at or now + 1) > now]
+
+    def ended(self, instance_id: str) -> list[Credential]:
+        """Those that the engine may still take, for it was not told yet; newest first."""
+        now = time.time()
+        return [each for each in self._kept(instance_id) if (each.expires_at or now + 1) <= now]
+
+    def _kept(self, instance_id: str) -> list[Credential]:
         rows = self._database.rows(
             "SELECT generation, sealed, expires_at FROM credentials WHERE instance_id = ?"
-            " AND (expires_at IS NULL OR expires_at > ?) ORDER BY generation DESC",
-            *(instance_id, time.time()),
+            " ORDER BY generation DESC",
+            instance_id,
         )
         return [
             Credential(number, self._sealer.open(sealed, f"{instance_id}:{number}"), expires_at)

@@ -88,7 +88,21 @@ class Supervisor:
         """Makes what is valid now what the engine accepts."""
         valid = self._credentials.valid(resident.instance_id)
         logins = [login_of(resident.driver, each) for each in valid]
+        if resident.usable and logins:
+            await self._try_newest(resident, logins)
         await resident.driver.set_credentials(resident.site, logins)
+
+    async def _try_newest(self, resident: Resident, logins: list[Login]) -> None:
+        """Before an older one ends, lest nobody can get in; EngineError, and it stays then."""
+        ended = self._credentials.ended(resident.instance_id)
+        driver, site = resident.driver, resident.site
+        if not ended or await driver.ready(site, logins[0]):
+            return
+        former = [login_of(driver, each) for each in ended]
+        await driver.set_credentials(site, [*logins, *former])
+        # Where the engine takes neither it is busy, which must not keep the former alive.
+        if not await driver.ready(site, logins[0]) and await driver.ready(site, former[0]):
+            raise EngineError("the engine does not take the new login; the former one goes on")
 
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""

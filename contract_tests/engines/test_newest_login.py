@@ -1,0 +1,52 @@
+"""A new login is tried before the one before it ends: an engine must not be left without any."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cell.credentials import Credentials
+from cell.database import Database
+from cell.engines.driver import EngineError, Login
+from cell.engines.resp.driver import Redis
+from cell.layout import Layout, Site
+from cell.records import Record
+from cell.residents import Resident
+from cell.sealing import Sealer
+from cell.settings import CellSettings
+from cell.supervisor import Supervisor
+from contract_tests.engines.conftest import Subject
+
+
+class Forgetful(Redis):
+    """Forgets the newest of several logins, and the only one where there is no other."""
+
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+        await super().set_credentials(site, logins[1:])
+
+
+@pytest.mark.parametrize("subject", ["redis"], indirect=True)
+def test_the_former_goes_on_where_the_newest_is_not_taken(
+    running: Subject, layout: Layout, tmp_path: Path
+) -> None:
+    settings = CellSettings(tmp_path, "cell_x", b"")
+    sealer = Sealer(os.urandom(32), "credentials")
+    credentials = Credentials(Database(tmp_path / "cell.db"), sealer)
+    nothing: Any = None
+    record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
+    resident = Resident(record, running.site, running.driver, running.process, usable=True)
+    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
+    former = credentials.make(resident.instance_id, 0)
+    running.run(supervisor.hand_out_credentials(resident))
+    assert running.works(Login("app", former.password))
+    credentials.make(resident.instance_id, 0)
+    resident.driver = Forgetful(running.host)
+    with pytest.raises(EngineError, match="does not take the new login"):
+        running.run(supervisor.hand_out_credentials(resident))
+    assert running.works(Login("app", former.password))
+    resident.driver = running.driver
+    running.run(supervisor.hand_out_credentials(resident))
+    assert not running.works(Login("app", former.password))
+    assert running.works(supervisor.login(resident))
