@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from cell import logs, pki
+from cell import logs, machine, pki
 from cell.acme.ledger import Ledger
 from cell.clock import Clock
 from cell.console.desk import Desk
@@ -163,6 +163,7 @@ class Cell:
                 for name, refusal in sorted(self._refused.items())
             ],
             "clock": {"host_time": self.clock.host(), "offset_s": self.clock.offset_s},
+            "capacity": machine.capacity(self.layout.home),
             "confinement": {
                 name: {"enforced": means.enforced, "reason": means.reason}
                 for name, means in self.host.confinement.items()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from control.policy.placement import Overcommit
+
 
 @dataclass(frozen=True)
 class RateLimits:
@@ -34,6 +36,7 @@ class ControlSettings:
     idle_pause_s: int = 900
     rotation_overlap_s: int = 86_400
     rate_limits: bool = True
+    overcommit: Overcommit = field(default_factory=Overcommit)
     rates: RateLimits = field(default_factory=RateLimits)
     # CIDRs whose X-Forwarded-For is believed.
     trusted_proxies: tuple[str, ...] = ()

@@ -68,7 +68,7 @@ def region(name: str, cells: list[Cell], catalogue: Catalogue, now: datetime) ->
     }
 
 
-def size(record: Size) -> Json:
+def size(record: Size, fits_in: list[str]) -> Json:
     return {
         "id": record.name,
         "family": "instance",
@@ -79,6 +79,7 @@ def size(record: Size) -> Json:
         "storage_step_bytes": record.storage_step_bytes,
         "connections_max": record.connections_max,
         "price_usd_cents_month": record.price_usd_cents,
+        "fits_in": fits_in,
     }
 
 
@@ -93,4 +94,5 @@ def other_size(record: OtherSize) -> Json:
         "storage_step_bytes": None,
         "connections_max": None,
         "price_usd_cents_month": record.price_usd_cents,
+        "fits_in": [],
     }

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control.policy.plans import PLANS
-from handlers import capacity_views, certificates, instants, one_time, orders, views
+from handlers import capacity_views, certificates, instants, one_time, orders, rooms, views
 from handlers.calls import OrgCall
 from specserver import PollAgain, Reply
 from storage import changes, instances, projects, samples
@@ -117,7 +117,10 @@ def pause(call: OrgCall, instance_id: str) -> Reply:
 
 def resume(call: OrgCall, instance_id: str) -> Reply:
     instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    held = instance.paused_by == "idle"
     instance.resume()
+    if not held:
+        rooms.check_wake(call, instance)
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.resume", instance)
     return _accepted(call, instance)

@@ -9,6 +9,7 @@ from control.policy import orders
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
 from control.policy.orders import Alteration, Order, Terms, Usage
 from control.policy.plans import PLANS
+from handlers import rooms
 from handlers.calls import OrgCall
 from handlers.violations import refuse
 from storage import cells, identifiers, instances
@@ -53,6 +54,8 @@ def check_alteration(call: OrgCall, instance: Instance, body: Body) -> None:
     now = Order(**{name: getattr(instance, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
     refuse(orders.check_alteration(now, asked, terms(call)), BREAKS)
+    if asked.size is not None or asked.storage_bytes is not None:
+        rooms.check_growth(call, instance, asked)
 
 
 def settle_branch(call: OrgCall, source: Instance, body: Body) -> Order:
@@ -66,6 +69,7 @@ def settle_branch(call: OrgCall, source: Instance, body: Body) -> Order:
 def preview(call: OrgCall, project: Project, body: Body) -> Body:
     """What placing the order would come to. Nothing is made."""
     order, held_against = settle(call, body)
+    _choose_cell(call, order, body)
     name = body.get("name") or _name(order.engine, identifiers.new("inst_"))
     _check_name(call, project, name)
     come_to = orders.preview(order, held_against)
@@ -85,14 +89,16 @@ def place(call: OrgCall, project: Project, body: Body) -> Instance:
     """The ordered instance, in status `requested`, on a cell that can run it."""
     order, _ = settle(call, body)
     details = {"project_id": project.id, "maintenance_window": body.get("maintenance_window")}
-    return _add(call, order, _choose_cell(call, order), body.get("name"), details)
+    return _add(call, order, _choose_cell(call, order, body, lock=True), body.get("name"), details)
 
 
 def place_branch(call: OrgCall, source: Instance, body: Body) -> Instance:
     """The branch, in status `requested`, on the cell of its source, where the data is."""
     order = settle_branch(call, source, body)
     details = {"project_id": source.project_id, "branch_of": source.id}
-    return _add(call, order, cells.fetch(call.db, source.cell_id), body.get("name"), details)
+    cell = cells.fetch(call.db, source.cell_id)
+    rooms.with_room(call, order, [cell], storage_asked="storage_bytes" in body, lock=True)
+    return _add(call, order, cell, body.get("name"), details)
 
 
 def _add(call: OrgCall, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:
@@ -122,8 +128,8 @@ def _address(order: Order, instance_id: str, cell: Cell) -> Body:
     }
 
 
-def _choose_cell(call: OrgCall, order: Order) -> Cell:
-    """Of the region's cells that offer the version, the one that hosts fewest instances."""
+def _choose_cell(call: OrgCall, order: Order, body: Body, *, lock: bool = False) -> Cell:
+    """Of the region's cells with room that offer the version, the one with fewest instances."""
     able = {
         cell.id: cell
         for cell in cells.in_region(call.db, order.region or "")
@@ -134,7 +140,9 @@ def _choose_cell(call: OrgCall, order: Order) -> Cell:
     }
     if not able:
         raise Unavailable(f"no cell runs {order.engine} {order.engine_version} any more")
-    hosted = instances.count_by_cell(call.db, able)
+    asked = "storage_bytes" in body
+    roomy = rooms.with_room(call, order, able.values(), storage_asked=asked, lock=lock)
+    hosted = instances.count_by_cell(call.db, roomy)
     fewest = min(hosted.values())
     return able[secrets.choice([cell_id for cell_id, count in hosted.items() if count == fewest])]
 

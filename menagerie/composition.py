@@ -8,6 +8,7 @@ from urllib.parse import quote
 from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
 from control.cells import HttpCells
+from control.policy.placement import Overcommit
 from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
@@ -45,6 +46,9 @@ def build_services(settings: Settings) -> Services:
         replay_ttl_s=settings.replay_ttl_s,
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
+        overcommit=Overcommit(
+            settings.overcommit_cpu, settings.overcommit_memory, settings.overcommit_storage
+        ),
         rate_limits=settings.rate_limits,
         trusted_proxies=settings.trusted_proxies,
         strict=settings.dev,

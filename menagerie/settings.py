@@ -115,6 +115,15 @@ class Settings(BaseSettings):
     idle_pause_s: int = Field(
         900, ge=1, description="free plan: pause an instance after this long without connections"
     )
+    overcommit_cpu: float = Field(
+        8.0, gt=0, le=1000, description="how many times over the CPUs of a machine are promised"
+    )
+    overcommit_memory: float = Field(
+        1.0, gt=0, le=100, description="how many times over the memory of a machine is promised"
+    )
+    overcommit_storage: float = Field(
+        2.0, gt=0, le=1000, description="how many times over the disk of a machine is promised"
+    )
     rotation_overlap_s: int = Field(
         86_400, ge=0, description="how long the old credential stays valid after a rotation"
     )

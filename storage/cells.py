@@ -1,5 +1,6 @@
 """Cells: the places that run engines, as they last described themselves."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ class Cell(Record):
 
     `refused` is what they could not run, and what would help: [{engine, reason, remedy}].
     `clock_skew_s` is by how much its host's clock was ahead of the database's, or behind (< 0).
+    `capacity` is what its machine has in all: {vcpu, memory_bytes, storage_bytes}.
     """
 
     __tablename__ = "cells"
@@ -27,6 +29,7 @@ class Cell(Record):
     ports: Mapped[dict[str, int]] = mapped_column(Json, default=dict)
     engines: Mapped[list[dict[str, Any]]] = mapped_column(Json, default=list)
     refused: Mapped[list[dict[str, str]]] = mapped_column(Json, default=list)
+    capacity: Mapped[dict[str, Any] | None] = mapped_column(Json)
     ca_root_pem: Mapped[str | None]
     ca_chain_pem: Mapped[str | None]
     last_seen_at: Mapped[datetime | None]
@@ -47,6 +50,13 @@ def fetch(db: Session, cell_id: str) -> Cell:
 
 def in_region(db: Session, region: str) -> list[Cell]:
     return list(db.scalars(select(Cell).where(Cell.region == region).order_by(Cell.id)))
+
+
+def lock(db: Session, cell_ids: Collection[str]) -> None:
+    """Hold these cells until the transaction ends, so that who counts what is on them waits."""
+    rows = select(Cell.id).where(Cell.id.in_(cell_ids)).order_by(Cell.id)
+    # Rows that name a cell may still be written by others: only the key is shared with them.
+    db.execute(rows.with_for_update(key_share=True)).all()
 
 
 def register(

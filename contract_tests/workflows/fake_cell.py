@@ -56,6 +56,7 @@ class FakeCell:
             "engines": [{"engine": "duckdb", "versions": ["1.5"], "source": "fake"}],
             "refused": [{"engine": "redis", "reason": "not there", "remedy": "install it"}],
             "clock": {"host_time": time.time() + self.clock_off_s, "offset_s": 0.0},
+            "capacity": {"vcpu": 64, "memory_bytes": 2**38, "storage_bytes": 10**14},
             "ca": {"root_pem": "root", "chain_pem": "chain"},
         }
 

@@ -1,0 +1,117 @@
+"""What fits on machines: never more than there is, and what is refused says what would fit."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control.policy.placement import (
+    Amount,
+    Overcommit,
+    Place,
+    amount,
+    check_room,
+    largest_size,
+    with_room,
+)
+from control.policy.sizes import GB, GIB, SIZES
+
+LAPTOP = Place("cell_a", Amount(4, 16 * GIB, 500 * GB), Amount())
+LARGE = Place("cell_b", Amount(64, 512 * GIB, 20_000 * GB), Amount())
+
+
+def as_it_comes(name: str) -> Amount:
+    return amount(SIZES[name], SIZES[name].storage_bytes_included)
+
+
+def message(name: str, *places: Place) -> str:
+    (found,) = check_room(name, as_it_comes(name), places)
+    assert (found["pointer"], found["keyword"]) == ("/size", "capacity")
+    return found["message"]
+
+
+def test_a_size_that_no_machine_has_is_refused_with_what_fits() -> None:
+    assert message("xl32", LAPTOP) == (
+        "size xl32 with 800 GB of storage needs more CPU, memory and disk than any machine here "
+        "has; the largest size that fits now is m4 (a larger size needs a larger machine)"
+    )
+    assert check_room("xl32", as_it_comes("xl32"), [LAPTOP, LARGE]) == []
+
+
+def test_nothing_of_one_instance_is_promised_twice() -> None:
+    """However often a machine's CPUs are promised, no instance gets more than there are."""
+    wide = replace(as_it_comes("s0"), vcpu=8)
+    assert LAPTOP.lacks_ever(wide) == ["CPU"]
+    assert LAPTOP.lacks_now(wide) == ["CPU"]
+
+
+def test_what_is_promised_is_counted() -> None:
+    full = replace(LAPTOP, promised=Amount(1, 15 * GIB, 30 * GB))
+    assert message("s1", full) == (
+        "not enough memory is left for size s1 with 10 GB of storage; the largest size that fits "
+        "now is s0 (pausing instances frees CPU and memory, erasing them frees disk as well)"
+    )
+    assert with_room(as_it_comes("s0"), [full]) == [full]
+    nothing = replace(LAPTOP, promised=Amount(32, 16 * GIB, 1000 * GB))
+    assert "; no size fits now (" in message("f0", nothing)
+
+
+def test_storage_that_was_asked_for_is_what_is_wrong() -> None:
+    needed = amount(SIZES["s2"], 200 * GB)
+    full = replace(LAPTOP, promised=Amount(0, 0, 900 * GB))
+    (found,) = check_room("s2", needed, [full], storage_asked=True)
+    assert found["pointer"] == "/storage_bytes"
+    (found,) = check_room("s2", replace(needed, vcpu=9), [full], storage_asked=True)
+    assert found["pointer"] == "/size"
+
+
+def test_overcommit_says_how_many_times_over() -> None:
+    over = Overcommit(cpu=2, memory=0.5, storage=3)
+    place = replace(LAPTOP, overcommit=over)
+    assert with_room(Amount(4, 8 * GIB, 500 * GB), [place])
+    assert place.lacks_ever(Amount(0.1, 9 * GIB, 0)) == ["memory"]
+    used = replace(place, promised=Amount(7.75, 7 * GIB, 1495 * GB))
+    assert used.lacks_now(Amount(0.25, GIB, 5 * GB)) == []
+    assert used.lacks_now(Amount(0.5, 2 * GIB, 6 * GB)) == ["CPU", "memory", "disk"]
+    assert used.lacks_now(Amount(0, 2 * GIB, 0)) == ["memory"]
+
+
+def test_where_it_is_not_known_nothing_is_refused() -> None:
+    unknown = Place("cell_new", None, Amount(100, 10**12, 10**14))
+    assert check_room("xl32", as_it_comes("xl32"), [unknown]) == []
+
+
+def test_what_has_not_grown_needs_no_room() -> None:
+    """A machine may have lost memory, or its overcommit: an instance on it can still shrink."""
+    full = replace(LAPTOP, promised=Amount(0, 20 * GIB, 0))
+    before, smaller = as_it_comes("m2"), as_it_comes("s1")
+    assert smaller.beyond(before) == Amount()
+    assert full.lacks_now(smaller.beyond(before)) == []
+    taller = replace(before, storage_bytes=100 * GB)
+    assert taller.beyond(before) == Amount(0, 0, 100 * GB)
+
+
+@given(
+    orders=st.lists(st.sampled_from(sorted(SIZES)), max_size=60),
+    cpu=st.sampled_from([1.0, 4.0, 8.0]),
+)
+def test_what_is_let_in_never_exceeds_the_machine(orders: list[str], cpu: float) -> None:
+    over = Overcommit(cpu=cpu)
+    place = replace(LAPTOP, overcommit=over)
+    for name in orders:
+        needed, largest = as_it_comes(name), largest_size([place])
+        if with_room(needed, [place]):
+            assert largest is not None
+            assert SIZES[largest].memory_bytes >= SIZES[name].memory_bytes
+            place = replace(place, promised=place.promised + needed)
+    assert place.machine is not None
+    assert over.of(place.machine).lacks(place.promised) == []
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_a_laptop_holds_a_handful(count: int) -> None:
+    small = Place("cell_s", Amount(2, 8 * GIB, 100 * GB), Amount())
+    for _ in range(count):
+        assert with_room(as_it_comes("s0"), [small])
+        small = replace(small, promised=small.promised + as_it_comes("s0"))

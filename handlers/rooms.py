@@ -1,0 +1,80 @@
+"""Whether what is asked for has room on the machines, beside all that is promised already."""
+
+from collections.abc import Collection
+
+from control import placement
+from control.policy.orders import Alteration, Order
+from control.policy.placement import Place, amount, check_room, largest_size, refusal
+from control.policy.placement import with_room as having_room
+from control.policy.plans import PLANS
+from control.policy.sizes import SIZES
+from handlers.calls import CallerCall, OrgCall
+from handlers.violations import refuse
+from storage import cells
+from storage.cells import Cell
+from storage.errors import Conflict
+from storage.instances import Instance
+
+
+def with_room(
+    call: OrgCall, order: Order, of: Collection[Cell], *, storage_asked: bool, lock: bool
+) -> list[str]:
+    """The ids of these cells that have room for the order; raises Invalid where none has.
+
+    With `lock` the room is kept until the transaction ends.
+    """
+    found = placement.places(call.db, of, call.services.settings.overcommit, lock=lock)
+    needed = amount(SIZES[order.size], order.storage_bytes or 0)
+    offered = PLANS[call.org.plan].sizes
+    refuse(check_room(order.size, needed, found, offered=offered, storage_asked=storage_asked))
+    return [place.cell_id for place in having_room(needed, found)]
+
+
+def check_growth(call: OrgCall, instance: Instance, asked: Alteration) -> None:
+    """Raises Invalid where the cell has no room for the instance as it would be.
+
+    Whatever does not grow has its room.
+    """
+    size, storage_bytes = SIZES[asked.size or instance.size], asked.storage_bytes
+    before = amount(SIZES[instance.size], instance.storage_bytes)
+    needed = amount(size, storage_bytes or instance.storage_bytes).beyond(before)
+    found = _own_place(call, instance)
+    offered = PLANS[call.org.plan].sizes
+    refuse(
+        check_room(
+            size.name, needed, found, offered=offered, storage_asked=storage_bytes is not None
+        )
+    )
+
+
+def check_wake(call: OrgCall, instance: Instance) -> None:
+    """Raises Conflict where the CPU and memory that a pause gave back are promised to others."""
+    needed = amount(SIZES[instance.size], 0)
+    found = _own_place(call, instance)
+    if not having_room(needed, found):
+        fitting = largest_size(found, storage_bytes=0)
+        reason = refusal(f"size {instance.size}", needed, found, fitting)
+        raise Conflict(f"cannot resume the instance now: {reason}")
+
+
+def _own_place(call: OrgCall, instance: Instance) -> list[Place]:
+    cell = cells.fetch(call.db, instance.cell_id)
+    overcommit = call.services.settings.overcommit
+    return placement.places(call.db, [cell], overcommit, besides=instance.id, lock=True)
+
+
+def regions_with_room(call: CallerCall) -> dict[str, list[str]]:
+    """For each size the regions in which an instance of it, as it comes, fits now."""
+    every = cells.every(call.db)
+    overcommit = call.services.settings.overcommit
+    region = {cell.id: cell.region for cell in every}
+    found = placement.places(call.db, every, overcommit)
+    return {
+        size.name: sorted(
+            {
+                region[place.cell_id]
+                for place in having_room(amount(size, size.storage_bytes_included), found)
+            }
+        )
+        for size in SIZES.values()
+    }
