@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clients.cli.output import OutputOption
+from menagerie.refusals import unusable
 
 if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs none of it
     from menagerie.settings import Settings
@@ -116,7 +115,7 @@ def serve(
     settings = _settings(
         "serve", home=home, host=host, port=port, log_format=log_format, dev=dev, **ports
     )
-    with _unusable("serve"):
+    with unusable("serve"):
         raise typer.Exit(main(settings))
 
 
@@ -137,7 +136,7 @@ def api(
     )
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    with _unusable("api"):
+    with unusable("api"):
         raise typer.Exit(control_plane.run_api(settings))
 
 
@@ -147,7 +146,7 @@ def worker(home: Home = None, log_format: LogFormat = None) -> None:
     settings = _settings("worker", home=home, log_format=log_format)
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    with _unusable("worker"):
+    with unusable("worker"):
         raise typer.Exit(control_plane.run_worker(settings))
 
 
@@ -188,14 +187,10 @@ def gateway(
         gateway_clickhouse_port=gateway_clickhouse_port,
         log_format=log_format,
     )
-    from cell.gateway.listening import PortError  # noqa: PLC0415 -- keeps the other commands quick
-    from menagerie import data_plane  # noqa: PLC0415 -- see above
+    from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    try:
+    with unusable("gateway"):
         data_plane.run_gateway(settings)
-    except PortError as error:
-        typer.echo(f"menagerie gateway: {error}", err=True)
-        raise typer.Exit(2) from error
 
 
 def init(
@@ -212,7 +207,7 @@ def init(
     settings = _settings("init", home=home, port=port, log_format=log_format)
     from menagerie import first_start, walk  # noqa: PLC0415 -- see above
 
-    with _unusable("init"):
+    with unusable("init"):
         endpoints, owner = first_start.initialize(settings)
     typer.echo(walk.introduction(settings, endpoints, owner))
 
@@ -222,7 +217,7 @@ def migrate(home: Home = None, log_format: LogFormat = None) -> None:
     settings = _settings("migrate", home=home, log_format=log_format)
     from storage.database import Database  # noqa: PLC0415 -- keeps the other commands quick
 
-    with _unusable("migrate"):
+    with unusable("migrate"):
         Database(settings.database).migrate()
     typer.echo("the database is at this version's schema")
 
@@ -283,27 +278,6 @@ def doctor(
     else:
         show(findings.report(found), output)
     raise typer.Exit(findings.exit_status(found, strict=strict))
-
-
-@contextmanager
-def _unusable(role: str) -> Iterator[None]:
-    """What cannot be used ends the command with the reason in a line: database 1, settings 2."""
-    from menagerie.settings import SettingsError  # noqa: PLC0415 -- see above
-    from storage.errors import SchemaUnknown, Unavailable  # noqa: PLC0415 -- see above
-
-    try:
-        yield
-    except SettingsError as error:
-        typer.echo(f"menagerie {role}: {error}", err=True)
-        raise typer.Exit(2) from error
-    except SchemaUnknown as error:
-        typer.echo(f"menagerie {role}: {error.detail}", err=True)
-        raise typer.Exit(1) from error
-    except Unavailable as error:
-        reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
-        text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"
-        typer.echo(f"{text}; look at the setting database_url", err=True)
-        raise typer.Exit(1) from error
 
 
 def _begin_part() -> None:

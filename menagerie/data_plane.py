@@ -1,16 +1,16 @@
 """The parts that run where the data is: a cell and its gateway."""
 
-import cell.main
-from cell.gateway import main as gateway_main
-from cell.gateway.settings import GatewaySettings
-from cell.settings import CellSettings
 from menagerie import keys
 from menagerie.processes import loaded
-from menagerie.settings import Settings
+from menagerie.settings import Settings, SettingsError
 
 
 def run_cell(settings: Settings) -> None:
     """Run the cell until SIGTERM."""
+    # Each part loads its own, and not what the other needs.
+    import cell.main  # noqa: PLC0415
+    from cell.settings import CellSettings  # noqa: PLC0415
+
     loaded()
     cell.main.run(
         CellSettings(
@@ -32,13 +32,20 @@ def run_cell(settings: Settings) -> None:
 
 def run_gateway(settings: Settings) -> None:
     """Run the gateway until SIGTERM."""
+    from cell.gateway import main  # noqa: PLC0415 -- see above
+    from cell.gateway.listening import PortError  # noqa: PLC0415
+    from cell.gateway.settings import GatewaySettings  # noqa: PLC0415
+
     loaded()
-    gateway_main.run(
-        GatewaySettings(
-            cell_home=settings.cell_home,
-            listen=settings.gateway_listen,
-            ports=settings.gateway_ports,
-            mysql_version=settings.gateway_mysql_version,
-            workers=settings.gateway_processes,
+    try:
+        main.run(
+            GatewaySettings(
+                cell_home=settings.cell_home,
+                listen=settings.gateway_listen,
+                ports=settings.gateway_ports,
+                mysql_version=settings.gateway_mysql_version,
+                workers=settings.gateway_processes,
+            )
         )
-    )
+    except PortError as error:
+        raise SettingsError(str(error)) from error

@@ -34,7 +34,7 @@ class Child:
     def start(self) -> None:
         environment = {**os.environ, **self.environment, _PARENT: str(os.getpid())}
         self.process = subprocess.Popen(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "menagerie", self.part],
+            [sys.executable, "-m", "menagerie.part", self.part],
             env=environment,
             stdin=subprocess.DEVNULL,
             pass_fds=self.inherits,

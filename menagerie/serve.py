@@ -1,26 +1,26 @@
 """`menagerie serve`: every part of the service on this machine, as children of one process."""
 
 import fcntl
+import http.client
 import json
 import os
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event
 from types import FrameType
 
-import httpx
 import structlog
 
 from menagerie import keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
 from menagerie.processes import Child
+from menagerie.refusals import unusable
 from menagerie.settings import Settings, SettingsError, environment
 
 _LOG = structlog.get_logger(__name__)
@@ -189,9 +189,7 @@ class Serve:
         It loads the control plane anyway, which takes seconds.
         """
         if read_endpoints(self.settings.root) is None:
-            from menagerie import first_start  # noqa: PLC0415 -- see above
-
-            return first_start.initialize(self.settings)[1]
+            return first_owner(self.settings)
         make_certificates(self.settings)
         return None
 
@@ -202,27 +200,23 @@ class Serve:
 
     def _wait_until_ready(self) -> bool:
         started = told = time.monotonic()
-        # Plain HTTP to this machine: neither certificates nor proxies are worth loading.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        with httpx.Client(
-            base_url=self.settings.api_url_local, timeout=5, trust_env=False, verify=context
-        ) as api:
-            while not self.stopping.wait(0.05):
-                for child in self.children.values():
-                    child.tend()
-                if self._gateway_serves() and self._cell_serves() and _is_well(api):
-                    return True
-                given_up = [name for name, each in self.children.items() if each.crashes >= _TRIES]
-                if given_up:
-                    _LOG.error("does not start; the lines above say why", parts=given_up)
-                    return False
-                waited_s = round(time.monotonic() - started)
-                if waited_s > _READY_S:
-                    _LOG.error("not ready in time", waited_s=waited_s, asked=str(api.base_url))
-                    return False
-                if time.monotonic() - told > _TELL_S:
-                    told = time.monotonic()
-                    _LOG.warning("not ready yet", waited_s=waited_s, asked=str(api.base_url))
+        asked = self.settings.api_url_local
+        while not self.stopping.wait(0.05):
+            for child in self.children.values():
+                child.tend()
+            if self._gateway_serves() and self._cell_serves() and _is_well(asked):
+                return True
+            given_up = [name for name, each in self.children.items() if each.crashes >= _TRIES]
+            if given_up:
+                _LOG.error("does not start; the lines above say why", parts=given_up)
+                return False
+            waited_s = round(time.monotonic() - started)
+            if waited_s > _READY_S:
+                _LOG.error("not ready in time", waited_s=waited_s, asked=asked)
+                return False
+            if time.monotonic() - told > _TELL_S:
+                told = time.monotonic()
+                _LOG.warning("not ready yet", waited_s=waited_s, asked=asked)
         return False
 
     def _gateway_serves(self) -> bool:
@@ -249,11 +243,51 @@ class Serve:
                 self.children[part].stop(timeout_s)
 
 
-def _is_well(api: httpx.Client) -> bool:
+def first_owner(settings: Settings) -> Owner | None:
+    """Make the first start in a process of its own: what it loads would stay in this one.
+
+    Raises SystemExit once that process has said why it could not.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        os._exit(_make_owner(settings, writing))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        owner = json.loads(told.read() or b"null")
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status:
+        raise SystemExit(status)
+    return None if owner is None else Owner(**owner)
+
+
+def _make_owner(settings: Settings, writing: int) -> int:
+    """The exit status; the owner is written as JSON."""
     try:
-        return bool(api.get("/healthz").json().get("status") == "ok")
-    except (httpx.HTTPError, ValueError):
+        with unusable("serve"):
+            from menagerie import first_start  # noqa: PLC0415 -- see above
+
+            owner = first_start.initialize(settings)[1]
+        os.write(writing, json.dumps(owner and asdict(owner)).encode())
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:  # noqa: BLE001 -- whatever it is, the process must end here
+        _LOG.exception("the first start failed")
+        return 1
+    return 0
+
+
+def _is_well(url: str) -> bool:
+    """Asked by the standard library: a client that is loaded for this alone stays in memory."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    try:
+        connection.request("GET", "/healthz")
+        return bool(json.loads(connection.getresponse().read()).get("status") == "ok")
+    except (OSError, ValueError, http.client.HTTPException):
         return False
+    finally:
+        connection.close()
 
 
 def main(settings: Settings) -> int:

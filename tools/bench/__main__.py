@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-ROOMS = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour")
+ROOMS = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "memory")
 _HEAD = """\
 # Benchmarks
 

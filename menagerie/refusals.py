@@ -1,0 +1,28 @@
+"""What makes a command of the server end with one line: settings and databases that are no use."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def unusable(role: str) -> Iterator[None]:
+    """What cannot be used ends the process with the reason in a line: database 1, settings 2."""
+    from menagerie.settings import SettingsError  # noqa: PLC0415 -- slow to import
+    from storage.errors import SchemaUnknown, Unavailable  # noqa: PLC0415 -- as above
+
+    try:
+        yield
+    except SettingsError as error:
+        _end(2, f"menagerie {role}: {error}", error)
+    except SchemaUnknown as error:
+        _end(1, f"menagerie {role}: {error.detail}", error)
+    except Unavailable as error:
+        reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
+        text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"
+        _end(1, f"{text}; look at the setting database_url", error)
+
+
+def _end(status: int, text: str, error: Exception) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 -- for people
+    raise SystemExit(status) from error
