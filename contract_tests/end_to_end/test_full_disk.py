@@ -49,7 +49,9 @@ def new_project(api: httpx.Client, org_id: str, name: str) -> httpx.Response:
 
 
 def test_a_full_disk_refuses_writes_and_heals(small_disk: Path) -> None:
-    installation = Installation(small_disk / "home")
+    # Storage is what an instance may grow to: far more than this disk has.
+    thinly = {"MENAGERIE_OVERCOMMIT_STORAGE": "1000"}
+    installation = Installation(small_disk / "home", thinly)
     try:
         installation.start()
         org_id = installation.endpoints["org_id"]

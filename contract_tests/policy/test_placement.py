@@ -33,7 +33,7 @@ def message(name: str, *places: Place) -> str:
 
 def test_a_size_that_no_machine_has_is_refused_with_what_fits() -> None:
     assert message("xl32", LAPTOP) == (
-        "size xl32 with 800 GB of storage needs more CPU, memory and disk than any machine here "
+        "size xl32 with 800 GB of storage needs more CPU and memory than any machine here "
         "has; the largest size that fits now is m4 (a larger size needs a larger machine)"
     )
     assert check_room("xl32", as_it_comes("xl32"), [LAPTOP, LARGE]) == []

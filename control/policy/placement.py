@@ -72,11 +72,16 @@ class Place:
         return cls(cell_id, None if told is None else Amount(**told), promised, over)
 
     def lacks_ever(self, needed: Amount) -> list[str]:
-        """What the machine has too little of, were it empty. Nothing of one is promised twice."""
+        """What the machine has too little of, were it empty.
+
+        No instance gets more CPUs or memory than there are; storage is what it may grow to.
+        """
         if self.machine is None:
             return []
-        allowed = astuple(self.overcommit.of(self.machine))
-        return Amount(*map(min, astuple(self.machine), allowed)).lacks(needed)
+        allowed = self.overcommit.of(self.machine)
+        vcpu = min(allowed.vcpu, self.machine.vcpu)
+        memory_bytes = min(allowed.memory_bytes, self.machine.memory_bytes)
+        return Amount(vcpu, memory_bytes, allowed.storage_bytes).lacks(needed)
 
     def lacks_now(self, needed: Amount) -> list[str]:
         """What there is too little of beside what is promised already."""
