@@ -196,6 +196,15 @@ class Operation:
         return named or (bool(required) and not with_key and not self.is_public)
 
     @property
+    def loss(self) -> str | None:
+        """What is lost for good by it, in sentences; None where it can be undone."""
+        said = self.raw.get("x-confirm")
+        if said is None and self.method == "DELETE":
+            # A server that does not say so may still mean it.
+            return "It is gone afterwards."
+        return None if said in {None, "none"} else str(said)
+
+    @property
     def policy(self) -> dict[str, Any]:
         policy = self.raw.get("x-authorize")
         return dict(policy) if isinstance(policy, Mapping) else {}

@@ -8,7 +8,8 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from clients.cli import copying
+from clients.cli import confirming, copying
+from clients.cli.confirming import YesOption
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
@@ -34,6 +35,7 @@ def load(
         bool,
         typer.Option("--owners", help="With owners and rights of roles.", show_default=False),
     ] = False,
+    yes: YesOption = False,
     no_store: StoreOption = False,
     org: OrgOption = None,
     profile: ProfileOption = None,
@@ -43,11 +45,15 @@ def load(
     Takes archives of pg_dump's custom format, and SQL. psql reads the latter, and a line with `\!`
     in it runs a command on this machine: load SQL only from those whom you trust.
     """
+    if clean:
+        confirming.require_answerable("load --clean", yes=yes)
     with _opened(file) as source:
         is_archive = source.peek(len(ARCHIVE))[: len(ARCHIVE)] == ARCHIVE
         if clean and not is_archive:
             raise ConfigurationError("--clean is for archives; SQL says itself what it drops")
         desk = open_desk(profile, org=org)
+        if clean:
+            confirming.ask(instance, "What the archive has is dropped and made anew.", yes=yes)
         with desk.client, copying.way_to(desk, instance, store=not no_store) as way:
             words = (
                 _restoring(way, clean=clean, owners=owners)

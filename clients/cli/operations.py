@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from clients.cli import options, output
+from clients.cli import confirming, options, output
+from clients.cli.confirming import YesOption
 from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
@@ -66,9 +67,6 @@ LimitOption = Annotated[
     typer.Option(
         "--limit", help="Fetch this many, over several pages where needed.", min=1, metavar="COUNT"
     ),
-]
-YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.", show_default=False)
 ]
 
 
@@ -137,16 +135,11 @@ def _extras(operation: Operation) -> dict[str, Any]:
         "wait_timeout": (WaitTimeoutOption, 300.0) if operation.answers_with_status else None,
         "every_page": (AllOption, False) if operation.is_page else None,
         "limit": (LimitOption, None) if operation.is_page else None,
-        "yes": (YesOption, False) if needs_confirmation(operation) else None,
+        "yes": (YesOption, False) if operation.loss else None,
         "idempotency_key": (KeyOption, None) if operation.is_replayable else None,
         "output": (OutputOption, None),
         "profile": (ProfileOption, None),
     }
-
-
-def needs_confirmation(operation: Operation) -> bool:
-    """Whether only an owner may do it: those are the operations that cannot be undone."""
-    return operation.policy.get("role") == "owner"
 
 
 def help_text(operation: Operation) -> str:
@@ -176,6 +169,8 @@ def example(operation: Operation, taken: list[Option]) -> str:
 
 def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]) -> None:
     """Run the operation with what was typed, and show its answer."""
+    if operation.loss:
+        confirming.require_answerable(_spoken(operation), yes=values["yes"])
     desk = open_desk(values["profile"])
     body = values.get("body")
     if body is not None:
@@ -192,20 +187,41 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     )
     if lacking:
         raise typer.BadParameter("is required", param_hint=", ".join(one.flag for one in lacking))
+    name = _subject(operation, taken, arguments, desk)
     _name_to_id(desk, operation, taken, arguments)
-    if needs_confirmation(operation) and not values["yes"] and sys.stdin.isatty():
-        subject = ", ".join(
-            str(arguments[one.field.argument]) for one in taken if one.is_positional
-        )
-        typer.confirm(
-            f"{operation.summary}: {subject or desk.org_id}. This cannot be undone. Go on?",
-            abort=True,
-        )
+    if operation.loss:
+        confirming.ask(name, operation.loss, yes=values["yes"])
     with desk.client:
         answer = _send(desk, operation, arguments, body, values)
     output.show(answer, values["output"])
     if answer is None:
         typer.echo(f"{operation.id}: done", err=True)
+    elif operation.loss and isinstance(answer, Mapping) and answer.get("purge_after"):
+        typer.echo(_kept(operation, name, str(answer["purge_after"])), err=True)
+
+
+def _spoken(operation: Operation) -> str:
+    return f"{operation.noun.replace('_', '-')} {command_name(operation)}"
+
+
+def _subject(
+    operation: Operation, taken: list[Option], arguments: Mapping[str, Any], desk: Desk
+) -> str:
+    """Answer what the command is about, as it was typed: the last thing that its path names."""
+    for field in reversed(operation.at("path")):
+        option = next(one for one in taken if one.field is field)
+        known = {"org_id": desk.org_id, "project_id": desk.profile.project_id}
+        return str(arguments.get(field.argument) or known.get(field.name) or option.flag)
+    return command_name(operation)
+
+
+def _kept(operation: Operation, name: str, until: str) -> str:
+    """Answer until when what was deleted is kept, and how to have it back."""
+    said = f"its data is kept until {output.cell('purge_after', until)}"
+    if f"{operation.noun}.undelete" not in operation.document.operations:
+        return said
+    line = shlex.join(["menagerie", operation.noun.replace("_", "-"), "undelete", name])
+    return f"{said}; until then `{line}` brings it back"
 
 
 def _in_body(option: Option, body: Any) -> bool:

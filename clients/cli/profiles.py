@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from clients import profiles
+from clients.cli import confirming
+from clients.cli.confirming import YesOption
 from clients.cli.options import read_text
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
@@ -93,10 +95,12 @@ def set_(
 
 
 @app.command("remove", epilog="Example: `menagerie profiles remove staging`")
-def remove(name: Name) -> None:
+def remove(name: Name, yes: YesOption = False) -> None:
     """Remove a profile with the tokens in it."""
+    confirming.require_answerable("profiles remove", yes=yes)
     kept = Profiles.read()
     _require(name, kept)
+    confirming.ask(name, "The profile is gone, with the tokens in it.", yes=yes)
     del kept.named[name]
     if kept.active == name:
         kept.active = None

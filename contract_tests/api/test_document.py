@@ -43,6 +43,11 @@ def schema(document: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 SPOILED: dict[str, Spoil] = {
+    "x-confirm: say what is lost": lambda d: d["paths"][PAUSE.replace("pause", "erase")][
+        "post"
+    ].pop("x-confirm"),
+    "x-confirm-reason does not say why": lambda d: pause(d).update({"x-confirm": "none"}),
+    "x-confirm: write sentences": lambda d: pause(d).update({"x-confirm": True}),
     "write the operationId as noun.verb": lambda d: pause(d).update(operationId="pause"),
     "it needs the one of its module": lambda d: pause(d).update(tags=["Instances", "Me"]),
     "its operationId begins with projects": lambda d: pause(d).update(tags=["Projects"]),

@@ -117,8 +117,8 @@ def test_the_life_of_an_instance(answer: Any, cli: Cli) -> None:
     assert answer("instances", "update", "life", "--size", "s0", "--wait")["size"] == "s0"
     changes = answer("instances", "changes", "life")["items"]
     assert [(one["kind"], one["old"], one["new"]) for one in changes] == [("size", "f0", "s0")]
-    assert answer("instances", "delete", "life", "--wait")["status"] == "deleted"
-    assert cli("instances", "delete", made["id"]).code == 5
+    assert answer("instances", "delete", "life", "--yes", "--wait")["status"] == "deleted"
+    assert cli("instances", "delete", made["id"], "--yes").code == 5
     assert cli("instances", "get", "life").code == 4
 
 
@@ -173,7 +173,7 @@ def test_keys_come_and_go(answer: Any, cli: Cli, served: Served) -> None:
         assert client.call("instances.list")["items"] is not None
         with pytest.raises(errors.Forbidden):
             client.call("projects.create", name="No")
-        assert cli("api-keys", "revoke", "ci").code == 0
+        assert cli("api-keys", "revoke", "ci", "--yes").code == 0
         with pytest.raises(errors.Unauthenticated):
             client.call("instances.list")
 

@@ -85,7 +85,7 @@ def test_use_and_remove(folder: Path, cli: Cli) -> None:
     assert profiles.resolve().name == "one"
     assert cli("profiles", "use", "two").code == 0
     assert profiles.resolve().name == "two"
-    assert cli("profiles", "remove", "two").code == 0
+    assert cli("profiles", "remove", "two", "--yes").code == 0
     assert profiles.resolve().name is None
     assert cli("profiles", "use", "two").code == 2
     assert cli("profiles", "set", "three", "colour=red").code == 2

@@ -8,6 +8,9 @@ from tools.document_rules.reading import Fault, Operation, Text
 
 _PROBLEM = "application/problem+json"
 _UNSCOPED = frozenset({"none", "self"})
+# Operations whose names begin so take something away, as every DELETE does.
+_DESTRUCTIVE = ("close", "delete", "drop", "erase", "load", "overwrite", "purge", "remove")
+_DESTRUCTIVE += ("restore", "revoke", "truncate", "wipe")
 
 
 def check(text: Text) -> Iterator[Fault]:
@@ -20,6 +23,7 @@ def check(text: Text) -> Iterator[Fault]:
     for operation in text.operations:
         yield from _policy(operation)
         yield from _statuses(operation)
+        yield from _confirmation(operation)
         yield from _headers(operation)
         yield from _events(operation, set(text.raw.get("webhooks", {})))
 
@@ -36,6 +40,19 @@ def _policy(operation: Operation) -> Iterator[Fault]:
         yield operation.fault("it is for user sessions, so its security is dev_user alone")
     if schemes == {"dev_user"} and authorize.get("session") != "user":
         yield operation.fault("its security is dev_user alone: x-authorize {session: user}")
+
+
+def _confirmation(operation: Operation) -> Iterator[Fault]:
+    """What cannot be undone says what is lost; clients ask before they send it."""
+    said, reason = (operation.document.get(f"x-confirm{one}") for one in ("", "-reason"))
+    verb = operation.id.partition(".")[2]
+    destructive = operation.method == "DELETE" or verb.startswith(_DESTRUCTIVE)
+    if said is None and destructive and operation.method != "GET":
+        yield operation.fault("x-confirm: say what is lost, or none with an x-confirm-reason")
+    if said == "none" and not reason:
+        yield operation.fault("x-confirm is none, and x-confirm-reason does not say why")
+    if said not in {None, "none"} and not str(said).endswith("."):
+        yield operation.fault("x-confirm: write sentences; clients show them to a person")
 
 
 def _statuses(operation: Operation) -> Iterator[Fault]:

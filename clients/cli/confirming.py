@@ -1,0 +1,33 @@
+"""Asking before what cannot be undone: the name typed, or `--yes`; nothing is sent without."""
+
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from clients.errors import ConfigurationError
+
+FLAGS: Final = ("--yes", "-y")
+YesOption = Annotated[
+    bool,
+    typer.Option(*FLAGS, help="Do it without asking for the name.", show_default=False),
+]
+
+
+def require_answerable(what: str, *, yes: bool) -> None:
+    """Raise where nobody can be asked: a script says `--yes`, or nothing is done."""
+    if not yes and not sys.stdin.isatty():
+        raise ConfigurationError(
+            f"`{what}` asks for the name before it goes on, and there is no terminal to ask on: "
+            "nothing was sent; add --yes to do it without being asked"
+        )
+
+
+def ask(name: str, loss: str, *, yes: bool) -> None:
+    """Ask for the name to be typed; anything else ends the command with nothing sent."""
+    if yes:
+        return
+    typer.echo(loss, err=True)
+    typed = typer.prompt(f"Type {name} to go on", default="", show_default=False, err=True)
+    if typed.strip() != name:
+        raise ConfigurationError(f"that is not {name}: nothing was done")
