@@ -12,7 +12,8 @@ from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ControlPlane, openapi
 
 DOCUMENT = Document(openapi())
-OPERATIONS = list(DOCUMENT.operations)
+# Those whose command is made of the document; the others have tests of their own.
+OPERATIONS = sorted(DOCUMENT.operations.keys() - operations.WRITTEN.keys())
 
 
 def words(operation_id: str) -> list[str]:
