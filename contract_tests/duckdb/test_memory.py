@@ -71,3 +71,13 @@ def test_a_large_table_is_sorted_and_grouped_by_spilling(smallest: Service) -> N
         smallest.error(sql)
         _answers(smallest)
     assert smallest.rows("SELECT count(*) FROM t") == [[3_800_000]]
+
+
+def test_an_answer_that_does_not_fit_beside_its_rows_fails(tmp_path: Path) -> None:
+    process_bytes, engine_bytes = memory_limits(2**30)
+    options = ["--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)]
+    with running(tmp_path, *options) as service:
+        for length in (50_000_000, 90_000_000, 150_000_000, 200_000_000):
+            sql = f"SELECT repeat('x', {length}), [repeat('x', {length})]"
+            assert service.error(sql).startswith("Out of Memory Error")
+            _answers(service)

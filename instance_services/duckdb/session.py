@@ -11,7 +11,7 @@ import duckdb
 import orjson
 import structlog
 
-from instance_services.duckdb import values
+from instance_services.duckdb import memory, values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.errors import told
 from instance_services.duckdb.plans import Columns, Plan, Plans
@@ -185,6 +185,7 @@ def _encode(
     truncated = len(rows) > ROWS_MAX
     if truncated:
         rows = rows[:ROWS_MAX]
+    memory.check_writing(rows)
     if columns.converters:
         rows = _converted(rows, columns.converters)
     document = {
