@@ -19,7 +19,8 @@ $(VENV)/.dev: requirements-dev.lock pyproject.toml
 
 install: $(VENV)/.runtime ## make the virtual environment that `serve` needs
 
-serve: $(VENV)/.runtime ## start the service; pass options on with ARGS='--home DIR --port N'
+serve: $(VENV)/.runtime ## start the service (as root it installs bubblewrap first); options: ARGS='--home DIR --port N'
+	@tools/system-packages serve
 	@exec $(BIN)/menagerie serve $(ARGS)
 
 test: $(VENV)/.dev ## install what tests need (system packages too, where it may) and run every test

@@ -67,6 +67,10 @@ class Cell:
             uid=uid_first,
             key=key,
         )
+        if self.host.moves(self.layout):
+            # What runs uses what is moved away; it comes back.
+            self._end_strays([], set())
+        self.layout = self.host.settle(self.layout)
         found = find(self.host, settings.engines)
         self.drivers, self._refused = found.drivers, found.refused
         self.records = Records(self.database, uid_first)
@@ -87,7 +91,7 @@ class Cell:
         self.lifecycle = Lifecycle(
             settings,
             self.layout,
-            self.drivers,
+            found,
             self.records,
             self.credentials,
             self.supervisor,

@@ -1,5 +1,6 @@
 """Where everything of a cell lies: its home, the folders of instances, the sockets."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -10,39 +11,71 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from cell.runtime.reach import passable
+
 # The kernel takes 107 bytes for the path of a unix socket; the rest is room for its name.
 SOCKET_DIRECTORY_BYTES_MAX = 60
 # Others may pass through but not look around: engines run under uids of their own.
 PASSABLE = 0o711
 LOOK_AGAIN_S = 0.05
+# Where folders lie that engines must enter, if the home is below a folder which is closed to them.
+OUTSIDE = ("/var/lib", "/srv", "/opt")
+OUTSIDE_NAME = "menagerie-engines"
+MOVED = ("instances", "engines", "templates")
 
 
 class HomeTakenError(Exception):
     """Another cell runs in this home; two would end each other's engines."""
 
 
+class ClosedError(Exception):
+    """Nothing can be made where the uids of engines can go."""
+
+
 @dataclass(frozen=True)
 class Layout:
-    """The folders of one cell. Sockets lie outside `home` where its path is too long for them."""
+    """The folders of one cell. Sockets lie outside `home` where its path is too long for them.
+
+    `open` holds what engines enter: the home itself, or what its link `outside` leads to.
+    """
 
     home: Path
     sockets: Path
+    open: Path
 
     @classmethod
     def make(cls, home: Path) -> Self:
         """Creates what is missing."""
         home = home.resolve()
-        for directory in (home, home / "run", home / "instances"):
+        link = home / "outside"
+        opened = link.readlink() if link.is_symlink() else home
+        if link.is_symlink() and not opened.exists():
+            raise FileNotFoundError(f"{opened} is gone, where {link} says that instances lie")
+        for directory in (home, home / "run", opened / "run", opened / "instances"):
             directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(PASSABLE)
         (home / "activity").mkdir(mode=0o700, exist_ok=True)
-        sockets = home / "run"
+        sockets = opened / "run"
         if len(os.fsencode(sockets)) > SOCKET_DIRECTORY_BYTES_MAX:
             sockets = _short_directory(home)
-        layout = cls(home, sockets)
+        layout = cls(home, sockets, opened)
         if layout.socket != layout.public_socket:
             layout.public_socket.unlink(missing_ok=True)
             layout.public_socket.symlink_to(layout.socket)
+        return layout
+
+    def opened(self) -> "Layout":
+        """The same with all that engines enter where any uid can go; ClosedError else.
+
+        Nothing of it may be in use. A move that was broken off is brought to its end.
+        """
+        if self.open == self.home:
+            if passable(self.home):
+                return self
+            (self.home / "outside").symlink_to(_outside(self.home))
+        layout = Layout.make(self.home)
+        for name in MOVED:
+            _move(self.home / name, layout.open / name)
         return layout
 
     def claim(self, wait_s: float) -> int:
@@ -65,7 +98,7 @@ class Layout:
 
     def remove_sockets(self) -> None:
         """What lies outside the home; nothing listens or stays there once the cell has stopped."""
-        if self.sockets.parent != self.home:
+        if self.sockets.parent not in (self.home, self.open):
             shutil.rmtree(self.sockets, ignore_errors=True)
 
     @property
@@ -99,7 +132,7 @@ class Layout:
 
     @property
     def instances(self) -> Path:
-        return self.home / "instances"
+        return self.open / "instances"
 
     def site(self, instance_id: str, uid: int) -> "Site":
         directory = self.instances / instance_id
@@ -163,6 +196,37 @@ def _give(directory: Path, owner: int) -> None:
     if directory.stat().st_uid != owner:
         for path in (*directory.rglob("*"), directory):
             os.chown(path, owner, owner, follow_symlinks=False)
+
+
+def _outside(home: Path) -> Path:
+    """A new folder where any uid can go, in the home's file system.
+
+    So what is moved moves at once, and is kept as the home is: both in a volume, or neither.
+    """
+    for base in map(Path, OUTSIDE):
+        with contextlib.suppress(OSError):
+            if base.stat().st_dev == home.stat().st_dev and passable(base):
+                (base / OUTSIDE_NAME).mkdir(mode=PASSABLE, exist_ok=True)
+                (base / OUTSIDE_NAME).chmod(PASSABLE)
+                made = Path(tempfile.mkdtemp(prefix="", dir=base / OUTSIDE_NAME))
+                made.chmod(PASSABLE)
+                return made
+    raise ClosedError(
+        f"other users cannot enter {home}, and none of {', '.join(OUTSIDE)} is in its file system"
+    )
+
+
+def _move(source: Path, target: Path) -> None:
+    """Each of what is in a folder, and a link in its place; both are in one file system."""
+    if source.is_symlink():
+        return
+    target.mkdir(mode=PASSABLE, exist_ok=True)
+    target.chmod(PASSABLE)
+    if source.exists():
+        for path in source.iterdir():
+            path.rename(target / path.name)
+        source.rmdir()
+    source.symlink_to(target)
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600, gid: int = -1) -> None:

@@ -8,10 +8,11 @@ import structlog
 
 from cell import entrance, snapshots
 from cell.credentials import Credential, Credentials
-from cell.engines.driver import Driver, EngineError
+from cell.engines import Found
+from cell.engines.driver import EngineError
 from cell.layout import Layout
 from cell.records import Records, Size, Spec
-from cell.residents import ROUTED, Resident, moment
+from cell.residents import ROUTED, Resident, for_owner, moment
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.supervisor import Supervisor, login_of
@@ -30,14 +31,15 @@ class Lifecycle:
         self,
         settings: CellSettings,
         layout: Layout,
-        drivers: dict[str, Driver],
+        engines: Found,
         records: Records,
         credentials: Credentials,
         supervisor: Supervisor,
     ) -> None:
         self._settings = settings
         self._layout = layout
-        self._drivers = drivers
+        self._drivers = engines.drivers
+        self._refused = engines.refused
         self._records = records
         self._credentials = credentials
         self._supervisor = supervisor
@@ -213,10 +215,14 @@ class Lifecycle:
     def has_credentials(self, resident: Resident) -> bool:
         return bool(self._credentials.generation(resident.instance_id)[0])
 
+    def _why(self, engine: str) -> str:
+        refusal = self._refused.get(engine)
+        return "" if refusal is None else f": {refusal.reason}; {refusal.remedy}"
+
     def _resident(self, instance_id: str, spec: Spec) -> Resident:
         driver = self._drivers.get(spec.engine)
         if driver is None:
-            raise Invalid(f"engine {spec.engine} does not run in this cell")
+            raise Invalid(f"engine {spec.engine} does not run in this cell{self._why(spec.engine)}")
         if spec.engine_version not in driver.versions():
             raise Invalid(f"{spec.engine} {spec.engine_version} does not run in this cell")
         for other in self._supervisor.residents.values():
@@ -272,10 +278,10 @@ class Lifecycle:
             await self._supervisor.start(resident)
         except (EngineError, OSError) as error:
             resident.failed = True
-            resident.reason = str(error)
+            resident.reason = for_owner(str(error))
             self._supervisor.publish()
             log.warning("cell.start_failed", instance_id=resident.instance_id, reason=str(error))
-            raise Unavailable(str(error), headers=RETRY_AFTER) from error
+            raise Unavailable(resident.reason, headers=RETRY_AFTER) from error
 
     async def _resume(self, resident: Resident) -> None:
         if resident.record.desired == "paused":

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,11 @@ from cell.records import Record
 from cell.runtime.process import Process
 
 ROUTED = {"running", "paused"}
+REASON_CHARACTERS = 400
+# Paths of two parts or more, and addresses in memory or of machines.
+PLACE = re.compile(
+    r"(?<![\w:/])(?:/[\w.+@-]+){2,}/?|\b0x[0-9a-fA-F]{4,}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b"
+)
 
 
 @dataclass
@@ -106,6 +112,17 @@ def moment(seconds: float | None) -> str | None:
         return None
     written = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return written.replace("+00:00", "Z")
+
+
+def for_owner(reason: str) -> str:
+    """What went wrong without what only operators should read: paths, addresses, stack traces."""
+    said = [line.strip() for line in reason.splitlines() if line.strip()]
+    # Of a stack trace the last line says what it was.
+    traced = next((n for n, line in enumerate(said) if line.startswith("Traceback")), None)
+    if traced is not None:
+        said = [*said[:traced], said[-1]]
+    text = PLACE.sub("…", " ".join(said))
+    return text if len(text) <= REASON_CHARACTERS else f"{text[: REASON_CHARACTERS - 1]}…"
 
 
 class Routes:

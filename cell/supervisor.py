@@ -15,7 +15,7 @@ from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
 from cell.pki import PkiError
 from cell.records import Records
-from cell.residents import ROUTED, Resident, Routes, moment
+from cell.residents import ROUTED, Resident, Routes, for_owner, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
@@ -24,6 +24,8 @@ log = structlog.get_logger("cell.supervisor")
 
 FIRST_LOOK_S = 0.005
 LOOK_AGAIN_MAX_S = 0.05
+# An instance says why it does not run within ten seconds, of which looking at it takes five.
+SLOW_AFTER_S = 3.0
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
 DOUBLED_MAX = 20
@@ -236,15 +238,22 @@ class Supervisor:
 
     async def _until_usable(self, resident: Resident, process: Process) -> None:
         deadline = time.monotonic() + self._settings.start_timeout_s
+        slow = time.monotonic() + SLOW_AFTER_S
         login = self.login(resident)
         wait_s = FIRST_LOOK_S
         while not await resident.driver.ready(resident.site, login):
             if not process.alive:
                 await process.ended()
-                raise EngineError(f"the engine did not start: {process.exit_reason}")
+                ended = f"the engine did not start: {process.exit_reason}"
+                raise EngineError(f"{ended}; the instance's logs say more")
             if time.monotonic() > deadline:
                 limit_s = self._settings.start_timeout_s
                 raise EngineError(f"the engine took no login within {limit_s:.0f} s")
+            if resident.reason is None and time.monotonic() > slow:
+                resident.reason = (
+                    "the engine takes long to start: it runs and takes no login yet; the "
+                    "instance's logs say more"
+                )
             await asyncio.sleep(wait_s)
             wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
 
@@ -308,8 +317,9 @@ class Supervisor:
         if resident.failures >= settings.failures_max:
             resident.failed = True
             times = resident.failures
-            resident.reason = f"the engine failed {times} times in a row; the last time: {reason}"
-            log.error("cell.failed", instance_id=resident.instance_id, reason=resident.reason)
+            told = for_owner(reason)
+            resident.reason = f"the engine failed {times} times in a row; the last time: {told}"
+            log.error("cell.failed", instance_id=resident.instance_id, reason=reason)
             self.publish()
         if resident.failures == 1:
             return 0.0

@@ -155,6 +155,11 @@ class Instance(Record):
         self.paused_by = None
         self.ready_at = self.ready_at or at
 
+    def is_held_up(self, reason: str) -> None:
+        """What it waits for is tried again; the owner reads why."""
+        if self.status in TRANSITIONAL and self.status_reason != reason:
+            self.status_reason = reason
+
     def became_paused(self, by: str) -> None:
         self._refuse_gone("record as paused")
         self._move("record as paused", {"pausing", "running", "resuming", "failed"}, "paused")

@@ -23,6 +23,12 @@ PACKAGES = ("instance_services", "specserver")
 """What services of ours import; packages from the index lie with the interpreter."""
 
 
+UNROOTED = (
+    "run Menagerie as another user than root, or install bubblewrap and util-linux on the cell's "
+    "machine, or give it a home that every user can enter, then restart the cell"
+)
+
+
 @dataclass(frozen=True)
 class Found:
     """By engine: the drivers that have a version to run, and why the others have none."""
@@ -38,6 +44,9 @@ def find(host: Host, wanted: tuple[str, ...] | None = None) -> Found:
         if wanted is not None and driver.engine not in wanted:
             continue
         refusal = None if driver.versions() else driver.missing
+        if host.runs_as_root:
+            lacking = host.confinement["uid"].reason
+            refusal = Refusal(f"no engine runs as root, and {lacking}", UNROOTED)
         if refusal is None:
             found.drivers[driver.engine] = driver
         else:

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import math
 import signal
-import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -59,10 +58,11 @@ class DuckDB:
 
     async def start(self, site: Site, spec: Spec) -> Process:
         view = self._host.view(site)
+        python = await self._host.python()
         size = spec.size
         process_bytes, engine_bytes = memory_limits(size.memory_bytes)
         argv = [
-            *(sys.executable, "-P", "-m", "instance_services.duckdb"),
+            *(python.program, "-P", "-m", "instance_services.duckdb"),
             *("--socket", str(view.run / site.socket.name)),
             *("--data", str(view.data / DATABASE)),
             *("--users", str(view.configuration / "users.json")),
@@ -74,7 +74,7 @@ class DuckDB:
         ]
         site.socket.unlink(missing_ok=True)
         environment = {
-            "PYTHONPATH": ":".join(self._host.import_paths),
+            **python.environment,
             # Read-only inside: no point in trying to write what was compiled.
             "PYTHONDONTWRITEBYTECODE": "1",
         }

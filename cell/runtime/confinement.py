@@ -11,6 +11,8 @@ from pathlib import Path
 
 import structlog
 
+from cell.runtime.reach import passable
+
 log = structlog.get_logger("cell.confinement")
 
 PROBE_TIMEOUT_S = 10
@@ -44,12 +46,14 @@ class Sandbox:
     ) -> None:
         """`uid` is one of those that engines are to have."""
         self._root = os.geteuid() == 0
-        self._readable = _interpreter() + [_package(name) for name in packages]
-        self.import_paths = sorted({str(_package(name).parent) for name in packages})
+        self.packages = [_package(name) for name in packages]
+        self._readable = _interpreter() + self.packages
+        self.import_paths = sorted({str(path.parent) for path in self.packages})
         self._bwrap = shutil.which("bwrap") if confine else None
-        self._setpriv = shutil.which("setpriv") if confine else None
-        self._unshare = shutil.which("unshare") if confine and self._root else None
+        # No engine runs as root, whatever else is left out.
+        self._setpriv = shutil.which("setpriv") if confine or self._root else None
         self._uids = self._root and self._setpriv is not None and self._runs(self._uid_words(uid))
+        self._unshare = self._find_unshare() if confine else None
         refusal = self._probe(confine, uid)
         if refusal is not None:
             self._bwrap = None
@@ -59,6 +63,11 @@ class Sandbox:
     def hides_files(self) -> bool:
         """Whether engines see their folders at the mount's `inside` and not where they lie."""
         return self._bwrap is not None
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether engines can read the interpreter and our packages where they lie."""
+        return self.hides_files or not self._uids or all(map(passable, self._readable))
 
     def command(self, uid: int, mounts: list[Mount], argv: list[str], info_fd: int) -> list[str]:
         """`argv`, confined. Bubblewrap writes the engine's pid to `info_fd`."""
@@ -108,19 +117,17 @@ class Sandbox:
         words = [self._setpriv, "--no-new-privs"]
         if self._root:
             words += ["--bounding-set=-all", "--inh-caps=-all"]
-            if self._reaches():
+            if self._uids:
                 return [*words, *self._uid_words(uid)[1:]]
         return [*words, "--"]
 
     def _uid_words(self, uid: int) -> list[str]:
         return [str(self._setpriv), f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--"]
 
-    def _reaches(self) -> bool:
-        """Whether a uid of its own could run our interpreter at all."""
-        return self._uids and self._interpreter_is_reached()
-
-    def _interpreter_is_reached(self) -> bool:
-        return self._bwrap is not None or all(map(_passable, self._readable))
+    def _find_unshare(self) -> str | None:
+        """Root takes the network away with it; in a container even root may not."""
+        found = shutil.which("unshare") if self._root else None
+        return found if found and self._runs([found, "--net", "--"]) else None
 
     def _probe(self, confine: bool, uid: int) -> str | None:
         """Runs nothing in a sandbox; the reason where that does not work."""
@@ -156,18 +163,16 @@ class Sandbox:
         means = {
             "filesystem": Means(refusal is None, refusal),
             "network": Means(refusal is None or self._unshare is not None, refusal),
-            "uid": Means(self._reaches()),
+            "uid": Means(self._uids),
         }
         if means["network"].enforced:
             means["network"] = Means(enforced=True)
         if not means["uid"].enforced:
             reason = "the cell does not run as root, so engines run as its own user"
             if self._root:
-                reason = refusal or "setpriv is not installed"
-                if self._setpriv is not None and not self._uids:
-                    reason = "uids of engines' own cannot be had here"
-                elif self._setpriv is not None:
-                    reason = f"other users cannot read {sys.prefix}, and {refusal}"
+                reason = "uids of engines' own cannot be had here"
+                if self._setpriv is None:
+                    reason = "setpriv is not installed"
             means["uid"] = Means(enforced=False, reason=reason)
         return means
 
@@ -205,7 +210,3 @@ def _package(name: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"package {name} is not installed")
     return Path(spec.submodule_search_locations[0]).resolve()
-
-
-def _passable(path: Path) -> bool:
-    return all(p.stat().st_mode & 0o001 for p in [path, *path.parents])

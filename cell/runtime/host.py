@@ -9,22 +9,25 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import structlog
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from cell.layout import Site
+from cell.layout import ClosedError, Layout, Site
 from cell.records import Size
 from cell.runtime import cgroups
-from cell.runtime.confinement import NOBODY, Confinement, Mount, Sandbox, warn
+from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.process import MARK, LaunchError, Process, find, launch, strays
+from cell.runtime.reach import Python, Shelf, passable
 
 log = structlog.get_logger("cell.host")
 
@@ -69,6 +72,7 @@ class Host:
         self._mark = mark
         self._key = key
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uid)
+        self._home = Path(mark)
         self._groups = cgroups.find(cell_name, confine=confine)
         cpus = sorted(os.sched_getaffinity(0))
         # Cells of one machine do not all begin with the same CPU.
@@ -86,7 +90,25 @@ class Host:
     @property
     def home(self) -> Path:
         """The cell's folder, for what a driver keeps for all instances together."""
-        return Path(self._mark)
+        return self._home
+
+    def moves(self, layout: Layout) -> bool:
+        """Whether engines' own uids find no way to their folders where these lie now."""
+        needs_way = self.confinement["uid"].enforced and not self.hides_files
+        return needs_way and not passable(layout.open)
+
+    def settle(self, layout: Layout) -> Layout:
+        """Answers the layout with its folders where engines can go; before any of them starts.
+
+        Raises OSError where what is there cannot be moved.
+        """
+        if self.moves(layout) or layout.open != layout.home:
+            try:
+                layout = layout.opened()
+            except ClosedError as error:
+                self.confinement["uid"] = Means(enforced=False, reason=str(error))
+        self._home = layout.open
+        return layout
 
     @property
     def hides_files(self) -> bool:
@@ -98,9 +120,21 @@ class Host:
         """Whether engines run as root, for want of anything else: some refuse to."""
         return os.geteuid() == 0 and not self.confinement["uid"].enforced
 
-    @property
-    def import_paths(self) -> list[str]:
-        return self._sandbox.import_paths
+    def program(self, path: Path) -> Path:
+        """Where engines find a program that needs nothing of the folder it lies in."""
+        if self.hides_files or not self.confinement["uid"].enforced or passable(path):
+            return path
+        return self._shelf.program(path)
+
+    async def python(self) -> Python:
+        """How an engine that is a service of ours is run."""
+        if self._sandbox.reads_all:
+            return Python(sys.executable, {"PYTHONPATH": ":".join(self._sandbox.import_paths)})
+        return await asyncio.to_thread(self._shelf.python)
+
+    @cached_property
+    def _shelf(self) -> Shelf:
+        return Shelf(self._home / "programs", self._sandbox.packages)
 
     def secret(self, site: Site, purpose: str) -> str:
         """The same 256 bits each time, as text; what a driver logs in with as an administrator."""
@@ -220,6 +254,7 @@ class Host:
         content: bytes,
         timeout_s: float,
     ) -> bytes:
+        self._refuse_root(site)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
             done = subprocess.run(  # noqa: S603 - a driver's own words
@@ -242,6 +277,11 @@ class Host:
             raise LaunchError(f"{Path(argv[0]).name} failed: {complaint}")
         return done.stdout
 
+    def _refuse_root(self, site: Site) -> None:
+        """The catalogue offers nothing then; this holds for whatever was there before."""
+        if os.geteuid() == 0 and (self.runs_as_root or site.uid == 0):
+            raise LaunchError("no engine runs as root")
+
     def _environment(self, site: Site, environment: dict[str, str]) -> dict[str, str]:
         passed_on = {n: v for n, v in os.environ.items() if n == "MENAGERIE_HOME"}
         return {
@@ -261,6 +301,7 @@ class Host:
         size: Size,
         mounts: Sequence[Mount],
     ) -> Process:
+        self._refuse_root(site)
         groups = self._groups.make(site.instance_id, size.memory_bytes, _pids_max(size))
         # The group may be of an engine that a killed cell left, and that has ended since.
         self._groups.set_cpu(site.instance_id, None)

@@ -138,6 +138,8 @@ class Rig:
         layout = Layout.make(self.home)
         if layout.sockets.parent != layout.home:
             shutil.rmtree(layout.sockets)
+        if layout.open != layout.home:
+            shutil.rmtree(layout.open)
         cgroups.find(cell_name(layout)).close()
 
     @property

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import orjson
 
+from cell.residents import for_owner
 from cell.runtime.process import strays
 from contract_tests.cell.rig import Rig, new_id, spec, until
 
@@ -74,6 +75,37 @@ def test_a_crash_loses_no_committed_row(rig: Rig) -> None:
     until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is restarted")
     rows = rig.query(instance_id, password, "FROM t ORDER BY n").json()["rows"]
     assert rows == [[0], [1], [2]]
+
+
+def test_an_engine_that_does_not_get_ready_says_so_within_ten_seconds(rig: Rig) -> None:
+    instance_id = rig.make()
+    rig.action(instance_id, "pause")
+    process = rig.home / "instances" / instance_id / "process.json"
+    resuming = threading.Thread(target=rig.action, args=(instance_id, "resume"))
+    resuming.start()
+    pid = until(lambda: process.exists() and rig.engine_pid(instance_id), "it is started")
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    seen = until(
+        lambda: (told := rig.observe(instance_id))["status_reason"] and told, "it says why"
+    )
+    assert time.monotonic() - began < 10
+    assert seen["status"] == "provisioning"
+    assert "takes long to start" in seen["status_reason"]
+    os.kill(pid, signal.SIGCONT)
+    resuming.join()
+    assert rig.status_is(instance_id, "running")["status_reason"] is None
+
+
+def test_what_an_owner_is_told_names_no_place_of_the_host() -> None:
+    said = "initdb failed: cannot read /srv/cell/x.conf: Permission denied\n  at 10.0.0.7, 0x7ffe12"
+    assert for_owner(said) == "initdb failed: cannot read …: Permission denied at …, …"
+    traced = (
+        'it died: Traceback (most recent call last):\nTraceback (most\n  File "/a/b"\nOSError: no'
+    )
+    assert for_owner(traced) == "it died: Traceback (most recent call last): OSError: no"
+    assert for_owner("use TLS 1.2 and/or 50% of s0") == "use TLS 1.2 and/or 50% of s0"
+    assert len(for_owner("word " * 1000)) <= 400
 
 
 def test_an_engine_that_always_dies_is_failed_with_a_reason_and_can_recover(

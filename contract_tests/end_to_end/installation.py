@@ -35,15 +35,20 @@ def trusting(ca_pem: str) -> ssl.SSLContext:
 
 @dataclass
 class Installation:
-    """`home` is its folder. `start` returns what it printed until it was ready."""
+    """`home` is its folder. `start` returns what it printed until it was ready.
+
+    `within` are the words of a command that runs the one that follows them.
+    """
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
+    within: tuple[str, ...] = ()
 
     def start(self, *options: str) -> str:
         self.home.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "menagerie", "serve", "--home", str(self.home)]
+        command = [*self.within, sys.executable, "-m", "menagerie", "serve"]
+        command += ["--home", str(self.home)]
         log = (self.home.parent / f"{self.home.name}.log").open("a")
         self.process = subprocess.Popen(
             [*command, "--port", "0", "--gateway-port", "0", "--dev", *options],

@@ -28,21 +28,24 @@ START_S = 60.0
 
 
 @pytest.fixture(scope="session")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
-    return Layout.make(tmp_path_factory.mktemp("engines") / "cell")
-
-
-@pytest.fixture(scope="session")
-def host(layout: Layout) -> Iterator[Host]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """The host, with all the confinement it has; whatever ran on it is ended."""
-    made = Host(str(layout.home), f"test-{os.getpid()}", PACKAGES, key=os.urandom(32))
+    home = Layout.make(tmp_path_factory.mktemp("engines") / "cell").home
+    made = Host(str(home), f"test-{os.getpid()}", PACKAGES, key=os.urandom(32))
     yield made
     for pid in made.strays():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     made.close()
-    if layout.sockets.parent != layout.home:
-        shutil.rmtree(layout.sockets)
+
+
+@pytest.fixture(scope="session")
+def layout(host: Host) -> Iterator[Layout]:
+    """Where engines can go."""
+    made = host.settle(Layout.make(host.home))
+    yield made
+    for outside in {made.sockets, made.open} - {made.home, made.home / "run"}:
+        shutil.rmtree(outside, ignore_errors=True)
 
 
 @pytest.fixture

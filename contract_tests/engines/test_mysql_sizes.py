@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from pathlib import Path
 
 import pymysql
@@ -199,11 +200,10 @@ def test_nothing_is_upgraded_where_nothing_is(subject: Subject, layout: Layout) 
 
 
 @on_mariadb
-def test_a_server_runs_where_nothing_confines_it(
-    subject: Subject, layout: Layout, tmp_path: Path
-) -> None:
-    """Servers refuse to run as root, who may be all there is, unless they are told to."""
-    host = Host(str(Layout.make(tmp_path / "cell").home), "open", (), confine=False, key=b"k")
+def test_a_server_runs_where_nothing_confines_it(subject: Subject, tmp_path: Path) -> None:
+    closed = Layout.make(tmp_path / "cell")
+    host = Host(str(closed.home), "open", (), confine=False, key=b"k")
+    layout = host.settle(closed)
     site = layout.site(f"inst_{ULID()}", UID + 3)
     bare = Subject(
         mariadb(host), subject.speaker, host, site, subject.spec, subject.run, subject.login
@@ -216,3 +216,5 @@ def test_a_server_runs_where_nothing_confines_it(
     )
     assert taken.size_bytes > 2**20
     bare.stop()
+    if layout.open != layout.home:
+        shutil.rmtree(layout.open)

@@ -254,6 +254,26 @@ def test_data_is_purged_when_its_retention_is_over_and_not_before(stage: Stage) 
     assert stage.cell.effects(instance.id) == ["erase"]
 
 
+def test_a_start_that_takes_long_says_why_and_a_running_one_does_not(stage: Stage) -> None:
+    instance = stage.instance()
+    stage.start("instances.provision", instance)
+    stage.settle()
+    with stage.database.write() as db:
+        row = instances.fetch(db, stage.org_id, instance.id)
+        row.pause()
+        row.became_paused("user")
+        row.resume()
+    stage.cell.becomes(instance.id, status="provisioning", status_reason="it takes long")
+    run(stage, "reconcile")
+    found = stage.fetch(instance)
+    assert (found.status, found.status_reason) == ("resuming", "it takes long")
+    stage.cell.becomes(instance.id, status="running", status_reason=None)
+    stage.start("instances.resume", instance)
+    stage.settle()
+    found = stage.fetch(instance)
+    assert (found.status, found.status_reason) == ("running", None)
+
+
 def test_cells_describe_themselves(stage: Stage) -> None:
     run(stage, "cells.refresh")
     with stage.database.read() as db:

@@ -40,12 +40,17 @@ def observe(op: Operation, cell: Cell) -> None:
     """Compare one cell's observations with the records, and write what differs."""
     with op.database.read() as db:
         # Read first: a record unchanged since then is older than the observation.
-        mine = [row for row in _of_cell(db, cell.id) if row.status in findings.SETTLED]
+        known = list(_of_cell(db, cell.id))
+    mine = [row for row in known if row.status in findings.SETTLED]
     seen = {each["instance_id"]: each for each in op.services.cells.for_cell(cell).observations()}
     for instance in mine:
         observation = seen.get(instance.id)
         if findings.differs(instance, observation):
             _record(op.database, instance, observation)
+    for instance in known:
+        reason = (seen.get(instance.id) or {}).get("status_reason")
+        if instance.status in TRANSITIONAL and reason not in (None, instance.status_reason):
+            _hold_up(op.database, instance, str(reason))
     domains.note_certificates(op.database, cell.id, seen.values())
 
 
@@ -55,6 +60,14 @@ def _record(database: Database, read: Instance, observation: Answer | None) -> N
         moved_on = instance.updated_at != read.updated_at or instance.status != read.status
         if not moved_on and not queue.is_open(db, instance.id):
             findings.apply(db, instance, observation, now(db))
+
+
+def _hold_up(database: Database, read: Instance, reason: str) -> None:
+    """A start that takes long says why before it ends."""
+    with database.write() as db:
+        instance = instances.fetch(db, read.org_id, read.id, lock=True)
+        if instance.status == read.status:
+            instance.is_held_up(reason)
 
 
 def restart_lost_work(database: Database) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer
+from control.cells import Answer, CellUnavailable
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
@@ -32,10 +32,22 @@ def call(op: Operation, name: str, status: str, act: Callable[..., Answer]) -> A
             if instance.status != status:
                 return None
             cell = op.services.cells.for_instance(db, instance)
-        return act(cell, instance.id, key=op.key(name), lease=op.lease)
+        try:
+            return act(cell, instance.id, key=op.key(name), lease=op.lease)
+        except CellUnavailable as error:
+            _tell(op, status, error.detail)
+            raise
 
     answer: Answer | None = op.step(name, ask)
     return answer
+
+
+def _tell(op: Operation, status: str, reason: str) -> None:
+    """The owner hears what holds the instance up, while it is tried again."""
+    with op.database.write() as db:
+        instance = load(op, db)
+        if instance.status == status:
+            instance.is_held_up(reason)
 
 
 def record(

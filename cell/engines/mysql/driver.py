@@ -75,7 +75,6 @@ class MySQLFamily:
             *self._dialect.options(server, size),
             *options.words(self._dialect.fixed(size)),
             *options.words(self._dialect.changeable(size)),
-            *options.as_root(self._host, site),
         ]
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's

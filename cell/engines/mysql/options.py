@@ -1,10 +1,7 @@
 """What a server is started with: what is so for all, and what its size decides."""
 
-import os
-
-from cell.layout import Site
 from cell.records import Size
-from cell.runtime.host import Host, View
+from cell.runtime.host import View
 
 MIB = 2**20
 GIB = 2**30
@@ -85,11 +82,6 @@ def buffer_pool_bytes(size: Size) -> int:
     else:
         share = 0.5 if size.memory_bytes < 16 * GIB else 0.6
     return max(16 * MIB, _whole(int(size.memory_bytes * share), 16))
-
-
-def as_root(host: Host, site: Site) -> list[str]:
-    """What a server wants to be told before it runs as root, where no other uid is to be had."""
-    return ["--user=root"] if host.owner(site) is None and os.geteuid() == 0 else []
 
 
 def words(values: Values) -> list[str]:

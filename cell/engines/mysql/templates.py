@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cell.engines.mysql import files
 from cell.engines.mysql.dialects import Dialect
-from cell.engines.mysql.options import DATABASES, TEMPORARY, as_root
+from cell.engines.mysql.options import DATABASES, TEMPORARY
 from cell.engines.mysql.servers import Server
 from cell.layout import PASSABLE, Site, sync_folder
 from cell.runtime.host import Host
@@ -70,7 +70,6 @@ async def _make(host: Host, dialect: Dialect, server: Server, site: Site, place:
             str(view.data / TEMPORARY),
             str(view.configuration / STATEMENTS),
         )
-        words += as_root(host, shop)
         await host.run(shop, words, mounts=server.mounts, timeout_s=INSTALL_TIMEOUT_S)
         await asyncio.to_thread(_keep, shop.data / DATABASES, place)
 

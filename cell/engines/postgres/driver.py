@@ -14,7 +14,7 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
+from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     backup,
@@ -223,13 +223,6 @@ class PostgreSQL:
         return f"postgresql://{credential}@{host}:{port}/{roles.DATABASE}?sslmode=verify-full"
 
     def _usable(self, found: Iterable[Source]) -> dict[str, Source]:
-        """None where servers would run as root, which they refuse."""
-        if self._host.runs_as_root:
-            self.missing = Refusal(
-                "PostgreSQL refuses to run as root, and no other user can be had here",
-                "install bubblewrap and util-linux on the cell's machine, then restart the cell",
-            )
-            return {}
         extension = self._family.extension
         fitting = (each for each in found if extension is None or each.has(extension))
         return sources.best(fitting)

@@ -70,7 +70,7 @@ class Resp:
         self._write(site, CONFIGURATION, content)
         await asyncio.to_thread(files.clear_leftovers, site.data)
         site.socket.unlink(missing_ok=True)
-        binary = server.binary
+        binary = await asyncio.to_thread(self._host.program, server.binary)
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
         argv = [str(binary), str(view.configuration / CONFIGURATION)]
         return await self._host.start(site, argv, {}, spec.size, mounts=mounts)
