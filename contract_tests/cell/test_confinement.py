@@ -23,7 +23,7 @@ from cell.records import Size
 from cell.runtime import cgroups
 from cell.runtime.host import PIDS_MAX, Host, copy_file
 from cell.runtime.process import Process
-from contract_tests.cell.rig import Rig, new_id, spec
+from contract_tests.cell.rig import Rig
 
 SIZE = Size("f0", 0.25, 256 * 2**20, 10**9, 20)
 ENDED_S = 60
@@ -235,50 +235,6 @@ def test_without_any_means_an_engine_still_runs_and_that_is_said(make_rig: Any) 
     password = rig.reveal(instance_id)["password"]
     assert rig.query(instance_id, password, "SELECT 1").status_code == 200
     assert psutil.Process(rig.engine_pid(instance_id)).uids().real != 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root moves what engines must enter")
-def test_instances_of_a_home_from_before_are_found_where_engines_can_go(make_rig: Any) -> None:
-    """The home is closed, and engines ran as root in it, or by bubblewrap, which is gone now."""
-    rig: Rig = make_rig()
-    running, asleep = rig.make(), rig.make()
-    passwords = {each: rig.reveal(each)["password"] for each in (running, asleep)}
-    for each, password in passwords.items():
-        made = rig.query(each, password, "CREATE TABLE kept AS SELECT 42 AS n")
-        assert made.status_code == 200, made.text
-    rig.action(asleep, "pause")
-    # Killed, so that the engine lives on as it was: the next cell finds it among what it moves.
-    rig.kill()
-    assert not (rig.home / "outside").exists()
-    if (former := Layout.make(rig.home).sockets).parent != rig.home:
-        shutil.rmtree(former)
-    for _ in range(2):
-        rig.start(confine=False)
-        assert (rig.home / "instances").resolve().parent == (rig.home / "outside").resolve()
-        rig.action(asleep, "resume")
-        for each, password in passwords.items():
-            rig.status_is(each, "running")
-            found = rig.query(each, password, "SELECT n FROM kept")
-            assert found.json()["rows"] == [[42]]
-            assert psutil.Process(rig.engine_pid(each)).uids().real != 0
-        assert rig.terminate() == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root could run an engine as root")
-def test_where_no_other_user_can_be_had_no_engine_is_offered(
-    make_rig: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    rig: Rig = make_rig()
-    told = rig.get("/v1/cell").json()
-    assert told["engines"] == []
-    assert {each["engine"] for each in told["refused"]} >= {"duckdb", "postgres", "valkey"}
-    for each in told["refused"]:
-        assert "no engine runs as root" in each["reason"]
-        assert "install bubblewrap and util-linux" in each["remedy"]
-    answer = rig.act("PUT", f"/v1/instances/{new_id()}", spec("inst_x"))
-    assert answer.status_code == 422
-    assert "no engine runs as root" in answer.text
 
 
 def test_without_bubblewrap_an_engine_still_runs(
