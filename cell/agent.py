@@ -67,10 +67,7 @@ class Cell:
             uid=uid_first,
             key=key,
         )
-        if self.host.moves(self.layout):
-            # What runs uses what is moved away; it comes back.
-            self._end_strays([], set())
-        self.layout = self.host.settle(self.layout)
+        self._settle()
         found = find(self.host, settings.engines)
         self.drivers, self._refused = found.drivers, found.refused
         self.records = Records(self.database, uid_first)
@@ -101,6 +98,13 @@ class Cell:
         self._chores: list[asyncio.Task[None]] = []
         self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._certificates = self._ensure_certificates()
+
+    def _settle(self) -> None:
+        """Has all that engines enter where they can go."""
+        if self.host.moves(self.layout):
+            # What runs uses what is moved away; it comes back.
+            self._end_strays([], set())
+        self.layout = self.host.settle(self.layout)
 
     async def open(self) -> None:
         """Takes over the engines that still run, and begins to start those that do not."""
