@@ -1,4 +1,4 @@
-"""What `menagerie serve` prints when it is ready: addresses, first secrets, and a walk to paste."""
+"""What `menagerie serve` prints when ready: addresses, first secrets, and commands to paste."""
 
 import shlex
 import sys
@@ -9,7 +9,7 @@ from menagerie.endpoints import Endpoints, Owner
 from menagerie.settings import DEFAULT_HOME, Settings
 
 _FIRST = """\
-First start: these are shown once. The key and the session stay in {file} (mode 0600).
+First start. These secrets are shown once; {file} (mode 0600) keeps the key and the session.
   owner          {email}
   password       {password}
   API key        {api_key}
@@ -19,7 +19,12 @@ First start: these are shown once. The key and the session stay in {file} (mode 
 """
 
 _WALK = """
-Order a DuckDB, fetch its one-time credential from the cell, query it over TLS. Paste:
+Create a PostgreSQL database and query it. In another terminal:
+
+  {command} instances create --engine postgres --size f0 --name first --wait
+  {command} query first 'SELECT version()'
+
+Or, with curl alone, create a DuckDB database, reveal its credential and query it. Paste:
 
   API={base_url} ORG={org_id} PROJECT={project_id} CA={ca_file}
   KEY={key}
@@ -34,7 +39,7 @@ Order a DuckDB, fetch its one-time credential from the cell, query it over TLS. 
   curl -sS --cacert "$CA" "https://$HOST:{https_port}/query" -u "app:$PASSWORD" -H "$JSON" \\
        -d '{{"sql": "SELECT 42 AS answer"}}'
 
-Or let it walk by itself: {command} demo [--engine postgres]
+Or run the same as a demo: {command} demo [--engine postgres]
 """
 
 
@@ -42,7 +47,7 @@ def introduction(settings: Settings, endpoints: Endpoints, owner: Owner | None) 
     """The first secrets, or, after the first start, where they are."""
     file = settings.root / "endpoints.json"
     if owner is None:
-        return f"The addresses and the first secrets are in {file}.\n"
+        return f"Addresses, API key and session are in {file}.\n"
     return _FIRST.format(file=file, **asdict(owner), **asdict(endpoints))
 
 
@@ -52,7 +57,7 @@ def welcome(settings: Settings, endpoints: Endpoints, owner: Owner | None) -> st
     lines = [
         "",
         f"Menagerie is ready: {endpoints.base_url} (API reference: {endpoints.base_url}/docs)",
-        f"Instances are reached over TLS, by protocol on these ports: {ports}.",
+        f"Gateway ports (TLS): {ports}.",
         "",
         introduction(settings, endpoints, owner),
     ]

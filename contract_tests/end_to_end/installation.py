@@ -66,7 +66,7 @@ class Installation:
         lines = []
         for line in self.process.stdout:
             lines.append(line)
-            if "walk by itself" in line:
+            if "Or run the same" in line:
                 return "".join(lines)
         raise AssertionError(f"serve ended before it was ready:\n{''.join(lines)}\n{self.log}")
 

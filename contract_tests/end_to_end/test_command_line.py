@@ -319,7 +319,7 @@ def test_the_first_page_works_as_pasted(menagerie: CommandLine, tmp_path: Path) 
     if shutil.which("psql") is None:
         pytest.skip("psql is not installed")
     page = (ROOT / "README.md").read_text()
-    section = page.split("## A PostgreSQL of your own")[1].split("\n## ")[0]
+    section = page.split("## Create a PostgreSQL database")[1].split("\n## ")[0]
     lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
     commands = Path(sys.executable).parent
     (tmp_path / ".menagerie").symlink_to(menagerie.installation.home)

@@ -40,7 +40,7 @@ def test_the_printed_walk_works_as_pasted(start: str, tmp_path: Path) -> None:
 
 
 def walks(installation: Installation, printed: str) -> None:
-    walk = printed.split("Paste:")[1].split("Or let it walk", maxsplit=1)[0]
+    walk = printed.split("Paste:")[1].split("Or run the same", maxsplit=1)[0]
     done = subprocess.run(
         ["bash", "-c", walk], capture_output=True, text=True, timeout=110, check=False
     )

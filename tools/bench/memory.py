@@ -52,7 +52,7 @@ def main() -> int:
         ) as serve:
             try:
                 assert serve.stdout is not None
-                assert any("walk by itself" in line for line in serve.stdout), "it did not start"
+                assert any("Or run the same" in line for line in serve.stdout), "it did not start"
                 # Schedules have run, so that what they load is there.
                 time.sleep(SETTLE_S)
                 rows = [(name, memory_mb(each)) for name, each in tree(psutil.Process(serve.pid))]
