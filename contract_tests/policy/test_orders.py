@@ -56,7 +56,7 @@ def test_what_is_left_out_is_chosen() -> None:
             Order("postgres", "s1", region="us"), TERMS, "/region", "available", "it runs in eu",
         ),
         (replace(GOOD, size="s9"), TERMS, "/size", "enum", "f0, s0, s1"),
-        (replace(GOOD, size="w1"), TERMS, "/size", "enum", "is for a workspace"),
+        (replace(GOOD, size="w1"), TERMS, "/size", "enum", "is of the workspace family"),
         (replace(GOOD, size="s0"), FREE, "/size", "plan", "needs the plan solo, team or enter"),
         (replace(GOOD, placement="moon"), TERMS, "/placement", "enum", "shared and secure"),
         (
