@@ -73,7 +73,8 @@ class Lifecycle:
                 await self._upgrade(resident, spec)
             record.spec = spec
             if record.desired == "stopped":
-                record.desired = "running"
+                # Undeleted: whoever asks for it says next whether it is to run.
+                record.desired, record.paused_by = "paused", "request"
             if former.domains or spec.domains:
                 # Before the gateway hears of the name: there is no moment without a certificate.
                 await self._supervisor.certify_domains()

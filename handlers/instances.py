@@ -99,6 +99,16 @@ def delete(call: OrgCall, instance_id: str) -> Reply:
     return _accepted(call, instance)
 
 
+def undelete(call: OrgCall, instance_id: str) -> Reply:
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    instance.undelete(call.now)
+    changes.give_up(call.db, call.org.id, instance.id)
+    orders.check_return(call, instance)
+    call.audit(target=instance.id, name=instance.name)
+    call.start("instances.resume", instance)
+    return _accepted(call, instance)
+
+
 def erase(call: OrgCall, instance_id: str) -> Reply:
     instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
     instance.erase()

@@ -58,6 +58,16 @@ def check_alteration(call: OrgCall, instance: Instance, body: Body) -> None:
         rooms.check_growth(call, instance, asked)
 
 
+def check_return(call: OrgCall, instance: Instance) -> None:
+    """Raises Conflict where the undeleted instance, as it is now to be, has no room any more."""
+    call.db.flush()
+    broken = orders.check_return(terms(call))
+    if broken:
+        raise Conflict("cannot undelete the instance now: " + broken[0]["message"])
+    if instance.desired_status == "running":
+        rooms.check_wake(call, instance, "undelete")
+
+
 def settle_branch(call: OrgCall, source: Instance, body: Body) -> Order:
     """The order that the branch comes to; raises Invalid with all that is wrong."""
     now = Order(**{name: getattr(source, name) for name in _ORDERED})

@@ -47,14 +47,14 @@ def check_growth(call: OrgCall, instance: Instance, asked: Alteration) -> None:
     )
 
 
-def check_wake(call: OrgCall, instance: Instance) -> None:
-    """Raises Conflict where the CPU and memory that a pause gave back are promised to others."""
+def check_wake(call: OrgCall, instance: Instance, verb: str = "resume") -> None:
+    """Raises Conflict where the CPU and memory that it gave back are promised to others."""
     needed = amount(SIZES[instance.size], 0)
     found = _own_place(call, instance)
     if not having_room(needed, found):
         fitting = largest_size(found, storage_bytes=0)
         reason = refusal(f"size {instance.size}", needed, found, fitting)
-        raise Conflict(f"cannot resume the instance now: {reason}")
+        raise Conflict(f"cannot {verb} the instance now: {reason}")
 
 
 def _own_place(call: OrgCall, instance: Instance) -> list[Place]:

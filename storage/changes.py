@@ -94,6 +94,12 @@ def pending(db: Session, org_id: str, instance_id: str) -> list[Change]:
     return list(db.scalars(rows.order_by(Change.id)))
 
 
+def give_up(db: Session, org_id: str, instance_id: str) -> None:
+    """What waits to be applied never will be."""
+    for change in pending(db, org_id, instance_id):
+        change.status = "failed"
+
+
 def page(
     db: Session, org_id: str, instance_id: str, *, limit: int, after: str | None
 ) -> Page[Change]:

@@ -89,9 +89,11 @@ class Instance(Record):
     credentials_generation: Mapped[int] = mapped_column(default=0)
     credentials_overlap_until: Mapped[datetime | None]
 
-    def _move(self, verb: str, allowed: frozenset[str] | set[str], status: str) -> None:
+    def _move(
+        self, verb: str, allowed: frozenset[str] | set[str], status: str, hint: str = ""
+    ) -> None:
         if self.status not in allowed:
-            raise Conflict(f"cannot {verb} an instance that is {self.status}")
+            raise Conflict(f"cannot {verb} an instance that is {self.status}{hint}")
         self.status = status
         self.status_reason = None
 
@@ -133,8 +135,30 @@ class Instance(Record):
         """Stop it and keep its data until `purge_after` (None: until it is erased)."""
         gone = {"deleting", "deleted", "erasing", "erased"}
         self._move("delete", set(STATUSES) - gone, "deleting")
+        if self.desired_status == "paused":
+            self.paused_by = self.paused_by or "user"
+        elif self.desired_status == "running":
+            # Being resumed, it was to run.
+            self.paused_by = None
         self.desired_status = "deleted"
         self.purge_after = purge_after
+
+    def undelete(self, now: datetime) -> None:
+        """Take a delete back: it is to be as it was. One that was idle is to run."""
+        if self.status == "deleted" and self.purge_after and self.purge_after <= now:
+            until = self.purge_after.isoformat(timespec="seconds")
+            raise Conflict(
+                f"cannot undelete an instance that is deleted and was kept until {until}"
+            )
+        if self.status == "deleted" and self.ready_at is None:
+            raise Conflict(
+                "cannot undelete an instance that is deleted and never ran: it has no data; "
+                "order a new one"
+            )
+        hint = "; wait until it is deleted" if self.status == "deleting" else ""
+        self._move("undelete", {"deleted"}, "resuming", hint)
+        self.desired_status = "paused" if self.paused_by == "user" else "running"
+        self.purge_after = None
 
     def erase(self) -> None:
         """Destroy it and its data now, whatever it does."""

@@ -29,6 +29,7 @@ VERBS = {
     "delete": dict.fromkeys(
         ["requested", "running", "pausing", "paused", "resuming", "resizing"], "deleting"
     ),
+    "undelete": {"deleted": "resuming"},
     "erase": dict.fromkeys(
         [
             *("requested", "running", "pausing", "paused", "resuming", "resizing"),
@@ -62,6 +63,9 @@ class Model:
     size: str = "s0"
     next_size: str = "s0"
     status: str = "requested"
+    ran: bool = False
+    # How it was before it was deleted, and is to be after it was undeleted.
+    paused: bool = False
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -96,6 +100,8 @@ class Lifecycle(RuleBasedStateMachine):
         self.asked[self.models[instance_id].status, verb] += 1
         if verb == "resize":
             self._resize(instance_id)
+        elif verb == "undelete":
+            self._undelete(instance_id)
         elif verb == "delete":
             self._act(instance_id, verb, "DELETE", "")
         else:
@@ -107,6 +113,14 @@ class Lifecycle(RuleBasedStateMachine):
         self._act(instance_id, "resize", "PATCH", "", {"json": {"size": size}})
         if model.status == "resizing" and model.next_size == model.size:
             model.next_size = size
+
+    def _undelete(self, instance_id: str) -> None:
+        model = self.models[instance_id]
+        taken = self._is_taken(model.name, model)
+        if model.status == "deleted" and (taken or not model.ran):
+            assert self._request("POST", instance_id, "/actions/undelete", {}) == 409
+        else:
+            self._act(instance_id, "undelete", "POST", "/actions/undelete")
 
     @precondition(lambda self: self.models)
     @rule(which=WHICH)
@@ -121,8 +135,7 @@ class Lifecycle(RuleBasedStateMachine):
     def rename(self, which: int, name: str) -> None:
         instance_id = self._one(which)
         model = self.models[instance_id]
-        others = [one for key, one in self.models.items() if key != instance_id]
-        taken = any(one.name == name and one.status not in LEAVING for one in others)
+        taken = self._is_taken(name, model)
         options = {"json": {"name": name}}
         status = self._request("PATCH", instance_id, "", options)
         if name == model.name:
@@ -141,7 +154,10 @@ class Lifecycle(RuleBasedStateMachine):
             if model.status == "resizing":
                 model.size = model.next_size
             model.next_size = model.size
+            if model.status == "resuming" and model.paused:
+                model.status = "pausing"
             model.status = SETTLES.get(model.status, model.status)
+            model.ran = model.ran or model.status == "running"
 
     @invariant()
     def the_list_agrees_newest_first(self) -> None:
@@ -158,6 +174,10 @@ class Lifecycle(RuleBasedStateMachine):
         for instance_id, model in self.models.items():
             path = f"{self.tenant.path}/instances/{instance_id}"
             assert self.house.get(path, self.tenant.key).json()["status"] == model.status
+
+    def _is_taken(self, name: str, besides: Model) -> bool:
+        others = [one for one in self.models.values() if one is not besides]
+        return any(one.name == name and one.status not in LEAVING for one in others)
 
     def _present(self) -> list[Model]:
         return [one for one in self.models.values() if one.status not in LEAVING]
@@ -177,6 +197,8 @@ class Lifecycle(RuleBasedStateMachine):
         becomes = VERBS[verb].get(model.status)
         status = self._request(method, instance_id, path, options or {})
         assert status == (409 if becomes is None else 202), (verb, model, status)
+        if becomes is not None and verb in {"pause", "resume"}:
+            model.paused = verb == "pause"
         model.status = becomes or model.status
 
     def _request(self, method: str, instance_id: str, path: str, options: dict[str, Any]) -> int:
@@ -246,9 +268,11 @@ def test_the_machine_finds_a_transition_that_is_wrong(
     right = Instance._move
 
     def wrong_in(mutated: str) -> Any:
-        def move(self: Instance, asked: str, allowed: set[str], status: str) -> None:
+        def move(
+            self: Instance, asked: str, allowed: set[str], status: str, hint: str = ""
+        ) -> None:
             named = {"resize": "change"}.get(verb, verb)
-            right(self, asked, allowed ^ {mutated} if asked == named else allowed, status)
+            right(self, asked, allowed ^ {mutated} if asked == named else allowed, status, hint)
 
         return move
 

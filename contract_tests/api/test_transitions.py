@@ -13,7 +13,7 @@ from storage.instances import STATUSES, Instance
 from storage.work import Work
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
-VERBS = ("pause", "resume", "resize", "rename", "delete", "erase")
+VERBS = ("pause", "resume", "resize", "rename", "delete", "undelete", "erase")
 
 
 def documented() -> dict[tuple[str, str], str | None]:
@@ -62,6 +62,8 @@ def _in_status(house: House, tenant: Tenant, status: str) -> str:
         instance = instances.fetch(db, tenant.org_id, instance_id)
         instance.status = status
         instance.desired_status = _desired(status)
+        # What never ran has nothing to come back with.
+        instance.ready_at = house.database.now(db)
         _forget_work(db, instance)
     return instance_id
 

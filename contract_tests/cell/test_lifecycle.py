@@ -41,7 +41,10 @@ def test_an_instance_keeps_its_rows_through_all_that_stops_it(shared_rig: Rig) -
     assert shared_rig.route(instance_id) is None
     refused = shared_rig.act("POST", f"/v1/instances/{instance_id}/actions/resume")
     assert refused.status_code == 409
-    assert shared_rig.put(instance_id)["status"] == "running"
+    # Undeleted it is paused, until it is resumed.
+    back = shared_rig.put(instance_id)
+    assert (back["status"], back["paused_by"]) == ("paused", "request")
+    assert shared_rig.action(instance_id, "resume")["status"] == "running"
     assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[42]]
 
     assert shared_rig.action(instance_id, "erase")["status"] == "erased"

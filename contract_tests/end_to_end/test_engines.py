@@ -107,6 +107,13 @@ def test_an_engine_lives_its_whole_life(installation: Installation, engine: str)
         assert is_refused(engine, Place(stolen, place.ca_file))
     assert read(engine, renewed) == [1, 2]
 
+    with installation.api() as api:
+        assert api.delete(instance.path).status_code == 202
+    wait_for(installation, instance.id, "deleted")
+    assert is_refused(engine, renewed)
+    instance.act("undelete", "running")
+    assert read(engine, renewed) == [1, 2]
+
     for gone in (instance, branch):
         gone.act("erase", "erased")
     assert is_refused(engine, renewed)

@@ -77,6 +77,12 @@ def test_an_instance_lives_and_is_erased(installation: Installation, path: str) 
         assert api.delete(instance).status_code == 202
         gone = wait_for(installation, made["id"], "deleted")
         assert gone["purge_after"]
+        assert api.post(f"{instance}/actions/undelete").status_code == 202
+        wait_for(installation, made["id"], "running")
+        assert rows(query(installation, credential, "SELECT n FROM life")) == [[1]]
+
+        assert api.delete(instance).status_code == 202
+        wait_for(installation, made["id"], "deleted")
         assert api.post(f"{instance}/actions/erase").status_code == 202
         wait_for(installation, made["id"], "erased")
         assert not left_of(installation, made["id"])
@@ -86,6 +92,8 @@ def test_an_instance_lives_and_is_erased(installation: Installation, path: str) 
         "instance.paused.v1",
         "instance.resumed.v1",
         "instance.resized.v1",
+        "instance.deleted.v1",
+        "instance.resumed.v1",
         "instance.deleted.v1",
         "instance.deleted.v1",
     ]

@@ -1,5 +1,6 @@
 """The transitions of an instance against a model: a table of what is allowed from where."""
 
+from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -19,6 +20,7 @@ ALLOWED: Final = {
     "resize": {"running": "resizing"},
     "rename": {status: status for status in LIVE},
     "delete": dict.fromkeys(LIVE, "deleting"),
+    "undelete": {"deleted": "resuming"},
     "erase": dict.fromkeys(LIVE | {"deleting", "deleted"}, "erasing"),
     "provisioning": dict.fromkeys(("requested", "provisioning"), "provisioning"),
     "became_running": dict.fromkeys(
@@ -26,6 +28,7 @@ ALLOWED: Final = {
         "running",
     ),
     "became_paused": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
+    "became_idle": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
     "became_failed": dict.fromkeys(LIVE | {"deleting", "erasing"}, "failed"),
     "became_deleted": {"deleting": "deleted"},
     "became_erased": {"erasing": "erased"},
@@ -36,10 +39,12 @@ ACTS: Final = {
     "resize": lambda instance: instance.change(waits=True),
     "rename": lambda instance: instance.change(waits=False),
     "delete": lambda instance: instance.delete(None),
+    "undelete": lambda instance: instance.undelete(EPOCH),
     "erase": lambda instance: instance.erase(),
     "provisioning": lambda instance: instance.provisioning(),
     "became_running": lambda instance: instance.became_running(EPOCH),
     "became_paused": lambda instance: instance.became_paused("user"),
+    "became_idle": lambda instance: instance.became_paused("idle"),
     "became_failed": lambda instance: instance.became_failed("a reason"),
     "became_deleted": lambda instance: instance.became_deleted(),
     "became_erased": lambda instance: instance.became_erased(),
@@ -52,12 +57,17 @@ class Lifecycle(RuleBasedStateMachine):
         self.instance = Instance(status="requested", desired_status="running")
         self.status = "requested"
         self.going = False
+        self.before_delete = ""
 
     @rule(verb=st.sampled_from(sorted(ACTS)))
     def act(self, verb: str) -> None:
         before = dict(self.instance.__dict__)
-        if self.going and verb in {"became_running", "became_paused", "rename"}:
+        self._note_what_undelete_restores(verb)
+        if self.going and verb in {"became_running", "became_paused", "became_idle", "rename"}:
             # A failed delete stays a delete: nothing brings the instance back to life.
+            expected = None
+        elif verb == "undelete" and self.instance.ready_at is None:
+            # What never ran has no data to come back with.
             expected = None
         else:
             expected = ALLOWED[verb].get(self.status)
@@ -68,7 +78,18 @@ class Lifecycle(RuleBasedStateMachine):
             return
         ACTS[verb](self.instance)
         self.status = expected
-        self.going = self.going or verb in {"delete", "erase"}
+        if verb in {"delete", "erase"}:
+            self.going = True
+        elif verb == "undelete":
+            self.going = False
+            assert self.instance.desired_status == self.before_delete
+            assert self.instance.purge_after is None
+
+    def _note_what_undelete_restores(self, verb: str) -> None:
+        """As it was to be when it was deleted, but what was idle is to run."""
+        if verb == "delete" and self.status in LIVE and not self.going:
+            idle = self.instance.paused_by == "idle"
+            self.before_delete = "running" if idle else self.instance.desired_status
 
     @invariant()
     def agrees_with_the_model(self) -> None:
@@ -84,6 +105,16 @@ class Lifecycle(RuleBasedStateMachine):
 
 TestLifecycle = Lifecycle.TestCase
 TestLifecycle.settings = settings(max_examples=150, stateful_step_count=30)
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_what_is_no_longer_kept_is_not_undeleted(seconds: int) -> None:
+    gone = Instance(status="deleted", desired_status="deleted", ready_at=EPOCH, purge_after=EPOCH)
+    with pytest.raises(Conflict, match="that is deleted and was kept until 1970-01-01"):
+        gone.undelete(EPOCH + timedelta(seconds=seconds))
+    assert gone.status == "deleted"
+    gone.undelete(EPOCH - timedelta(microseconds=1))
+    assert (gone.status, gone.desired_status, gone.purge_after) == ("resuming", "running", None)
 
 
 def test_every_status_has_a_way_to_be_gone() -> None:

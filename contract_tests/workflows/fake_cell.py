@@ -87,7 +87,9 @@ class FakeCell:
             if observed is None and not held:
                 raise CellRefused(f"the cell has no snapshot {source}")
             if observed is not None:
-                return {**observed, **told, "size": dict(spec["size"])}
+                undeleted = {"status": "paused", "paused_by": "request"}
+                more = undeleted if observed["status"] == "stopped" else {}
+                return {**observed, **told, **more, "size": dict(spec["size"])}
             return _new(instance_id) | told | {"size": dict(spec["size"])}
 
         return self._act("put", instance_id, act, key=key, lease=lease)

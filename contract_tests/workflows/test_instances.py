@@ -43,7 +43,7 @@ def test_pause_and_resume(stage: Stage) -> None:
     stage.settle()
     assert (stage.fetch(instance).status, stage.fetch(instance).paused_by) == ("running", None)
     assert stage.kinds_of_events(instance) == ["instance.paused.v1", "instance.resumed.v1"]
-    assert stage.cell.effects(instance.id) == ["pause", "resume"]
+    assert stage.cell.effects(instance.id) == ["pause", "put", "resume"]
 
 
 def test_resize_takes_a_snapshot_before_it_applies_the_change(stage: Stage) -> None:

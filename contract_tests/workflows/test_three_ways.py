@@ -28,17 +28,45 @@ class Case:
     effects: tuple[str, ...]
     event: str
     when_refused: str
+    before_delete: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"undelete what was {self.before_delete}" if self.before_delete else self.kind
 
 
 CASES = {
-    case.kind: case
+    case.name: case
     for case in (
         Case(
             "instances.provision", "requested", "running", ("put",), "instance.ready.v1", "failed"
         ),
         Case("instances.pause", "pausing", "paused", ("pause",), "instance.paused.v1", "running"),
         Case(
-            "instances.resume", "resuming", "running", ("resume",), "instance.resumed.v1", "paused"
+            "instances.resume",
+            "resuming",
+            "running",
+            ("put", "resume"),
+            "instance.resumed.v1",
+            "paused",
+        ),
+        Case(
+            "instances.resume",
+            "deleted",
+            "running",
+            ("put", "resume"),
+            "instance.resumed.v1",
+            "paused",
+            before_delete="running",
+        ),
+        Case(
+            "instances.resume",
+            "deleted",
+            "paused",
+            ("put",),
+            "instance.paused.v1",
+            "paused",
+            before_delete="paused",
         ),
         Case(
             "instances.resize",
@@ -57,7 +85,9 @@ CASES = {
 STEPS = {
     "instances.provision": ("begin", "put", "usable", "record"),
     "instances.pause": ("pause", "record"),
-    "instances.resume": ("resume", "usable", "record"),
+    "instances.resume": ("wanted", "put", "resume", "usable", "record"),
+    "undelete what was running": ("wanted", "put", "resume", "usable", "record"),
+    "undelete what was paused": ("wanted", "put", "record"),
     "instances.resize": ("plan", "snapshot", "apply", "usable", "record"),
     "instances.delete": ("delete", "record"),
     "instances.erase": ("erase", "record"),
@@ -125,12 +155,22 @@ def probe(at: Callable[[str, str], None]) -> type[Probed]:
 def begin(stage: Stage, case: Case) -> Instance:
     """An instance for which the case's workflow has been started."""
     instance = stage.instance(case.before)
+    if case.before_delete:
+        _undelete(stage, instance, paused=case.before_delete == "paused")
     if case.kind == "instances.resize":
         with stage.database.write() as db:
             row = instances.fetch(db, stage.org_id, instance.id)
             changes.order(db, row, {"size": "s0"}, requested_by=None, now=now(db))
     stage.start(case.kind, instance)
     return instance
+
+
+def _undelete(stage: Stage, instance: Instance, *, paused: bool) -> None:
+    stage.cell.becomes(instance.id, status="stopped", paused_by=None)
+    with stage.database.write() as db:
+        row = instances.fetch(db, stage.org_id, instance.id)
+        row.ready_at, row.paused_by = now(db), "user" if paused else None
+        row.undelete(now(db))
 
 
 def check_ended_once(stage: Stage, case: Case, instance: Instance) -> None:

@@ -157,6 +157,27 @@ def check_branch(source: Order, asked: Alteration, terms: Terms) -> list[Violati
     ]
 
 
+def check_return(terms: Terms) -> list[Violation]:
+    """Everything wrong with a deleted instance coming back; `terms.usage` counts it already."""
+    plan, usage = terms.plan, terms.usage
+    found: list[Violation] = []
+    if plan.instances_max is not None and usage.instances > plan.instances_max:
+        message = (
+            f"the {plan.id} plan allows {plan.instances_max} instances, and with this one "
+            f"{usage.instances} are live; delete one or change the plan"
+        )
+        found.append(_wrong("", "quota", message))
+    limit = plan.storage_bytes_max
+    if limit is not None and usage.storage_bytes > limit:
+        message = (
+            f"the {plan.id} plan allows {_gigabytes(limit)} of storage in all, and with this "
+            f"instance it would be {_gigabytes(usage.storage_bytes)}; delete an instance or "
+            "change the plan"
+        )
+        found.append(_wrong("", "quota", message))
+    return found
+
+
 def _check_room(source: Order, asked: Alteration, order: Order) -> Iterator[Violation]:
     """A branch must hold what its source may hold."""
     held, storage_bytes = source.storage_bytes or 0, order.storage_bytes or 0

@@ -29,8 +29,7 @@ TOUCHES_DATA: Final = frozenset({"size", "storage", "engine_version"})
 
 def resizing_failed(op: Operation, db: Session, reason: str) -> None:
     instance = load(op, db)
-    for change in changes.pending(db, instance.org_id, instance.id):
-        change.status = "failed"
+    changes.give_up(db, instance.org_id, instance.id)
     if instance.status == "resizing":
         instance.became_running(now(db))
         instance.status_reason = f"the change failed: {reason}"

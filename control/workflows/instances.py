@@ -78,13 +78,27 @@ def resuming_failed(op: Operation, db: Session, reason: str) -> None:
 
 @workflow(starting.RESUME, deadline_s=300, on_failure=resuming_failed)
 def resume(op: Operation) -> None:
-    def resumed(db: Session, instance: Instance) -> None:
-        instance.became_running(now(db))
-        publish(db, instance, "instance.resumed.v1", resumed_by="user")
+    """Also of what is undeleted, which its cell is told of anew; that may have been paused."""
 
-    call(op, "resume", "resuming", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
-    call(op, "usable", "resuming", usable)
+    def resumed(db: Session, instance: Instance) -> None:
+        if wanted == "paused":
+            instance.became_paused("user")
+            publish(db, instance, "instance.paused.v1", paused_by="user")
+        else:
+            instance.became_running(now(db))
+            publish(db, instance, "instance.resumed.v1", resumed_by="user")
+
+    wanted = op.step("wanted", lambda: _wanted(op))
+    call(op, "put", "resuming", _put_what_was_kept(op))
+    if wanted != "paused":
+        call(op, "resume", "resuming", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
+        call(op, "usable", "resuming", usable)
     record(op, "resuming", resumed)
+
+
+def _wanted(op: Operation) -> str:
+    with op.database.read() as db:
+        return instances.fetch(db, op.args["org_id"], op.args["instance_id"]).desired_status
 
 
 def _copy(op: Operation, source_id: str) -> str:
@@ -109,6 +123,19 @@ def put(op: Operation, source_snapshot: str | None = None) -> Callable[..., Answ
         return cell.put(instance_id, wanted, key=key, lease=lease)
 
     return declare
+
+
+def _put_what_was_kept(op: Operation) -> Callable[..., Answer]:
+    """Declares the instance where its data is; what is lost does not come back empty."""
+    declare = put(op)
+
+    def check_and_declare(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
+        observed = cell.observe(instance_id)
+        if observed is None or observed["status"] == "erased":
+            raise GiveUp("the cell no longer has the instance")
+        return declare(cell, instance_id, key=key, lease=lease)
+
+    return check_and_declare
 
 
 def usable(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:  # noqa: ARG001 - called like an act, and asks only
