@@ -1,16 +1,20 @@
 """What holds an engine's process: each means, whether it is in force here, and why it is not."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import structlog
 
+from cell.runtime import filtered, seccomp
 from cell.runtime.reach import passable
 
 log = structlog.get_logger("cell.confinement")
@@ -54,10 +58,16 @@ class Sandbox:
         self._setpriv = shutil.which("setpriv") if confine or self._root else None
         self._uids = self._root and self._setpriv is not None and self._runs(self._uid_words(uid))
         self._unshare = self._find_unshare() if confine else None
+        self._nested_refused = self._bwrap is not None and not self._root and self._refuses_nested()
+        # First without the filter, so that each is found wanting for itself.
+        self._filters = False
         refusal = self._probe(confine, uid)
         if refusal is not None:
             self._bwrap = None
-        self.means = self._judge(refusal)
+        self._filters = confine and seccomp.known()
+        unfiltered = self._probe_filter(confine, uid)
+        self._filters = unfiltered is None
+        self.means = self._judge(refusal, unfiltered)
 
     @property
     def hides_files(self) -> bool:
@@ -69,13 +79,24 @@ class Sandbox:
         """Whether engines can read the interpreter and our packages where they lie."""
         return self.hides_files or not self._uids or all(map(passable, self._readable))
 
-    def command(self, uid: int, mounts: list[Mount], argv: list[str], info_fd: int) -> list[str]:
+    @contextmanager
+    def filter(self) -> Iterator[int]:
+        """A descriptor of the filter of system calls for one command; -1 where there is none."""
+        if not self._filters:
+            yield -1
+            return
+        with seccomp.opened() as descriptor:
+            yield descriptor
+
+    def command(
+        self, uid: int, mounts: list[Mount], argv: list[str], info_fd: int, filter_fd: int = -1
+    ) -> list[str]:
         """`argv`, confined. Bubblewrap writes the engine's pid to `info_fd`."""
         drop = self._drop(uid)
         if self._bwrap is None:
             # Without bubblewrap root can still take the network away.
             alone = [self._unshare, "--net", "--"] if self._unshare else []
-            return [*alone, *drop, *argv]
+            return [*alone, *_entering(filter_fd), *drop, *argv]
         rights = ["--cap-drop", "ALL"]
         if self._root:
             # Root makes the mounts, so that a folder only root may enter can be bound; the uid
@@ -85,6 +106,10 @@ class Sandbox:
                 rights += ["--cap-add", f"CAP_{needed}"]
         else:
             namespaces = ["--unshare-all"]
+            if self._nested_refused:
+                namespaces += ["--unshare-user", "--disable-userns"]
+        if filter_fd >= 0:
+            rights += ["--seccomp", str(filter_fd)]
         return [
             *(self._bwrap, "--info-fd", str(info_fd), "--as-pid-1", "--new-session"),
             *(*namespaces, "--unshare-cgroup-try", "--hostname", "instance"),
@@ -137,16 +162,34 @@ class Sandbox:
             return "bubblewrap is not installed"
         if self._setpriv is None and self._root:
             return "setpriv is not installed"
-        words = self.command(uid, [], [sys.executable, "-S", "-c", ""], 2)
-        try:
-            done = subprocess.run(  # noqa: S603 - our own words
-                words, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"bubblewrap cannot be run: {error}"
+        return self._try(uid, [sys.executable, "-S", "-c", ""], "bubblewrap")
+
+    def _probe_filter(self, confine: bool, uid: int) -> str | None:
+        """The reason where system calls cannot be filtered."""
+        if not confine:
+            return "switched off by the cell's settings"
+        if not self._filters:
+            return f"there is no list of system calls for {platform.machine()}"
+        return self._try(uid, ["true"], "the filter of system calls")
+
+    def _try(self, uid: int, argv: list[str], what: str) -> str | None:
+        with self.filter() as filter_fd:
+            words = self.command(uid, [], argv, 2, filter_fd)
+            kept = () if filter_fd < 0 else (filter_fd,)
+            try:
+                done = subprocess.run(  # noqa: S603 - our own words
+                    words, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False, pass_fds=kept
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                return f"{what} cannot be run: {error}"
         if done.returncode == 0:
             return None
-        return f"bubblewrap is not permitted: {done.stderr.decode(errors='replace').strip()[-200:]}"
+        return f"{what} is not permitted: {done.stderr.decode(errors='replace').strip()[-200:]}"
+
+    def _refuses_nested(self) -> bool:
+        """Whether the sandbox can be kept from making user namespaces of its own."""
+        words = ["--unshare-user", "--disable-userns", "--ro-bind", "/", "/", "--proc", "/proc"]
+        return self._runs([str(self._bwrap), *words, "--"])
 
     @staticmethod
     def _runs(words: list[str]) -> bool:
@@ -159,10 +202,13 @@ class Sandbox:
             return False
         return done.returncode == 0
 
-    def _judge(self, refusal: str | None) -> Confinement:
+    def _judge(self, refusal: str | None, unfiltered: str | None) -> Confinement:
+        # Where no namespace can be had, there are still no sockets but those of files.
+        alone = refusal is None or self._unshare is not None or unfiltered is None
         means = {
             "filesystem": Means(refusal is None, refusal),
-            "network": Means(refusal is None or self._unshare is not None, refusal),
+            "network": Means(alone, refusal),
+            "syscalls": Means(unfiltered is None, unfiltered),
             "uid": Means(self._uids),
         }
         if means["network"].enforced:
@@ -181,6 +227,7 @@ LOST = {
     "uid": "a broken engine can touch what the cell's user can",
     "filesystem": "a broken engine sees the host's files",
     "network": "a broken engine can reach the network",
+    "syscalls": "a broken engine can ask anything of the kernel that its user may",
     "cpu": "an instance can take more CPU than its size",
     "cpuset": "a busy instance makes its neighbours wait for a CPU",
     "memory": "an instance can take more memory than its size",
@@ -193,6 +240,13 @@ def warn(confinement: Confinement) -> None:
     for name, means in confinement.items():
         if not means.enforced:
             log.warning("cell.not_enforced", means=name, reason=means.reason, lost=LOST[name])
+
+
+def _entering(filter_fd: int) -> list[str]:
+    """The words that put what follows under the filter, where bubblewrap does not."""
+    if filter_fd < 0:
+        return []
+    return [sys.executable, "-I", "-S", str(Path(filtered.__file__).resolve()), str(filter_fd)]
 
 
 def _interpreter() -> list[Path]:

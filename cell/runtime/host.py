@@ -36,6 +36,9 @@ PIDS_MAX = 512
 # Engines that have a process or a thread for each connection need some besides.
 PIDS_SPARE = 128
 OPEN_FILES_MAX = 20_000
+# Of an engine's own uid, where no group bounds them: a size may change while an engine runs, and
+# this limit could not follow.
+PROCESSES_MAX = 8192
 SECRET_BYTES = 32
 COMPLAINT_CHARACTERS = 2_000
 
@@ -256,18 +259,20 @@ class Host:
     ) -> bytes:
         self._refuse_root(site)
         nowhere = os.open(os.devnull, os.O_WRONLY)
+        folders = _folders(site, mounts)
         try:
-            done = subprocess.run(  # noqa: S603 - a driver's own words
-                self._sandbox.command(site.uid, _folders(site, mounts), argv, nowhere),
-                input=content,
-                capture_output=True,
-                env=self._environment(site, environment),
-                cwd=site.directory,
-                pass_fds=(nowhere,),
-                start_new_session=True,
-                timeout=timeout_s,
-                check=False,
-            )
+            with self._sandbox.filter() as filter_fd:
+                done = subprocess.run(  # noqa: S603 - a driver's own words
+                    self._sandbox.command(site.uid, folders, argv, nowhere, filter_fd),
+                    input=content,
+                    capture_output=True,
+                    env=self._environment(site, environment),
+                    cwd=site.directory,
+                    pass_fds=[each for each in (nowhere, filter_fd) if each >= 0],
+                    start_new_session=True,
+                    timeout=timeout_s,
+                    check=False,
+                )
         except subprocess.TimeoutExpired as error:
             raise LaunchError(f"{Path(argv[0]).name} took longer than {timeout_s:.0f} s") from error
         finally:
@@ -308,17 +313,20 @@ class Host:
         self._place(site.instance_id, None)
         info = os.pipe() if self._sandbox.hides_files else None
         folders = _folders(site, mounts)
-        command = self._sandbox.command(site.uid, folders, argv, info[1] if info else -1)
-        return launch(
-            command,
-            environment=self._environment(site, environment),
-            groups=groups,
-            log=site.log,
-            info=info,
-            open_files_max=OPEN_FILES_MAX,
-            directory=site.directory,
-            group=site.instance_id,
-        )
+        info_fd = info[1] if info else -1
+        with self._sandbox.filter() as filter_fd:
+            return launch(
+                self._sandbox.command(site.uid, folders, argv, info_fd, filter_fd),
+                environment=self._environment(site, environment),
+                groups=groups,
+                log=site.log,
+                info=info,
+                kept=[each for each in (info_fd, filter_fd) if each >= 0],
+                open_files_max=OPEN_FILES_MAX,
+                processes_max=None if self.owner(site) is None else PROCESSES_MAX,
+                directory=site.directory,
+                group=site.instance_id,
+            )
 
 
 def _pids_max(size: Size) -> int:

@@ -17,10 +17,12 @@ SAVED = ("pid", "start_ticks", "started_at", "group")
 # A clock is named after a process by its pid and this kind; /proc tells hundredths of a second.
 _CPU_CLOCK = 2
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Everything in one shell, before the engine: leave no core, open so many files at most (where the
-# cell itself may open fewer, as many as it may), enter the groups, then become the engine.
+# Everything in one shell, before the engine: leave no core, never run before others in real time,
+# open so many files and be so many processes at most (where the cell itself may have fewer, as
+# many as it may; shells do not agree on the letter), enter the groups, then become the engine.
 _ENTER = (
-    'ulimit -c 0; ulimit -n "$1" 2>/dev/null || :; shift; '
+    'ulimit -c 0; ulimit -r 0 2>/dev/null || :; ulimit -n "$1" 2>/dev/null || :; '
+    '[ "$2" = - ] || ulimit -u "$2" 2>/dev/null || ulimit -p "$2" 2>/dev/null || :; shift 2; '
     'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
 )
 
@@ -134,12 +136,18 @@ def launch(
     groups: list[Path],
     log: Path,
     info: tuple[int, int] | None,
+    kept: list[int],
     open_files_max: int,
+    processes_max: int | None,
     directory: Path,
     group: str,
 ) -> Process:
-    """Starts `command` in its own session; `info` is the pipe on which bubblewrap tells the pid."""
-    before = [str(open_files_max), *map(str, groups), "--"]
+    """Starts `command` in its own session; `info` is the pipe on which bubblewrap tells the pid.
+
+    `kept` are the descriptors that the command is told of. Processes are counted by user.
+    """
+    limits = [str(open_files_max), str(processes_max or "-")]
+    before = [*limits, *map(str, groups), "--"]
     words = ["/bin/sh", "-c", _ENTER, "sh", *before, *command]
     with log.open("ab") as output:
         child = subprocess.Popen(  # noqa: S603 - our own words
@@ -149,7 +157,7 @@ def launch(
             stderr=output,
             env=environment,
             cwd=directory,
-            pass_fds=() if info is None else (info[1],),
+            pass_fds=kept,
             start_new_session=True,
         )
     pid = child.pid if info is None else _engine_pid(child, info)

@@ -55,7 +55,7 @@ found = {
     "cell": attempt(lambda: connect(socket.AF_UNIX, home + "/run/cell.sock")),
     "kill": attempt(lambda: os.kill(int(cell_pid), 0)),
     "setuid": attempt(lambda: os.setuid(0)),
-    "interfaces": [name for _, name in socket.if_nameindex()],
+    "interfaces": [l.split(":")[0].strip() for l in open("/proc/net/dev") if ":" in l],
     "processes": len([p for p in os.listdir("/proc") if p.isdigit()]),
 }
 print(json.dumps(found), flush=True)
@@ -144,9 +144,11 @@ def test_an_engine_sees_its_own_files_and_no_others(host: Host, seen: dict[str, 
 
 def test_an_engine_reaches_no_network(host: Host, seen: dict[str, Any]) -> None:
     needs(host, "network")
-    assert seen["interfaces"] == ["lo"]
     assert not seen["loopback"][0]
     assert not seen["metadata"][0]
+    if host.confinement["filesystem"].enforced:
+        # Else it may be the filter of system calls alone that keeps the network away.
+        assert seen["interfaces"] == ["lo"]
 
 
 def test_an_engine_that_takes_more_memory_than_its_size_is_ended(
