@@ -87,7 +87,7 @@ class QueueDatabases:
         resident = self._lifecycle.find(instance_id)
         engine = resident.record.spec.engine
         if engine != ENGINE:
-            raise Conflict(f"queues need a postgres instance; this is {engine}")
+            raise Conflict(f"queues need a postgres instance; this instance is {engine}")
         if resident.status != "running":
             raise Conflict(f"the instance is {resident.status}; queues need it running")
         return resident

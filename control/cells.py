@@ -250,7 +250,7 @@ def _meaning(answer: httpx.Response) -> Answer:
         body = {}
     if answer.is_success:
         return dict(body)
-    detail = str(body.get("detail") or f"the cell answered {answer.status_code}")
+    detail = str(body.get("detail") or f"the cell returned {answer.status_code}")
     if answer.status_code == httpx.codes.CONFLICT and body.get("code") == "stale_lease":
         raise LeaseLost(detail)
     if answer.status_code == httpx.codes.NOT_FOUND:

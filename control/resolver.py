@@ -58,13 +58,13 @@ class DnsResolver:
             try:
                 answer = self._resolver.resolve(f"{name}.", "CNAME", search=False)
             except dns.resolver.NXDOMAIN:
-                reason = f"{name} does not exist in the DNS"
+                reason = f"{name} does not exist in DNS"
                 break
             except dns.resolver.NoAnswer:
                 reason = f"{name} has no CNAME record"
                 break
             except dns.exception.DNSException as error:
-                raise LookupFailed(f"the DNS did not answer for {name}: {_said(error)}") from error
+                raise LookupFailed(f"DNS did not answer for {name}: {_said(error)}") from error
             name = str(answer[0].target).rstrip(".").lower()
             targets.append(name)
         return Found(tuple(targets), None if targets else reason)

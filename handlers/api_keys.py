@@ -47,7 +47,7 @@ def revoke(call: OrgCall, key_id: str) -> Reply:
 def unsuspend(call: OrgCall, key_id: str) -> Body:
     key = api_keys.fetch(call.db, call.org.id, key_id)
     if key.suspended_at is None:
-        raise Conflict("cannot unsuspend an API key that is not suspended")
+        raise Conflict("this API key is not suspended")
     call.audit(target=key.id, name=key.name, was_suspended_for=key.suspended_reason)
     key.suspended_at = key.suspended_reason = None
     return views.api_key(key)
@@ -83,7 +83,7 @@ def _check_grant(call: OrgCall, role: str, scopes: list[str] | None) -> None:
     wanted = permissions.effective(role, role, scopes)
     beyond = sorted(wanted - call.caller.permissions)
     if beyond:
-        raise Forbidden(f"the key would have permissions you lack: {', '.join(beyond)}")
+        raise Forbidden(f"the key would have permissions that you do not have: {', '.join(beyond)}")
 
 
 def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
@@ -93,7 +93,7 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
         return
     if expires_at is None or expires_at > made_by.expires_at:
         limit = views.timestamp(made_by.expires_at)
-        message = f"must be set, and not after {limit}, when the key that asks expires"
+        message = f"must be set to {limit} or earlier, when your own key expires"
         raise instants.refused(message, keyword="maximum", pointer="/expires_at")
 
 
@@ -102,7 +102,9 @@ def _check_reach(call: OrgCall, key: ApiKey) -> None:
     mine = key.created_by == call.caller.user.id
     beyond = permissions.effective(key.role, key.role, key.scopes) - call.caller.permissions
     if beyond and not mine:
-        raise Forbidden(f"the key has permissions you lack: {', '.join(sorted(beyond))}")
+        raise Forbidden(
+            f"the key has permissions that you do not have: {', '.join(sorted(beyond))}"
+        )
 
 
 def _check_quota(call: OrgCall) -> None:
@@ -111,5 +113,5 @@ def _check_quota(call: OrgCall) -> None:
         return
     held = api_keys.page(call.db, call.org.id, now=call.now, limit=plan.api_keys_max, after=None)
     if len(held.items) >= plan.api_keys_max:
-        message = f"the {plan.id} plan allows {plan.api_keys_max} API keys and all are used"
+        message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
         raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])

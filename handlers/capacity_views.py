@@ -59,7 +59,7 @@ def _asked(call: OrgCall, instance: Instance) -> dict[str, int]:
         return call.services.cells.for_instance(call.db, instance).capacity(instance.id)
     except (CellUnavailable, CellRefused) as error:
         raise Unavailable(
-            "the cell of the instance does not answer now", headers={"Retry-After": "2"}
+            "the instance's cell is not responding; try again", headers={"Retry-After": "2"}
         ) from error
 
 

@@ -12,7 +12,9 @@ def of_cells(call: Call, cell_ids: set[str]) -> Reply:
     found = [cell for cell in cells.every(call.db) if cell.id in cell_ids]
     pems = [pem for cell in found for pem in (cell.ca_chain_pem, cell.ca_root_pem) if pem]
     if not pems:
-        raise Unavailable("no cell has told its certificates yet", headers={"Retry-After": "2"})
+        raise Unavailable(
+            "no cell has reported its certificates yet; try again", headers={"Retry-After": "2"}
+        )
     blocks = dict.fromkeys(block for pem in pems for block in _blocks(pem))
     return Reply.text("".join(blocks), MEDIA_TYPE)
 

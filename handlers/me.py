@@ -45,7 +45,7 @@ def enrol_totp(call: SessionCall, body: Body) -> Reply:
     user = call.caller.user
     _require_fresh_or_password(call, body.get("password"))
     if user.totp_confirmed_at is not None:
-        raise Conflict("an authenticator app is enrolled already; remove it first")
+        raise Conflict("an authenticator app is already enrolled; remove it first")
     secret = identity.new_totp_secret()
     user.totp_secret_sealed = second_factor.seal_secret(call, user, secret)
     user.totp_last_step = None
@@ -57,7 +57,7 @@ def enrol_totp(call: SessionCall, body: Body) -> Reply:
 def confirm_totp(call: SessionCall, body: Body) -> Body:
     user = call.caller.user
     if user.totp_confirmed_at is not None:
-        raise Conflict("the authenticator app is confirmed already")
+        raise Conflict("the authenticator app is already confirmed")
     second_factor.require_code(call, body["code"], confirmed=False)
     user.totp_confirmed_at = call.caller.session.mfa_at = call.now
     call.audit(target=user.id)
@@ -82,7 +82,7 @@ def _require_fresh_or_password(call: SessionCall, password: str | None) -> None:
         return
     ttl_s = call.services.settings.mfa_ttl_s
     if call.caller.session.created_at + timedelta(seconds=ttl_s) <= call.now:
-        detail = f"the session signed in more than {ttl_s // 60} minutes ago: give the password too"
+        detail = f"you signed in more than {ttl_s // 60} minutes ago; send your password too"
         raise Forbidden(detail, code="password_required")
 
 

@@ -45,17 +45,17 @@ def _checked(call: OrgCall, body: Body) -> Body:
         wanted["allow_cidrs"], wrong = rules.normal_cidrs(body["allow_cidrs"])
     if body.get("client_ca_pem") is not None:
         wrong += rules.check_authorities(body["client_ca_pem"], call.now)
-    refuse(wrong, "{} things are wrong")
+    refuse(wrong, "the network is invalid in {} places")
     return wanted
 
 
 def _check_unchanged(network: Network, if_match: str | None) -> None:
     """So that of two who read the same list, the second does not undo what the first did."""
     if if_match is None:
-        raise Problem(428, "send If-Match with the ETag of the network you read, or `*`")
+        raise Problem(428, "send If-Match with the ETag from GET …/network, or `*`")
     given = {each.strip() for each in if_match.split(",")}
     if not given & {"*", network_views.etag(network)}:
-        raise Problem(412, "the network has changed since you read it; read it again")
+        raise Problem(412, "the network has changed since you read it; get it again and retry")
 
 
 def _answer(network: Network, instance: Instance) -> Reply:

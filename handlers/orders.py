@@ -20,7 +20,7 @@ from storage.projects import Project
 
 Body = dict[str, Any]
 
-BREAKS = "the order breaks {} rules"
+BREAKS = "the order is invalid in {} places"
 _ORDERED = ("engine", "size", "engine_version", "region", "placement", "storage_bytes")
 _ALTERED = ("size", "storage_bytes", "engine_version", "placement")
 
@@ -149,7 +149,9 @@ def _choose_cell(call: OrgCall, order: Order, body: Body, *, lock: bool = False)
         )
     }
     if not able:
-        raise Unavailable(f"no cell runs {order.engine} {order.engine_version} any more")
+        raise Unavailable(
+            f"{order.engine} {order.engine_version} is no longer available in any cell"
+        )
     asked = "storage_bytes" in body
     roomy = rooms.with_room(call, order, able.values(), storage_asked=asked, lock=lock)
     hosted = instances.count_by_cell(call.db, roomy)
@@ -160,7 +162,7 @@ def _choose_cell(call: OrgCall, order: Order, body: Body, *, lock: bool = False)
 def _check_name(call: OrgCall, project: Project, name: str) -> None:
     """What the database holds when the order is placed, asked beforehand."""
     if instances.is_name_taken(call.db, project.id, name):
-        raise Conflict("the project has an instance with this name")
+        raise Conflict("the project already has an instance with this name")
 
 
 def _name(engine: str, instance_id: str) -> str:

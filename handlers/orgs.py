@@ -101,7 +101,7 @@ def _is_taken(call: Call, slug: str) -> bool:
 def _check_region(call: Call, region: str | None) -> None:
     known = orders.catalogue(call).regions
     if region is not None and region not in known:
-        message = f"no region {region!r}; the regions are {', '.join(known) or 'none yet'}"
+        message = f"{region!r} is not a region; available: {', '.join(known) or 'none yet'}"
         raise Invalid(
             message, errors=[{"pointer": "/region", "keyword": "enum", "message": message}]
         )

@@ -56,13 +56,13 @@ def _refuse_while_used(by_status: dict[str, int]) -> None:
     leaving = sum(by_status.get(status, 0) for status in ("deleting", "erasing"))
     live = sum(by_status.values()) - kept - leaving - by_status.get("erased", 0)
     ways = {
-        f"{live} live (delete or erase them)": live,
+        f"{live} running or paused (delete or erase them)": live,
         f"{leaving} being deleted or erased (wait)": leaving,
-        f"{kept} deleted whose data is kept (erase them, or wait until purge_after)": kept,
+        f"{kept} deleted with their data retained (erase them, or wait until purge_after)": kept,
     }
     held = [way for way, count in ways.items() if count]
     if held:
-        raise Conflict(f"cannot delete a project that holds instances: {', '.join(held)}")
+        raise Conflict(f"cannot delete a project that has instances: {', '.join(held)}")
 
 
 def _is_taken(call: OrgCall, slug: str) -> bool:
@@ -74,5 +74,5 @@ def _check_quota(call: OrgCall) -> None:
     if plan.projects_max is None:
         return
     if projects.count(call.db, call.org.id) >= plan.projects_max:
-        message = f"the {plan.id} plan allows {plan.projects_max} projects and all are used"
+        message = f"the {plan.id} plan allows {plan.projects_max} projects; delete one first"
         raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])

@@ -79,10 +79,10 @@ def _queues(call: OrgCall, instance_id: str) -> Queues:
     """Those of an instance that has some and runs; the database is let go of until they answer."""
     instance = instances.fetch(call.db, call.org.id, instance_id)
     if instance.engine != "postgres":
-        raise Conflict(f"queues need a postgres instance; this is {instance.engine}")
+        raise Conflict(f"queues need a postgres instance; this instance is {instance.engine}")
     if instance.status != "running":
         hint = "; resume it first" if instance.status == "paused" else ""
-        raise Conflict(f"queues need a running instance; this is {instance.status}{hint}")
+        raise Conflict(f"queues need a running instance; this instance is {instance.status}{hint}")
     queues = call.services.cells.for_instance(call.db, instance).queues(instance.id)
     call.let_go()
     return queues

@@ -29,9 +29,11 @@ def require_code(call: SessionCall, code: str, *, confirmed: bool = True) -> Non
     """Conflict where there is no second factor to prove, Forbidden for a wrong or used code."""
     user = call.caller.user
     if user.totp_secret_sealed is None or (user.totp_confirmed_at is None and confirmed):
-        raise Conflict("no authenticator app is enrolled; enrol one with POST /v1/me/totp")
+        raise Conflict("no authenticator app is enrolled; enroll one with POST /v1/me/totp")
     if not use_code(call, user, code, confirmed=confirmed):
-        raise Forbidden("the code is wrong, or was used before", code="code_refused")
+        raise Forbidden(
+            "the code is wrong or has already been used; wait for the next one", code="code_refused"
+        )
 
 
 def _context(user: User) -> str:

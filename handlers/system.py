@@ -42,13 +42,13 @@ def _cells(call: Call) -> Check:
         if cell.last_seen_at is None or cell.last_seen_at + SILENT_AFTER < call.now
     ]
     if not known:
-        return _degraded("no cell is registered: `menagerie init` registers the one of its home")
+        return _degraded("no cell is registered; run `menagerie init` to register this home's cell")
     if len(silent) < len(known):
         skews = [cell.clock_skew_s for cell in known if cell not in silent and cell.clock_skew_s]
         return {"status": "ok", "detail": _clock(max(skews, key=abs, default=0.0))}
     if all(cell.last_seen_at is None for cell in known):
-        return _degraded("no cell has told what it runs since it started")
-    return _degraded("no cell was heard of in the last minute")
+        return _degraded("no cell has reported its engines since it started")
+    return _degraded("no cell has reported in the last minute")
 
 
 def _clock(skew_s: float) -> str | None:
@@ -57,19 +57,19 @@ def _clock(skew_s: float) -> str | None:
     way = "ahead of" if skew_s > 0 else "behind"
     return (
         f"the clock of a cell's machine is {abs(skew_s):.0f} s {way} the database's; the cell "
-        "allows for it, but set it: timedatectl set-ntp true"
+        "corrects for it, but set the clock: timedatectl set-ntp true"
     )
 
 
 def _worker(call: Call) -> Check:
     """Whoever works keeps the schedules too, so turns that nobody began tell that nobody works."""
     if call.db.scalar(select(exists().where(Work.due < call.now - _LATE))):
-        return _degraded("work waits for more than a minute")
+        return _degraded("work has been waiting for more than a minute")
     turns = exists().where(
         Work.schedule.is_not(None), Work.due.is_not(None) | (Work.slot > call.now - _TURNS)
     )
     if not call.db.scalar(select(turns)):
-        return _degraded("no worker runs: start one with `menagerie worker`")
+        return _degraded("no worker is running; start one with `menagerie worker`")
     return _OK
 
 

@@ -8,12 +8,12 @@ from sqlalchemy.exc import IntegrityError
 from storage.errors import Conflict
 
 SENTENCES: Final = {
-    "organizations.slug": "an organization with this slug exists already",
-    "users.email": "a user with this email address exists already",
-    "memberships.org_id, memberships.user_id": "the user is a member already",
-    "projects.org_id, projects.slug": "a project with this slug exists already",
-    "domains.instance_id, domains.hostname": "the instance has this domain already",
-    "instances.project_id, instances.name": "the project has an instance with this name",
+    "organizations.slug": "an organization with this slug already exists",
+    "users.email": "a user with this email address already exists",
+    "memberships.org_id, memberships.user_id": "the user is already a member",
+    "projects.org_id, projects.slug": "a project with this slug already exists",
+    "domains.instance_id, domains.hostname": "the instance already has this domain",
+    "instances.project_id, instances.name": "the project already has an instance with this name",
 }
 """By columns, as SQLite names them."""
 
@@ -55,4 +55,4 @@ def of(error: IntegrityError) -> Conflict | None:
         columns = found.group(1) if found else ""
     if broken not in _WITH_ANOTHER:
         return None
-    return Conflict(SENTENCES.get(columns, "the change contradicts another record"))
+    return Conflict(SENTENCES.get(columns, "the change conflicts with another record"))

@@ -83,7 +83,7 @@ def test_health_tells_that_no_worker_runs(make_house: MakeHouse) -> None:
         db.execute(delete(Work))
     assert told(house, "worker") == {
         "status": "degraded",
-        "detail": "no worker runs: start one with `menagerie worker`",
+        "detail": "no worker is running; start one with `menagerie worker`",
     }
 
 
@@ -95,7 +95,7 @@ def test_health_waits_for_what_a_starting_cell_tells(make_house: MakeHouse) -> N
         expect(db, cells.fetch(db, CELL_ID))
     assert told(house, "cells") == {
         "status": "degraded",
-        "detail": "no cell has told what it runs since it started",
+        "detail": "no cell has reported its engines since it started",
     }
     assert house.get("/healthz").status_code == 200
     with house.database.write() as db:

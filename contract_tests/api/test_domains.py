@@ -54,10 +54,10 @@ def test_a_domain_is_in_force_once_its_record_is_there(house: House, tenant: Ten
     failed = verify(house, tenant, domain)
     assert failed["status"] == "failed"
     assert failed["status_reason"] == (
-        f"db.example.com does not exist in the DNS; create the record: db.example.com CNAME {host}"
+        f"db.example.com does not exist in DNS; create this DNS record: db.example.com CNAME {host}"
     )
     house.names.records["db.example.com"] = "elsewhere.example.net"
-    assert "leads to elsewhere.example.net" in verify(house, tenant, domain)["status_reason"]
+    assert "points to elsewhere.example.net" in verify(house, tenant, domain)["status_reason"]
     house.names.records |= {"elsewhere.example.net": host.upper()}
     verified = verify(house, tenant, domain)
     assert (verified["status"], verified["status_reason"]) == ("verified", None)
@@ -93,7 +93,7 @@ def test_the_dns_says_whose_a_name_is(house: House, tenant: Tenant) -> None:
     assert verify(house, other, second)["status"] == "verified"
     lost = house.get(path(tenant, first["instance_id"]), tenant.key).json()["items"][0]
     assert lost["status"] == "failed"
-    assert "leads to another instance" in lost["status_reason"]
+    assert "points to another instance" in lost["status_reason"]
     assert house.cell.told(first["instance_id"])["domains"] == []
     assert house.cell.told(second["instance_id"])["domains"] == ["moves.example.com"]
 
@@ -103,7 +103,7 @@ def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Ten
     house.names.fails = True
     failed = verify(house, tenant, domain)
     assert failed["status"] == "failed"
-    assert "the DNS did not answer for slow.example.com" in failed["status_reason"]
+    assert "DNS did not answer for slow.example.com" in failed["status_reason"]
     assert house.names.questions.count("slow.example.com") >= 3
 
 

@@ -118,7 +118,7 @@ def test_everything_wrong_is_said_at_once_and_nothing_is_changed(
 def test_a_bundle_holds_authorities_that_are_valid_and_no_keys(house: House, here: Estate) -> None:
     good, key = authority()
     for pem, said in (
-        (authority(ca=False)[0], "not of an authority"),
+        (authority(ca=False)[0], "not a CA certificate"),
         (authority(days=-1)[0], "expired at"),
         (good + key, "private key"),
         ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no PEM"),

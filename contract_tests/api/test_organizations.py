@@ -103,7 +103,7 @@ def test_a_project_goes_once_all_its_instances_are_erased(house: House, tenant: 
         is_problem(answer, 409)
         return str(answer.json()["detail"])
 
-    assert "2 live (delete or erase them)" in refused()
+    assert "2 running or paused (delete or erase them)" in refused()
     house.request("DELETE", f"{tenant.path}/instances/{first}", tenant.key)
     assert "1 live" in refused()
     assert "1 being deleted or erased (wait)" in refused()
@@ -111,7 +111,7 @@ def test_a_project_goes_once_all_its_instances_are_erased(house: House, tenant: 
     house.post(f"{tenant.path}/instances/{second}/actions/erase", tenant.key)
     house.settle()
     assert refused().endswith(
-        "1 deleted whose data is kept (erase them, or wait until purge_after)"
+        "1 deleted with their data retained (erase them, or wait until purge_after)"
     )
     house.post(f"{tenant.path}/instances/{first}/actions/erase", tenant.key)
     house.settle()

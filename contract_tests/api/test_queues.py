@@ -214,7 +214,7 @@ def test_what_queues_need(house: House, tenant: Tenant, path: str) -> None:
     other = house.instance(tenant)
     refused = house.get(f"{tenant.path}/instances/{other}/queues", tenant.key)
     is_problem(refused, 409)
-    assert refused.json()["detail"] == "queues need a postgres instance; this is duckdb"
+    assert refused.json()["detail"] == "queues need a postgres instance; this instance is duckdb"
     instance_id = path.split("/")[-2]
     become(house, tenant, instance_id, status="paused")
     refused = house.post(path, tenant.key, json={"name": "orders"})

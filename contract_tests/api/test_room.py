@@ -84,7 +84,8 @@ def test_a_pause_makes_room_that_a_resume_needs(house: House, tenant: Tenant) ->
     full = house.post(f"{path}/{first}/actions/resume", tenant.key)
     is_problem(full, 409)
     assert full.json()["detail"].startswith(
-        "cannot resume the instance now: not enough memory is left for size f0; no size fits now"
+        "cannot resume the instance now: there is not enough memory left for size f0; "
+        "no size fits now"
     )
     assert house.get(f"{path}/{first}", tenant.key).json()["status"] == "paused"
     assert house.request("DELETE", f"{path}/{second}", tenant.key).status_code == 202

@@ -40,7 +40,7 @@ def test_a_conflict_says_what_is_in_the_way(desk: Desk) -> None:
     assert desk.post(path, ann.session, json=body).status_code == 201
     taken = desk.post(path, ann.session, json=body)
     assert taken.status_code == 409
-    assert taken.json()["detail"] == "a project with this slug exists already"
+    assert taken.json()["detail"] == "a project with this slug already exists"
 
 
 def test_a_value_that_the_program_forgot_is_no_conflict(desk: Desk) -> None:

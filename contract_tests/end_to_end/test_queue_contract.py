@@ -152,7 +152,7 @@ def test_an_instance_without_queues(cell: tuple[CellClient, str]) -> None:
     other = new_id()
     client.put(other, spec(other), key=f"put-{other}:put", lease=1)
     refused = refuses(409, client.queues(other).page, limit=1, after="")
-    assert refused.detail == "queues need a postgres instance; this is duckdb"
+    assert refused.detail == "queues need a postgres instance; this instance is duckdb"
     paused = new_id()
     wanted = spec(paused, engine="postgres", engine_version=version)
     client.put(paused, wanted, key=f"put-{paused}:put", lease=1)

@@ -50,10 +50,10 @@ def test_what_is_left_out_is_chosen() -> None:
     [
         (replace(GOOD, engine="oracle"), TERMS, "/engine", "enum", "postgres, timescaledb"),
         (replace(GOOD, engine="qdrant"), TERMS, "/engine", "available", "postgres and duckdb"),
-        (replace(GOOD, engine_version="2.0"), TERMS, "/engine_version", "enum", "offered: 1.5"),
-        (replace(GOOD, region="mars"), TERMS, "/region", "enum", "the regions are eu and us"),
+        (replace(GOOD, engine_version="2.0"), TERMS, "/engine_version", "enum", "one of 1.5"),
+        (replace(GOOD, region="mars"), TERMS, "/region", "enum", "available: eu and us"),
         (
-            Order("postgres", "s1", region="us"), TERMS, "/region", "available", "it runs in eu",
+            Order("postgres", "s1", region="us"), TERMS, "/region", "available", "choose one of eu",
         ),
         (replace(GOOD, size="s9"), TERMS, "/size", "enum", "f0, s0, s1"),
         (replace(GOOD, size="w1"), TERMS, "/size", "enum", "is of the workspace family"),
@@ -71,14 +71,14 @@ def test_what_is_left_out_is_chosen() -> None:
             replace(GOOD, storage_bytes=60 * GB), TERMS,
             "/storage_bytes", "maximum", "at most 50 GB; 60 GB needs size s2 or larger",
         ),
-        (replace(GOOD, storage_bytes=5), TERMS, "/storage_bytes", "minimum", "least storage"),
+        (replace(GOOD, storage_bytes=5), TERMS, "/storage_bytes", "minimum", "at least 1 GB"),
         (
             replace(GOOD, storage_bytes=GB + 1), TERMS,
             "/storage_bytes", "multipleOf", "1000000000 and 2000000000",
         ),
         (
             Order("duckdb", "f0"), replace(FREE, usage=Usage(instances=2)),
-            "", "quota", "allows 2 instances and 2 are live",
+            "", "quota", "allows 2 instances and you have 2",
         ),
         (
             Order("duckdb", "f0"), replace(FREE, usage=Usage(storage_bytes=2 * GB)),

@@ -34,7 +34,7 @@ def message(name: str, *places: Place) -> str:
 def test_a_size_that_no_machine_has_is_refused_with_what_fits() -> None:
     assert message("xl32", LAPTOP) == (
         "size xl32 with 800 GB of storage needs more CPU and memory than any machine here "
-        "has; the largest size that fits now is m4 (a larger size needs a larger machine)"
+        "has; the largest size that fits now is m4. For a larger size, add a larger machine"
     )
     assert check_room("xl32", as_it_comes("xl32"), [LAPTOP, LARGE]) == []
 
@@ -49,12 +49,12 @@ def test_nothing_of_one_instance_is_promised_twice() -> None:
 def test_what_is_promised_is_counted() -> None:
     full = replace(LAPTOP, promised=Amount(1, 15 * GIB, 30 * GB))
     assert message("s1", full) == (
-        "not enough memory is left for size s1 with 10 GB of storage; the largest size that fits "
-        "now is s0 (pausing instances frees CPU and memory, erasing them frees disk as well)"
+        "there is not enough memory left for size s1 with 10 GB of storage; the largest size that "
+        "fits now is s0. Pause instances to free CPU and memory, or erase them to free disk as well"
     )
     assert with_room(as_it_comes("s0"), [full]) == [full]
     nothing = replace(LAPTOP, promised=Amount(32, 16 * GIB, 1000 * GB))
-    assert "; no size fits now (" in message("f0", nothing)
+    assert "; no size fits now. " in message("f0", nothing)
 
 
 def test_storage_that_was_asked_for_is_what_is_wrong() -> None:

@@ -182,7 +182,7 @@ def test_a_broken_constraint_is_a_conflict_in_plain_words(database: Database) ->
     with database.write() as db:
         projects.create(db, org_id, name="One", slug="same")
     with (
-        pytest.raises(Conflict, match="a project with this slug exists already"),
+        pytest.raises(Conflict, match="a project with this slug already exists"),
         database.write() as db,
     ):
         projects.create(db, org_id, name="Two", slug="same")
@@ -191,7 +191,7 @@ def test_a_broken_constraint_is_a_conflict_in_plain_words(database: Database) ->
         tenants.instance(db, tenant, name="same")
     with pytest.raises(Conflict, match="has an instance with this name"), database.write() as db:
         tenants.instance(db, tenant, name="same")
-    with pytest.raises(Conflict, match="contradicts another record"), database.write() as db:
+    with pytest.raises(Conflict, match="conflicts with another record"), database.write() as db:
         projects.create(db, "org_nowhere", name="Nowhere", slug="nowhere")
 
 
@@ -216,7 +216,7 @@ def test_any_unique_column_is_a_conflict(database: Database) -> None:
     with database.write() as db:
         tenant = tenants.make(db)
         first = tenants.instance(db, tenant)
-    with pytest.raises(Conflict, match="contradicts another record"), database.write() as db:
+    with pytest.raises(Conflict, match="conflicts with another record"), database.write() as db:
         tenants.instance(db, tenant).host = first.host
 
 

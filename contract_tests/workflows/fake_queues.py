@@ -154,7 +154,7 @@ class FakeQueues:
             raise QueueRefused(404, "the cell has no such instance", "not_found")
         observed = orjson.loads(row[0])
         if observed["engine"] != "postgres":
-            detail = f"queues need a postgres instance; this is {observed['engine']}"
+            detail = f"queues need a postgres instance; this instance is {observed['engine']}"
             raise QueueRefused(409, detail, "conflict")
         if observed["status"] != "running":
             detail = f"the instance is {observed['status']}; queues need it running"

@@ -205,7 +205,7 @@ def test_errors_back_off_and_the_deadline_ends_them_once(bench: Bench) -> None:
     assert gaps[0] < timedelta(seconds=1) < max(gaps) <= timedelta(seconds=31)
     assert 7 <= len(tries) <= 20
     (reason,) = ended
-    assert reason.startswith("it did not finish within 100 seconds; the last answer was: ")
+    assert reason.startswith("it did not finish within 100 seconds; the last error was: ")
     assert (bench.row(seq).state, bench.row(seq).due) == ("failed", None)
 
 

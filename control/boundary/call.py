@@ -182,15 +182,17 @@ class Call:
 
 
 def lacking(permission: str, role: str | None = None) -> Forbidden:
-    held = f", which the caller's role {role} or the key's scopes do not give" if role else ""
+    held = f", which your role {role} or the key's scopes do not grant" if role else ""
     return Forbidden(
-        f"this needs {permission}{held}", code="permission_missing", permission=permission
+        f"this needs the permission {permission}{held}",
+        code="permission_missing",
+        permission=permission,
     )
 
 
 def refuse_closed(org: Organization) -> None:
     if org.status == "closed":
-        raise Conflict("the organization is closed and can only be read", code="org_closed")
+        raise Conflict("the organization is closed and read-only", code="org_closed")
 
 
 def mfa_required() -> Forbidden:

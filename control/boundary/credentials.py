@@ -21,7 +21,7 @@ from storage.users import User
 
 REALM = 'Bearer realm="menagerie"'
 _ORG_ID = re.compile(r"org_[0-9A-HJKMNP-TV-Z]{26}")
-NOT_FOUND = "there is nothing of that name here, or you may not see it"
+NOT_FOUND = "not found, or you do not have access to it"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def missing() -> Unauthenticated:
 def refused() -> Unauthenticated:
     """One answer for unknown, expired and revoked credentials, which tells nothing of them."""
     return Unauthenticated(
-        "the credentials are not valid: unknown, expired or revoked",
+        "the API key or session is unknown, expired or revoked",
         headers={"WWW-Authenticate": f'{REALM}, error="invalid_token"'},
     )
 
@@ -131,7 +131,7 @@ def _admit_key(db: Session, database: Database, token: str, org_id: str | None) 
         raise refused()
     if key.suspended_at is not None:
         raise Forbidden(
-            "this API key is suspended; a member who may write API keys can lift that",
+            "this API key is suspended; a member with api-keys:write can unsuspend it",
             code="key_suspended",
         )
     rights = permissions.effective(role, key.role, key.scopes)

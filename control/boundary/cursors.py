@@ -31,7 +31,7 @@ class Cursors:
             raw = b""
         mac, content = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(content, place)):
-            message = "is not a next_cursor of this list; leave it out to start from the beginning"
+            message = "must be a next_cursor from this list; leave it out to start at the beginning"
             raise Invalid(
                 "the cursor does not belong to this list",
                 errors=[{"parameter": "cursor", "keyword": "cursor", "message": message}],

@@ -20,7 +20,9 @@ def as_problem(
     """Every absence reads the same, so that another org's record is not told from none."""
     if isinstance(error, DataError):
         # As PostgreSQL says of a text with a NUL in it, or of a number that is too large.
-        return Invalid("the request holds a value that cannot be stored", code="value_unstorable")
+        return Invalid(
+            "the request contains a value that cannot be stored", code="value_unstorable"
+        )
     if isinstance(error, QueueRefused):
         return Problem(error.status, error.detail, code=error.code, errors=error.errors)
     if isinstance(error, storage_errors.NotFound):

@@ -108,7 +108,7 @@ def check_url(where: str) -> None:
     """Raises ConfigurationError, in words that hold no part of the URL: it may hold a password."""
     if importlib.util.find_spec("redis") is None:
         raise ConfigurationError(
-            "rate limits in Redis need the extra redis: pip install -e '.[redis]' in the checkout"
+            "rate limits in Redis need the extra redis: run pip install -e '.[redis]'"
         )
     try:
         parts = urlsplit(where)
@@ -121,8 +121,8 @@ def check_url(where: str) -> None:
         usable = False
     if not usable:
         raise ConfigurationError(
-            "this is no URL of a Redis: redis://[user]:[password]@host:6379/0, rediss:// for TLS,"
-            " or redis+unix:///path; in the password, percent-encode what is not a letter or digit"
+            "not a valid Redis URL; use redis://[user]:[password]@host:6379/0, rediss:// for TLS,"
+            " or redis+unix:///path, and percent-encode special characters in the password"
         )
 
 
@@ -146,7 +146,9 @@ def connect(where: str, within_s: float | None = None) -> Redis:
         try:
             probe.ping()
         except (AuthenticationError, ResponseError) as error:
-            raise ConfigurationError(f"the Redis for rate limits refuses us: {error}") from None
+            raise ConfigurationError(
+                f"the Redis server for rate limits refused the connection: {error}"
+            ) from None
         except (RedisError, OSError) as error:
             # Away now, back later. Until then nothing is counted.
             _log.warning("rate_limits_unavailable", reason=str(error))

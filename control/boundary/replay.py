@@ -65,7 +65,7 @@ class Replays:
         if not _KEY.fullmatch(key):
             message = "must be 1 to 255 visible ASCII characters"
             raise Invalid(
-                f"the {HEADER} cannot be used",
+                f"the {HEADER} is not valid",
                 errors=[{"parameter": HEADER, "keyword": "pattern", "message": message}],
             )
         asked = (
@@ -82,7 +82,7 @@ class Replays:
         """Hold the key until the transaction ends; Conflict while another request holds it."""
         if not _locked(db, key):
             raise Conflict(
-                f"the request with this {HEADER} is still under way; ask again for its answer",
+                f"the request with this {HEADER} is still in progress; retry to get its response",
                 code="idempotency_in_flight",
                 headers={"Retry-After": "1"},
             )
@@ -105,7 +105,7 @@ class Replays:
         if found is None:
             return None
         if not hmac.compare_digest(found.body_sha256, key.fingerprint):
-            message = "was used for another request within 24 hours; take a new one"
+            message = "was used for another request in the last 24 hours; use a new one"
             raise Invalid(
                 f"the {HEADER} belongs to another request",
                 code="idempotency_key_reused",
@@ -136,7 +136,7 @@ class Replays:
             content = self._sealer.open(found.body_sealed or b"", key.context)
         except SealError as error:
             raise Conflict(
-                f"the answer to this {HEADER} cannot be read any more; look whether it was done",
+                f"the response to this {HEADER} is lost; check whether the request took effect",
                 code="idempotency_answer_lost",
             ) from error
         headers: dict[str, str | list[str]] = {**(found.headers or {}), REPLAYED: "true"}

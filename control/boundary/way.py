@@ -215,7 +215,7 @@ class Way:
         exchange.state[_VERDICT] = verdict
         if verdict is not None and not verdict.allowed:
             raise TooManyRequests(
-                f"too many requests; wait {verdict.retry_after_s} s before the next",
+                f"too many requests; try again in {verdict.retry_after_s} s",
                 code="rate_limited",
             )
 

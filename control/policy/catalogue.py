@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 Status = Literal["available", "coming_soon"]
 
 
-IMAGE: Final = "a container image that whoever runs the cell provides"
+IMAGE: Final = "a container image that the operator provides"
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Offer:
         name, awaited = self.engine.name, self.engine.awaits
         if awaited is not None:
             return f"this version of Menagerie cannot run {name} yet; it will run from {awaited}"
-        return f"no cell has told yet whether it can run {name}; see that one is running"
+        return f"no cell has reported yet whether it can run {name}; check that a cell is running"
 
     @property
     def all_versions(self) -> tuple[str, ...]:

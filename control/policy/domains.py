@@ -21,25 +21,25 @@ def check_hostname(hostname: str, instance_domain: str) -> list[Violation]:
     """Everything wrong with a host name in its normal form."""
     labels = hostname.split(".")
     if labels[0] == "*":
-        return [_wrong("a domain is one host; add each host that you need")]
+        return [_wrong("a wildcard is not a valid domain; add each host separately")]
     if not hostname.isascii():
-        return [_wrong("write it in its ASCII form, with labels like xn--…")]
+        return [_wrong("the domain must be in ASCII (Punycode) form, with labels such as xn--…")]
     if len(hostname) > _NAME_MAX or not all(map(_LABEL.fullmatch, labels)):
-        return [_wrong("it is not a valid host name")]
+        return [_wrong("the domain is not a valid host name")]
     if len(labels) < 2 or labels[-1].isdecimal():  # noqa: PLR2004 -- a host and a domain
-        return [_wrong("it needs a domain, as db.example.com has")]
+        return [_wrong("the domain must contain a dot, as in db.example.com")]
     if f".{hostname}".endswith(f".{instance_domain}"):
-        return [_wrong(f"names under {instance_domain} are the service's own")]
+        return [_wrong(f"names under {instance_domain} are reserved; use a domain of your own")]
     return []
 
 
 def check_plan(plan: Plan, count: int) -> list[Violation]:
     """Whether the plan lets an instance that has `count` domains have one more."""
     if not plan.custom_domains:
-        message = f"the {plan.id} plan has no custom domains; they come with solo and above"
+        message = f"custom domains need the solo plan or above; this is the {plan.id} plan"
         return [Violation(pointer="", keyword="plan", message=message)]
     if count >= DOMAINS_MAX:
-        message = f"an instance has at most {DOMAINS_MAX} domains; remove one"
+        message = f"an instance can have at most {DOMAINS_MAX} domains; remove one first"
         return [Violation(pointer="", keyword="quota", message=message)]
     return []
 

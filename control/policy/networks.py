@@ -37,7 +37,7 @@ def normal_cidrs(cidrs: Sequence[str]) -> tuple[list[str], list[Violation]]:
                 Violation(
                     pointer=f"/allow_cidrs/{index}",
                     keyword="format",
-                    message=f"{text!r} is no network in CIDR form: {error}",
+                    message=f"{text!r} is not a valid CIDR network: {error}",
                 )
             )
     return list(kept), wrong
@@ -64,13 +64,17 @@ def admits(cidrs: Sequence[str] | None, address: str) -> bool:
 def check_authorities(pem: str, now: datetime) -> list[Violation]:
     """Everything that is wrong with a bundle of client CAs."""
     if _KEY_MARK in pem:
-        return [_wrong_bundle("holds a private key; send certificates only, and replace that key")]
+        return [
+            _wrong_bundle("contains a private key; send certificates only, and replace that key")
+        ]
     try:
         found = x509.load_pem_x509_certificates(pem.encode())
     except ValueError:
-        return [_wrong_bundle("is no PEM certificate, nor several of them one after the other")]
+        return [_wrong_bundle("must be one or more PEM certificates, one after the other")]
     if len(found) > AUTHORITIES_MAX:
-        return [_wrong_bundle(f"holds {len(found)} certificates; {AUTHORITIES_MAX} are allowed")]
+        return [
+            _wrong_bundle(f"has {len(found)} certificates; at most {AUTHORITIES_MAX} are allowed")
+        ]
     return [_wrong_bundle(fault) for each in found for fault in _faults(each, now)]
 
 
@@ -93,11 +97,11 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         network = ipaddress.ip_network(text)
     except ValueError:
         loose = ipaddress.ip_network(text, strict=False)
-        raise ValueError(f"it has host bits set; the network is {loose}") from None
+        raise ValueError(f"host bits are set; use {loose}") from None
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped:
-        raise ValueError("it is IPv4 in IPv6 form; write the IPv4 network")
+        raise ValueError("this is an IPv4 network in IPv6 form; write it as IPv4")
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.scope_id:
-        raise ValueError("it names a zone, which means something on one machine only")
+        raise ValueError("zone identifiers are not allowed")
     return network
 
 
@@ -108,7 +112,7 @@ def _faults(certificate: x509.Certificate, now: datetime) -> Iterator[str]:
     except (x509.ExtensionNotFound, ValueError):
         basic = None
     if basic is None or not basic.ca:
-        yield f"certificate {name} is not of an authority (basicConstraints CA is not set)"
+        yield f"certificate {name} is not a CA certificate (basicConstraints CA is not set)"
     if certificate.not_valid_after_utc <= now:
         yield f"certificate {name} expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
 

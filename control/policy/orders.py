@@ -183,7 +183,7 @@ def _check_room(source: Order, asked: Alteration, order: Order) -> Iterator[Viol
     held, storage_bytes = source.storage_bytes or 0, order.storage_bytes or 0
     size = SIZES.get(order.size)
     if storage_bytes < held:
-        message = f"the instance has {held} bytes of storage, and its branch cannot have less"
+        message = f"a branch needs at least the storage of its source, {held} bytes"
         yield _wrong("storage_bytes", "minimum", message)
     elif asked.storage_bytes is not None:
         yield from _check_storage(order.size, storage_bytes)
@@ -202,15 +202,17 @@ def _check_engine(order: Order, catalogue: Catalogue) -> Iterator[Violation]:
     offer = catalogue.offers.get(order.engine)
     if offer is None:
         known = _listed(ENGINES)
-        yield _wrong("engine", "enum", f"no engine {order.engine!r}; the engines are {known}")
+        yield _wrong("engine", "enum", f"{order.engine!r} is not an engine; choose one of {known}")
         return
     region_known = order.region in catalogue.regions
     if order.region is not None and not region_known:
         known = _listed(catalogue.regions) or "none yet"
-        yield _wrong("region", "enum", f"no region {order.region!r}; the regions are {known}")
+        yield _wrong("region", "enum", f"{order.region!r} is not a region; available: {known}")
     if offer.status == "coming_soon":
         available = _listed(catalogue.available()) or "none yet"
-        message = f"{order.engine} is coming soon: {offer.reason}; engines available: {available}"
+        message = (
+            f"{order.engine} is not available yet: {offer.reason}; available engines: {available}"
+        )
         yield _wrong("engine", "available", message)
     elif order.region is not None and region_known:
         yield from _check_version(order, order.region, catalogue)
@@ -220,12 +222,12 @@ def _check_version(order: Order, region: str, catalogue: Catalogue) -> Iterator[
     versions = catalogue.versions(order.engine, region)
     if not versions:
         elsewhere = _listed(catalogue.regions_of(order.engine))
-        message = f"{order.engine} does not run in {region}; it runs in {elsewhere}"
+        message = f"{order.engine} is not available in {region}; choose one of {elsewhere}"
         yield _wrong("region", "available", message)
     elif order.engine_version not in versions:
         message = (
-            f"{order.engine} {order.engine_version!r} is not offered in {region}; "
-            f"offered: {_listed(versions)}"
+            f"{order.engine} {order.engine_version!r} is not available in {region}; "
+            f"choose one of {_listed(versions)}"
         )
         yield _wrong("engine_version", "enum", message)
 
@@ -233,8 +235,10 @@ def _check_version(order: Order, region: str, catalogue: Catalogue) -> Iterator[
 def _check_size(name: str, plan: Plan) -> Iterator[Violation]:
     if name not in SIZES:
         other = next((size for size in OTHER_SIZES if size.name == name), None)
-        kind = f"size {name!r} is of the {other.family} family" if other else f"no size {name!r}"
-        yield _wrong("size", "enum", f"{kind}; the sizes of instances are {_listed(SIZES)}")
+        kind = f"{name!r} is not a size"
+        if other is not None:
+            kind = f"size {name!r} is of the {other.family} family, not for instances"
+        yield _wrong("size", "enum", f"{kind}; choose one of {_listed(SIZES)}")
     elif name not in plan.sizes:
         message = (
             f"the {plan.id} plan does not offer size {name}; it offers {_listed(plan.sizes)}, "
@@ -245,7 +249,7 @@ def _check_size(name: str, plan: Plan) -> Iterator[Violation]:
 
 def _check_placement(placement: str, terms: Terms) -> Iterator[Violation]:
     if placement not in PLACEMENTS:
-        message = f"no placement {placement!r}; the placements are {_listed(PLACEMENTS)}"
+        message = f"{placement!r} is not a placement; choose one of {_listed(PLACEMENTS)}"
         yield _wrong("placement", "enum", message)
         return
     if placement not in terms.plan.placements:
@@ -256,7 +260,7 @@ def _check_placement(placement: str, terms: Terms) -> Iterator[Violation]:
         )
         yield _wrong("placement", "plan", message)
     if placement == "secure" and not terms.baa_signed:
-        message = "secure placement needs a signed BAA; an owner signs it under compliance"
+        message = "secure placement needs a signed BAA; ask an owner of the organization to sign it"
         yield _wrong("placement", "baa", message)
 
 
@@ -271,14 +275,14 @@ def _check_storage(name: str, storage_bytes: int | None) -> Iterator[Violation]:
         )
         yield _wrong("storage_bytes", "maximum", message)
     elif storage_bytes < size.storage_step_bytes:
-        message = f"the least storage of size {name} is {_gigabytes(size.storage_step_bytes)}"
+        message = f"size {name} needs at least {_gigabytes(size.storage_step_bytes)} of storage"
         yield _wrong("storage_bytes", "minimum", message)
     elif storage_bytes % size.storage_step_bytes:
         step = size.storage_step_bytes
         below = storage_bytes - storage_bytes % step
         message = (
-            f"storage of size {name} comes in steps of {_gigabytes(step)} ({step} bytes); "
-            f"the nearest are {below} and {below + step} bytes"
+            f"storage of size {name} must be a multiple of {_gigabytes(step)} ({step} bytes); "
+            f"the nearest values are {below} and {below + step} bytes"
         )
         yield _wrong("storage_bytes", "multipleOf", message)
 
@@ -287,8 +291,8 @@ def _check_quotas(order: Order, storage_bytes: int, terms: Terms) -> Iterator[Vi
     plan, usage = terms.plan, terms.usage
     if plan.instances_max is not None and usage.instances >= plan.instances_max:
         message = (
-            f"the {plan.id} plan allows {plan.instances_max} instances and {usage.instances} are "
-            "live; delete one or change the plan"
+            f"the {plan.id} plan allows {plan.instances_max} instances and you have "
+            f"{usage.instances}; delete one or change the plan"
         )
         yield _wrong("", "quota", message)
     # What a size includes was not asked for, so it is no fault where the size itself is one.
@@ -303,8 +307,8 @@ def _check_storage_quota(added_bytes: int, terms: Terms) -> Iterator[Violation]:
     if used + added_bytes > plan.storage_bytes_max:
         left = _gigabytes(max(0, plan.storage_bytes_max - used))
         message = (
-            f"the {plan.id} plan allows {_gigabytes(plan.storage_bytes_max)} of storage in all and "
-            f"{left} is left; ask for less, delete an instance or change the plan"
+            f"the {plan.id} plan allows {_gigabytes(plan.storage_bytes_max)} of storage in total "
+            f"and {left} is left; ask for less, delete an instance or change the plan"
         )
         yield _wrong("storage_bytes", "quota", message)
 
@@ -314,7 +318,9 @@ def _check_growth(
 ) -> Iterator[Violation]:
     before = now.storage_bytes or 0
     if asked.storage_bytes is not None and asked.storage_bytes < before:
-        message = f"storage only grows and is {before} bytes; a smaller instance is a new one"
+        message = (
+            f"storage can only grow and is {before} bytes now; for less, create a new instance"
+        )
         yield _wrong("storage_bytes", "minimum", message)
         return
     target = SIZES.get(size)
@@ -331,29 +337,29 @@ def _check_upgrade(now: Order, version: str, catalogue: Catalogue) -> Iterator[V
     offered = catalogue.versions(now.engine, now.region or "")
     if version != now.engine_version and version not in offered:
         message = (
-            f"{now.engine} {version!r} is not offered in {now.region}; "
-            f"offered: {_listed(offered) or 'none now'}"
+            f"{now.engine} {version!r} is not available in {now.region}; "
+            f"available: {_listed(offered) or 'none now'}"
         )
         yield _wrong("engine_version", "enum", message)
     elif version_order(version) < version_order(now.engine_version or ""):
         message = (
-            f"cannot go back from {now.engine} {now.engine_version} to {version}; restore a "
-            "backup into a new instance instead"
+            f"cannot downgrade {now.engine} from {now.engine_version} to {version}; restore "
+            "a backup into a new instance instead"
         )
         yield _wrong("engine_version", "minimum", message)
 
 
 def _too_small(size: str, storage_bytes: int) -> Violation:
     message = (
-        f"size {size} holds at most {_gigabytes(SIZES[size].storage_bytes_max)} and the instance "
-        f"has {_gigabytes(storage_bytes)}; take {_size_for(storage_bytes)}"
+        f"size {size} holds at most {_gigabytes(SIZES[size].storage_bytes_max)} but the instance "
+        f"has {_gigabytes(storage_bytes)}; choose {_size_for(storage_bytes)}"
     )
     return _wrong("size", "maximum", message)
 
 
 def _size_for(storage_bytes: int) -> str:
     fitting = [size.name for size in SIZES.values() if size.storage_bytes_max >= storage_bytes]
-    return f"size {fitting[0]} or larger" if fitting else "more than any size holds"
+    return f"size {fitting[0]} or larger" if fitting else "more than the largest size"
 
 
 def _left(limit: int | None, used: int) -> int | None:

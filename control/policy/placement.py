@@ -151,14 +151,14 @@ def refusal(what: str, needed: Amount, places: Sequence[Place], fitting: str | N
     ever = [place for place in places if not place.lacks_ever(needed)]
     if ever:
         lacking = min((place.lacks_now(needed) for place in ever), key=len)
-        reason = f"not enough {_listed(lacking)} is left for {what}"
-        remedy = "pausing instances frees CPU and memory, erasing them frees disk as well"
+        reason = f"there is not enough {_listed(lacking)} left for {what}"
+        remedy = "Pause instances to free CPU and memory, or erase them to free disk as well"
     else:
         lacking = min((place.lacks_ever(needed) for place in places), key=len)
         reason = f"{what} needs more {_listed(lacking)} than any machine here has"
-        remedy = "a larger size needs a larger machine"
+        remedy = "For a larger size, add a larger machine"
     now = f"the largest size that fits now is {fitting}" if fitting else "no size fits now"
-    return f"{reason}; {now} ({remedy})"
+    return f"{reason}; {now}. {remedy}"
 
 
 def _gigabytes(size_bytes: int) -> str:

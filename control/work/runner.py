@@ -62,7 +62,7 @@ def run(operation: Operation, claim: queue.Claim) -> None:
 
 
 def _overdue_reason(work: Work) -> str:
-    last = f"; the last answer was: {work.error}" if work.error else ""
+    last = f"; the last error was: {work.error}" if work.error else ""
     limit_s = registry.find(work.kind).deadline_s
     limit = f"{limit_s:.0f} seconds" if limit_s < SECONDS_MAX else f"{limit_s / 60:.0f} minutes"
     return f"it did not finish within {limit}{last}"

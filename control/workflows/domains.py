@@ -34,17 +34,17 @@ def _look(op: Operation) -> str | None:
         domain = _load(op, db)
     if domain is None:
         return None
-    create = f"create the record: {domain.hostname} CNAME {domain.cname_target}"
+    create = f"create this DNS record: {domain.hostname} CNAME {domain.cname_target}"
     try:
         found = op.services.resolver.cname(domain.hostname)
     except LookupFailed as error:
         if op.attempts < TRIES:
             raise
-        return f"{error}; verify again later"
+        return f"{error}; try to verify it again later"
     if domain.cname_target in found.targets:
         return None
     if found.targets:
-        return f"{domain.hostname} leads to {found.targets[0]}; {create}"
+        return f"{domain.hostname} points to {found.targets[0]}; {create}"
     return f"{found.reason}; {create}"
 
 
@@ -67,7 +67,7 @@ def _record(op: Operation, db: Session, reason: str | None) -> None:
 
 def _take_from(db: Session, other: Domain) -> None:
     """The DNS says that the name has moved on; whoever it led to before loses it."""
-    moved = f"the CNAME record of {other.hostname} leads to another instance now"
+    moved = f"the CNAME record of {other.hostname} now points to another instance"
     other.became_failed(moved, now(db))
     db.flush()
     starting.start(db, NETWORK, instances.fetch(db, other.org_id, other.instance_id))

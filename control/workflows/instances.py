@@ -106,7 +106,7 @@ def _copy(op: Operation, source_id: str) -> str:
     with op.database.read() as db:
         source = instances.fetch(db, op.args["org_id"], source_id)
         if source.desired_status in GONE:
-            raise GiveUp(f"the instance it branches from is {source.status}")
+            raise GiveUp(f"the source instance is {source.status}")
         cell = op.services.cells.for_instance(db, source)
     made = cell.snapshot(source_id, "branch", key=op.key("copy"), lease=op.lease)
     return f"{source_id}/{made['snapshot_id']}"
