@@ -149,9 +149,7 @@ def _choose_cell(call: OrgCall, order: Order, body: Body, *, lock: bool = False)
         )
     }
     if not able:
-        raise Unavailable(
-            f"{order.engine} {order.engine_version} is no longer available in any cell"
-        )
+        raise Unavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
     asked = "storage_bytes" in body
     roomy = rooms.with_room(call, order, able.values(), storage_asked=asked, lock=lock)
     hosted = instances.count_by_cell(call.db, roomy)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs n
     from menagerie.settings import Settings
 
 Home = Annotated[
-    Path | None, typer.Option(help="Where everything of the installation lives. [~/.menagerie]")
+    Path | None, typer.Option(help="Folder for all data of the installation. [~/.menagerie]")
 ]
-LogFormat = Annotated[str | None, typer.Option(help="How log lines are written: text or json.")]
+LogFormat = Annotated[str | None, typer.Option(help="Log format: text or json.")]
 
 
 # On PostgreSQL the others read their keys there, and it may be mounted read-only.
@@ -49,15 +49,15 @@ def _gateway_port(protocol: str, usual: int) -> Any:
 
 AnyPort = Annotated[
     int | None,
-    typer.Option(help="As --gateway-https-port; 0: any free port for every protocol."),
+    typer.Option(help="Same as --gateway-https-port; 0: any free port for every protocol."),
 ]
 HttpsPort = Annotated[int | None, _gateway_port("HTTP engines", 8443)]
 PostgresPort = Annotated[int | None, _gateway_port("PostgreSQL", 15432)]
 MysqlPort = Annotated[int | None, _gateway_port("MySQL and MariaDB", 13306)]
 RespPort = Annotated[int | None, _gateway_port("Redis and Valkey", 16379)]
 MongodbPort = Annotated[int | None, _gateway_port("MongoDB", 17017)]
-ClickhouseHttpsPort = Annotated[int | None, _gateway_port("ClickHouse by HTTPS", 18443)]
-ClickhousePort = Annotated[int | None, _gateway_port("ClickHouse's own protocol", 19440)]
+ClickhouseHttpsPort = Annotated[int | None, _gateway_port("ClickHouse over HTTPS", 18443)]
+ClickhousePort = Annotated[int | None, _gateway_port("ClickHouse's native protocol", 19440)]
 
 
 def _with_any_port(port: int | None, named: dict[str, int | None]) -> dict[str, int | None]:
@@ -83,14 +83,14 @@ def serve(
     gateway_clickhouse_port: ClickhousePort = None,
     log_format: LogFormat = None,
     dev: Annotated[
-        bool | None, typer.Option("--dev", help="Check every answer against the document.")
+        bool | None, typer.Option("--dev", help="Check every response against openapi.yaml.")
     ] = None,
 ) -> None:
     """Run everything on this machine: API, worker, cell and gateway.
 
-    The first start makes an owner, an organization, a project, an API key and a session, and
-    prints them once with a walk to paste. A later start on the same home finds all instances
-    again. HOME/endpoints.json holds the addresses and the first secrets.
+    The first start creates an owner, an organization, a project, an API key and a session, and
+    prints them once, with commands to paste. A later start on the same home starts all instances
+    again. HOME/endpoints.json contains the addresses, the API key and the session.
 
     Examples:
 
@@ -126,7 +126,7 @@ def api(
     processes: Annotated[int | None, typer.Option(help="API processes. [1]")] = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Run the control plane's API under gunicorn; on SQLite its worker too, in the one process.
+    """Run the control plane's API under gunicorn; on SQLite, with the worker in the same process.
 
     Example: menagerie api --host 0.0.0.0 --processes 4
     """
@@ -141,7 +141,7 @@ def api(
 
 
 def worker(home: Home = None, log_format: LogFormat = None) -> None:
-    """Run the work that outlives requests; as many as wanted on PostgreSQL."""
+    """Run a background worker. On PostgreSQL you can run several."""
     _begin_part()
     settings = _settings("worker", home=home, log_format=log_format)
     from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
@@ -170,9 +170,9 @@ def gateway(
     gateway_clickhouse_port: ClickhousePort = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Run the TLS front door of this machine's cell.
+    """Run the TLS gateway of this machine's cell.
 
-    The cell tells clients the ports of its own settings: give both the same.
+    Use the same port settings as for the cell, which announces them to clients.
     """
     _begin_part()
     settings = _settings(
@@ -198,9 +198,9 @@ def init(
     port: Annotated[int | None, typer.Option(help="Port of the API. [8080]")] = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Make a database fit to start the parts on: schema, this home's cell, the first owner.
+    """Prepare a database: create the schema, register this home's cell, create the first owner.
 
-    `serve` does it by itself. The parts read the same settings (environment or config.toml).
+    `serve` does this itself. Use the same settings for all parts (environment or config.toml).
 
     Example: MENAGERIE_DATABASE_URL=postgresql://menagerie@db/menagerie menagerie init
     """
@@ -213,17 +213,17 @@ def init(
 
 
 def migrate(home: Home = None, log_format: LogFormat = None) -> None:
-    """Bring the database to this version's schema. `serve` does it by itself."""
+    """Upgrade the database to this version's schema. `serve` does this itself."""
     settings = _settings("migrate", home=home, log_format=log_format)
     from storage.database import Database  # noqa: PLC0415 -- keeps the other commands quick
 
     with unusable("migrate"):
         Database(settings.database).migrate()
-    typer.echo("the database is at this version's schema")
+    typer.echo("the database has this version's schema")
 
 
 def config(home: Home = None) -> None:
-    """Print the settings in force, and where each that is not the default was set."""
+    """Print the settings in force, and where each one was set."""
     from menagerie.settings import redacted, sources  # noqa: PLC0415
 
     settings = _settings("config", home=home)
@@ -235,14 +235,14 @@ def config(home: Home = None) -> None:
 def wait(
     home: Home = None,
     url: Annotated[
-        str | None, typer.Option(help="Address of the API. [that of the home's service]")
+        str | None, typer.Option(help="Address of the API. [the service of this home]")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait at most. [120]")] = 120,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait, at most. [120]")] = 120,
 ) -> None:
-    """Wait until the service is ready, and say what is missing meanwhile.
+    """Wait until the service is ready, and show what is missing.
 
-    Ready means that a worker runs, a cell has told which engines it found, and the gateway of a
-    service on this home listens. Exit status: 0 when ready, 1 when not in time, 2 for settings.
+    Ready means that a worker is running, a cell has reported its engines, and the gateway of a
+    service on this home is listening. Exit status: 0 ready, 1 timeout, 2 invalid settings.
 
     Example: menagerie wait --timeout 60
     """
@@ -256,13 +256,13 @@ def doctor(
     home: Home = None,
     output: OutputOption = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Let warnings count for the exit status.")
+        bool, typer.Option("--strict", help="Exit with status 1 for warnings too.")
     ] = False,
 ) -> None:
-    """Check this machine and installation: what works, what does not, what mends it.
+    """Check this machine and installation, and show how to fix what does not work.
 
-    Needs no service and no home, and changes nothing. Exit status: 0 when everything works, 1 when
-    something does not (with --strict: or is a warning, as weaker confinement), 2 for settings.
+    Changes nothing, and needs neither a running service nor a home. Exit status: 0 when everything
+    works, 1 when something does not (with --strict, also for warnings), 2 for invalid settings.
 
     Example: menagerie doctor --output json
     """

@@ -56,8 +56,8 @@ def read_endpoints(root: Path) -> Endpoints | None:
         ports = {str(name): int(port) for name, port in found.get("gateway_ports", {}).items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise SettingsError(
-            f"{path} cannot be used ({type(error).__name__}: {error}); put back what was in it, or"
-            " move it away: a start without it gives the owner a new password, key and session"
+            f"{path} cannot be used ({type(error).__name__}: {error}); restore it, or"
+            " move it away: the next start then gives the owner a new password, key and session"
         ) from error
     return Endpoints(**addresses, **made, gateway_ports=ports)
 

@@ -73,8 +73,8 @@ def _check_database(settings: Settings, services: Services) -> None:
         if users.is_anyone(db):
             return
     raise SettingsError(
-        f"{endpoints_file(settings.root)} belongs to another database: the one of the setting"
-        " database_url is empty. Set that back, or move the file away to begin anew"
+        f"{endpoints_file(settings.root)} belongs to another database: the one in the setting"
+        " database_url is empty. Restore that setting, or move the file away to start over"
     )
 
 

@@ -81,8 +81,8 @@ def _check_owner(root: Path) -> None:
     owner = root.stat().st_uid
     if owner != os.geteuid():
         raise SettingsError(
-            f"the home {root} belongs to {user(owner)} and not to {user(os.geteuid())}, who runs "
-            "this: run it as its owner, or choose another with --home"
+            f"the home {root} belongs to {user(owner)} and not to {user(os.geteuid())}: run this "
+            f"as {user(owner)}, or choose another home with --home"
         )
 
 
@@ -97,12 +97,14 @@ def user(uid: int) -> str:
 def _reason(root: Path, error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         blocking = next(path for path in (root, *root.parents) if path.exists())
-        return f"the home {root} cannot be made: {blocking} is a file; choose another with --home"
+        return (
+            f"the home {root} cannot be created: {blocking} is a file; choose another with --home"
+        )
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return (
-            f"the disk of the home {root} is full: make room there, or choose another with --home"
+            f"the disk of the home {root} is full: free some space, or choose another with --home"
         )
     if error.errno == errno.EROFS:
-        return f"the home {root} is on a read-only file system; choose another with --home"
+        return f"the home {root} is on a read-only file system; choose another home with --home"
     text = (error.strerror or str(error)).lower()
-    return f"the home {root} cannot be written: {text}; choose another with --home"
+    return f"the home {root} cannot be written: {text}; choose another home with --home"

@@ -34,7 +34,7 @@ def _key(path: Path, fresh: bytes) -> bytes:
     found = _made_once(path, fresh)
     if len(found) != len(fresh):
         raise SettingsError(
-            f"{path} holds {len(found)} bytes and not {len(fresh)}: put the file back from a copy"
+            f"{path} has {len(found)} bytes instead of {len(fresh)}: restore the file from a backup"
         )
     return found
 

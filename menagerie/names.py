@@ -39,4 +39,4 @@ def _line(kind: str, unknown: set[str], known: set[str]) -> str:
         near = get_close_matches(name, known, n=1)
         told.append(f"{name} (did you mean {near[0]}?)" if near else name)
     plural = "s" if len(told) > 1 else ""
-    return f"unknown {kind}{plural} {', '.join(told)}; docs/configuration.md lists all"
+    return f"unknown {kind}{plural} {', '.join(told)}; see docs/configuration.md"

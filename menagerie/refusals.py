@@ -20,7 +20,7 @@ def unusable(role: str) -> Iterator[None]:
     except Unavailable as error:
         reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
         text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"
-        _end(1, f"{text}; look at the setting database_url", error)
+        _end(1, f"{text}; check the setting database_url", error)
 
 
 def _end(status: int, text: str, error: Exception) -> None:

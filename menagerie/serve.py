@@ -45,7 +45,7 @@ def only_one(root: Path) -> Iterator[None]:
         holder = os.read(lock, 20).decode().strip() or "unknown"
         os.close(lock)
         raise SettingsError(
-            f"another `menagerie serve` runs on {root} (pid {holder}); stop it or pass --home"
+            f"another `menagerie serve` is running on {root} (pid {holder}); stop it or pass --home"
         ) from error
     os.truncate(lock, 0)
     os.write(lock, f"{os.getpid()}\n".encode())
@@ -73,11 +73,11 @@ def parts_ended(root: Path) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > give_up_at:
                     raise SettingsError(
-                        f"parts of a `menagerie serve` that was killed still run on {root}; end"
+                        f"processes of a killed `menagerie serve` are still running on {root}; stop"
                         " the processes `menagerie api`, `cell` and `gateway` of this home"
                     ) from None
             if not told:
-                _LOG.info("waiting for the parts of a serve that was killed to end")
+                _LOG.info("waiting for processes of a killed serve to exit")
                 told = True
             time.sleep(0.05)
         yield lock
@@ -208,7 +208,7 @@ class Serve:
                 return True
             given_up = [name for name, each in self.children.items() if each.crashes >= _TRIES]
             if given_up:
-                _LOG.error("does not start; the lines above say why", parts=given_up)
+                _LOG.error("failed to start; see the log lines above", parts=given_up)
                 return False
             waited_s = round(time.monotonic() - started)
             if waited_s > _READY_S:

@@ -34,29 +34,29 @@ class Settings(BaseSettings):
         env_prefix="MENAGERIE_", extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
-    home: Path = Field(DEFAULT_HOME, description="where everything of this installation lives")
+    home: Path = Field(DEFAULT_HOME, description="folder for all data of this installation")
     database_url: str = Field(
         "", description="SQLAlchemy URL; empty: SQLite in the home. PostgreSQL: postgresql://…"
     )
-    log_format: Literal["text", "json"] = Field("text", description="how log lines are written")
+    log_format: Literal["text", "json"] = Field("text", description="log format: text or json")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="the least severe line that is written"
+        "info", description="lowest severity that is logged"
     )
     dev: bool = Field(
         default=False,
-        description="check every answer against the document, and that audits and events agree",
+        description="check every response, audit entry and event against the OpenAPI document",
     )
 
     host: str = Field("127.0.0.1", description="address the API listens on")
     port: int = Field(8080, ge=0, le=65535, description="port the API listens on")
     base_url: str = Field(
-        "", description="address of the API as clients see it; empty: http://host:port"
+        "", description="URL of the API as clients see it; empty: http://host:port"
     )
     processes: int = Field(1, ge=1, description="API processes; more than one needs PostgreSQL")
     threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
-    worker_threads: int = Field(8, ge=1, description="workflows under way at once, per worker")
+    worker_threads: int = Field(8, ge=1, description="workflows run at once, per worker")
     trusted_proxies: tuple[str, ...] = Field(
-        (), description="CIDRs of proxies whose X-Forwarded-For is believed"
+        (), description="CIDRs of proxies whose X-Forwarded-For is trusted"
     )
 
     gateway_listen: str = Field("127.0.0.1", description="address the gateway listens on")
@@ -79,21 +79,21 @@ class Settings(BaseSettings):
         18443,
         ge=0,
         le=65535,
-        description="gateway port for ClickHouse by HTTPS (8443 there)",
+        description="gateway port for ClickHouse over HTTPS (8443 in production)",
     )
     gateway_clickhouse_port: int = Field(
-        19440, ge=0, le=65535, description="gateway port for ClickHouse's own protocol (9440 there)"
+        19440, ge=0, le=65535, description="native ClickHouse gateway port (9440 in production)"
     )
     gateway_mysql_version: str = Field(
         "5.5.5-10.11.0-MariaDB",
         pattern="^[0-9][!-~]{0,60}$",
-        description="what MySQL clients are greeted with; 8.0.30, say, where MySQL alone is served",
+        description="server version announced to MySQL clients; for MySQL only, 8.0.30 for example",
     )
     gateway_workers: int = Field(
-        0, ge=0, description="gateway processes sharing the ports; 0: one for each CPU, at most 4"
+        0, ge=0, description="gateway processes; 0: one per CPU, at most 4"
     )
     region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
-    instance_domain: str = Field("localhost", description="domain under which instance hosts live")
+    instance_domain: str = Field("localhost", description="domain of the instance hosts")
 
     owner_email: str = Field(
         "owner@localhost.localdomain", description="first start: the owner's e-mail"
@@ -103,54 +103,53 @@ class Settings(BaseSettings):
         "enterprise", description="first start: plan of that organization"
     )
     default_plan: Literal["free", "solo", "team", "enterprise"] = Field(
-        "free", description="plan of organizations made through the API"
+        "free", description="plan of organizations created through the API"
     )
 
     session_ttl_s: int = Field(2_592_000, ge=60, description="how long a user session lasts")
-    mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor counts on a session")
-    reveal_ttl_s: int = Field(
-        60, ge=1, le=600, description="how long a one-time URL may be fetched"
-    )
-    replay_ttl_s: int = Field(86_400, ge=1, description="how long an Idempotency-Key replays")
+    mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor is valid in a session")
+    reveal_ttl_s: int = Field(60, ge=1, le=600, description="how long a one-time URL is valid")
+    replay_ttl_s: int = Field(86_400, ge=1, description="how long an Idempotency-Key is kept")
     idle_pause_s: int = Field(
         900, ge=1, description="free plan: pause an instance after this long without connections"
     )
     overcommit_cpu: float = Field(
-        8.0, gt=0, le=1000, description="how many times over the CPUs of a machine are promised"
+        8.0, gt=0, le=1000, description="factor by which a machine's CPUs can be overcommitted"
     )
     overcommit_memory: float = Field(
-        1.0, gt=0, le=100, description="how many times over the memory of a machine is promised"
+        1.0, gt=0, le=100, description="factor by which a machine's memory can be overcommitted"
     )
     overcommit_storage: float = Field(
-        2.0, gt=0, le=1000, description="how many times over the disk of a machine is promised"
+        2.0, gt=0, le=1000, description="factor by which a machine's disk can be overcommitted"
     )
     rotation_overlap_s: int = Field(
         86_400, ge=0, description="how long the old credential stays valid after a rotation"
     )
     dns_servers: tuple[str, ...] = Field(
-        (), description="asked about custom domains (address, address:port); empty: the system's"
+        (),
+        description="DNS servers for custom domains (address[:port]); empty: the system's",
     )
     acme_directory: str = Field(
         "",
         pattern="^(https://.+)?$",
-        description="directory of the ACME server that certifies domains; empty: the local CA",
+        description="directory URL of the ACME server for custom domains; empty: the local CA",
     )
-    acme_contact: str = Field("", description="e-mail of the ACME account; may stay empty")
+    acme_contact: str = Field("", description="e-mail of the ACME account; optional")
     acme_terms_agreed: bool = Field(
         default=False, description="agree to the ACME server's terms of service, where it has any"
     )
     acme_ca_file: str = Field(
-        "", description="PEM of authorities trusted for the ACME server's TLS; empty: the system's"
+        "", description="PEM file of CAs trusted for the ACME server's TLS; empty: the system's"
     )
     acme_eab_key_id: str = Field(
         "", description="key identifier of the external account binding; empty: none"
     )
     acme_eab_hmac_key: str = Field(
-        "", description="key of the external account binding, base64url as the server gives it"
+        "", description="key of the external account binding (base64url)"
     )
-    rate_limits: bool = Field(default=True, description="hold callers to the published rate limits")
+    rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(
-        "memory", description="where counters live: memory, database, or a redis:// URL"
+        "memory", description="where requests are counted: memory, database, or a redis:// URL"
     )
 
     @classmethod
@@ -171,7 +170,7 @@ class Settings(BaseSettings):
         for protocol, port in self.gateway_ports.items():
             other = taken.setdefault(port, protocol)
             if port and protocol != other and (other, protocol) != ("https", "clickhouse_https"):
-                raise ValueError(f"gateway_{protocol}_port: gateway_{other}_port is {port} already")
+                raise ValueError(f"gateway_{protocol}_port: gateway_{other}_port is already {port}")
         return self
 
     @field_validator("rate_limit_storage")
@@ -195,7 +194,7 @@ class Settings(BaseSettings):
     def _authorities_are_there(cls, path: str) -> str:
         # Said at the start, and not by a domain's certificate that never comes.
         if path and not Path(path).expanduser().is_file():
-            raise ValueError(f"{path} is no file")
+            raise ValueError(f"{path} is not a file")
         return str(Path(path).expanduser().resolve()) if path else ""
 
     @property
@@ -248,7 +247,7 @@ def load(**options: Any) -> Settings:
     named = os.environ.get("MENAGERIE_CONFIG")
     source = Path(named) if named else home.expanduser() / "config.toml"
     if named and not source.exists():
-        raise SettingsError(f"MENAGERIE_CONFIG names {source}, which does not exist")
+        raise SettingsError(f"MENAGERIE_CONFIG points to {source}, which does not exist")
     in_file = _read(source) if os.path.exists(source) else {}  # noqa: PTH110 -- False where it is hidden
     fields = Settings.model_fields
     if unknown := names.unknown_keys(in_file, fields):

@@ -55,13 +55,13 @@ def look(settings: Settings, url: str | None = None) -> Seen:
         if answer.status_code == httpx.codes.OK and health["status"] == "ok":
             closed = None if url else _closed_port(settings)
             if closed:
-                return Seen(where, f"the gateway does not listen on port {closed}")
+                return Seen(where, f"the gateway is not listening on port {closed}")
             return Seen(where, told="; ".join(c["detail"] for c in checks.values() if c["detail"]))
         return Seen(where, "; ".join(f"{n}: {c['detail']}" for n, c in checks.items() if _bad(c)))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Seen(where, f"nothing answers at {where} ({error})")
     except (ValueError, LookupError, TypeError, AttributeError):
-        return Seen(where, f"{where} is not a Menagerie: it answers /healthz with something else")
+        return Seen(where, f"{where} is not a Menagerie service (unexpected answer from /healthz)")
 
 
 def _bad(check: dict[str, str]) -> bool:
@@ -114,7 +114,7 @@ def _closed_port(settings: Settings) -> int | None:
 def _not_in_time(seen: Seen, timeout_s: float) -> int:
     _tell(f"not ready after {timeout_s:g} s: {seen.missing}")
     if seen.missing.startswith("nothing answers"):
-        _tell("start it with `menagerie serve`, or name another address with --url")
+        _tell("start it with `menagerie serve`, or pass another address with --url")
     return 1
 
 

@@ -18,7 +18,7 @@ DIRECTORY = "https://acme.example/directory"
     [
         ("acme_directory", "http://acme.example/directory", "acme_directory"),
         ("acme_directory", "acme.example", "acme_directory"),
-        ("acme_ca_file", "/nowhere/ca.pem", "acme_ca_file: /nowhere/ca.pem is no file"),
+        ("acme_ca_file", "/nowhere/ca.pem", "acme_ca_file: /nowhere/ca.pem is not a file"),
     ],
 )
 def test_what_cannot_be_used_ends_the_start(

@@ -110,11 +110,11 @@ def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Ten
 @pytest.mark.parametrize(
     ("hostname", "said"),
     [
-        ("*.example.com", "one host"),
-        ("localhost", "needs a domain"),
-        ("db.local.localhost", "the service's own"),
-        ("münchen.example.com", "ASCII form"),
-        ("192.0.2.7", "needs a domain"),
+        ("*.example.com", "each host separately"),
+        ("localhost", "such as db.example.com"),
+        ("db.local.localhost", "are reserved"),
+        ("münchen.example.com", "must be in ASCII"),
+        ("192.0.2.7", "such as db.example.com"),
         ("-a.example.com", "not a valid host name"),
         ("a..example.com", "not a valid host name"),
         ("a b.example.com", "not a valid host name"),

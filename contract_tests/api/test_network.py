@@ -111,7 +111,7 @@ def test_everything_wrong_is_said_at_once_and_nothing_is_changed(
     is_problem(refused, 422)
     pointers = [one["pointer"] for one in refused.json()["errors"]]
     assert pointers == [*(f"/allow_cidrs/{number}" for number in range(1, 6)), "/client_ca_pem"]
-    assert "the network is 10.0.0.0/8" in refused.json()["errors"][0]["message"]
+    assert "use 10.0.0.0/8" in refused.json()["errors"][0]["message"]
     assert house.get(path(here), here.tenant.key).headers["etag"] == '"0"'
 
 
@@ -121,7 +121,7 @@ def test_a_bundle_holds_authorities_that_are_valid_and_no_keys(house: House, her
         (authority(ca=False)[0], "not a CA certificate"),
         (authority(days=-1)[0], "expired at"),
         (good + key, "private key"),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no PEM"),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "one or more PEM"),
         (good * 21, "20 are allowed"),
     ):
         refused = replace(house, here, {"client_ca_pem": pem})

@@ -173,7 +173,7 @@ def test_a_server_that_is_away_at_the_start_is_no_reason_not_to_start() -> None:
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("account", ["", ":wrong@", "nobody:wrong@"])
 def test_a_password_that_is_refused_ends_the_start(server: RedisServer, account: str) -> None:
-    with pytest.raises(ConfigurationError, match="refuses us") as refused:
+    with pytest.raises(ConfigurationError, match="refused the connection") as refused:
         limiter(f"redis://{account}127.0.0.1:{server.port}")
     assert "wrong@" not in str(refused.value)
 

@@ -388,5 +388,5 @@ def test_a_paused_instance_says_so(menagerie: CommandLine, engine: str) -> None:
 
 def test_an_order_that_cannot_be_filled_says_why(menagerie: CommandLine) -> None:
     done = menagerie.run("instances", "create", "--engine", "weaviate", "--size", "f0")
-    assert (done.returncode, "coming soon" in done.stderr) == (6, True), done.stderr
+    assert (done.returncode, "not available yet" in done.stderr) == (6, True), done.stderr
     assert menagerie.run("demo", "--engine", "mysql").returncode in {0, 2}

@@ -164,7 +164,7 @@ def test_a_service_that_runs_is_seen_and_one_that_stopped(
     settings = load(home=served.home)
     found = examination.examine(settings)
     assert only(found, "service").status == "ok"
-    assert only(found, "ports").detail == "held by the service of this home"
+    assert only(found, "ports").detail == "in use by the service of this home"
     assert findings.exit_status(found, strict=False) == 0
     api = served.part("api")
     api.suspend()

@@ -120,14 +120,14 @@ def test_a_database_of_a_newer_version_is_left_alone(settings: Settings) -> None
 def test_a_database_that_is_none_is_named(settings: Settings) -> None:
     settings.root.mkdir(parents=True)
     (settings.root / "menagerie.db").write_text("nothing of the kind" * 100)
-    assert "look at the setting database_url" in said(settings, 1)
+    assert "check the setting database_url" in said(settings, 1)
 
 
 @pytest.mark.parametrize("name", ["seal", "cursor", "signing"])
 def test_a_key_that_was_cut_short_is_named(settings: Settings, name: str) -> None:
     keys.make_all(settings.root)
     (settings.root / "keys" / f"{name}.key").write_bytes(b"short")
-    with pytest.raises(SettingsError, match=rf"{name}.key holds 5 bytes and not 32"):
+    with pytest.raises(SettingsError, match=rf"{name}.key has 5 bytes instead of 32"):
         keys.make_all(settings.root)
 
 

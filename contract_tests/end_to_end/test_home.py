@@ -41,7 +41,8 @@ def test_a_home_that_is_a_file_is_refused(command: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     told = refused([*MENAGERIE, command, "--home", str(file)])
-    assert told.startswith(f"menagerie {command}: the home {file} cannot be made: {file} is a file")
+    reason = f"the home {file} cannot be created: {file} is a file"
+    assert told.startswith(f"menagerie {command}: {reason}")
     assert "--home" in told
 
 
@@ -71,7 +72,7 @@ def test_a_home_without_room_is_refused(
 @as_root
 def test_a_home_of_another_user_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12345)
-    with pytest.raises(SettingsError, match="belongs to uid 12345 and not to root"):
+    with pytest.raises(SettingsError, match="belongs to uid 12345 and not to root: run this as"):
         home.prepare(tmp_path)
 
 
@@ -79,7 +80,7 @@ def test_an_unknown_variable_is_named_with_the_nearest() -> None:
     told = refused([*MENAGERIE, "config"], MENAGERIE_GATEWAY_LISTENS="::")
     assert told == (
         "menagerie config: unknown variable MENAGERIE_GATEWAY_LISTENS (did you mean "
-        "MENAGERIE_GATEWAY_LISTEN?); docs/configuration.md lists all\n"
+        "MENAGERIE_GATEWAY_LISTEN?); see docs/configuration.md\n"
     )
 
 

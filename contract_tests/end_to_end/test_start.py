@@ -25,7 +25,7 @@ def test_a_database_that_cannot_be_reached_is_named(start: str, tmp_path: Path) 
         with pytest.raises(AssertionError, match="ended before it was ready"):
             installation.start()
         assert "the database cannot be reached: " in installation.log
-        assert "look at the setting database_url" in installation.log
+        assert "check the setting database_url" in installation.log
         assert "Traceback" not in installation.log
         assert "not ready in time" not in installation.log
         # Neither a part that is only beginning to serve, as its SIGTERM comes.

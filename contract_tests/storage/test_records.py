@@ -218,7 +218,7 @@ def test_a_user_sees_the_organizations_of_its_memberships(database: Database) ->
         page = organizations.page_of_user(db, user.id, limit=5, after=None)
         assert [o.id for o in page.items] == [mine.org_id]
         assert memberships.find(db, other.org_id, user.id) is None
-    with pytest.raises(Conflict, match="a member already"), database.write() as db:
+    with pytest.raises(Conflict, match="already a member"), database.write() as db:
         memberships.create(db, mine.org_id, user.id, "admin")
 
 

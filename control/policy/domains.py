@@ -27,7 +27,7 @@ def check_hostname(hostname: str, instance_domain: str) -> list[Violation]:
     if len(hostname) > _NAME_MAX or not all(map(_LABEL.fullmatch, labels)):
         return [_wrong("the domain is not a valid host name")]
     if len(labels) < 2 or labels[-1].isdecimal():  # noqa: PLR2004 -- a host and a domain
-        return [_wrong("the domain must contain a dot, as in db.example.com")]
+        return [_wrong("the domain must be a full host name, such as db.example.com")]
     if f".{hostname}".endswith(f".{instance_domain}"):
         return [_wrong(f"names under {instance_domain} are reserved; use a domain of your own")]
     return []

@@ -30,10 +30,10 @@ def of_home(settings: Settings) -> Iterator[Finding]:
     exposed = list(home.exposed(root))
     if exposed:
         shown = " ".join(str(path) for path in exposed[:5])
-        detail = f"{len(exposed)} of its files and folders lie open to other users: {shown}"
+        detail = f"{len(exposed)} of its files and folders are open to other users: {shown}"
         yield Finding("home", "warning", detail, f"chmod go-rw {shown}")
     else:
-        there = "is ours and closed to others" if root.exists() else "will be made by a start"
+        there = "is closed to other users" if root.exists() else "will be made by the first start"
         yield Finding("home", "ok", f"{root} {there}")
 
 
@@ -41,12 +41,12 @@ def of_disk(settings: Settings) -> Iterator[Finding]:
     folder = nearest(settings.root)
     free = shutil.disk_usage(folder).free
     found = os.statvfs(folder)
-    detail = f"{free / 10**9:.1f} GB are free below {folder}"
+    detail = f"{free / 10**9:.1f} GB free at {folder}"
     if found.f_files and found.f_favail < FILES_MIN:
-        yield Finding("disk", "failure", f"no files can be made below {folder}", f"df -i {folder}")
+        yield Finding("disk", "failure", f"no inodes are free at {folder}", f"df -i {folder}")
     elif free < ROOM_BYTES:
         status: Status = "failure" if free < ROOM_MIN_BYTES else "warning"
-        yield Finding("disk", status, detail, f"make room, or choose another home; df -h {folder}")
+        yield Finding("disk", status, detail, f"free some space: df -h {folder}")
     else:
         yield Finding("disk", "ok", detail)
 
@@ -56,7 +56,7 @@ def of_database(settings: Settings) -> Iterator[Finding]:
     from storage.errors import Unavailable  # noqa: PLC0415 -- see above
 
     if settings.on_sqlite and not (settings.root / "menagerie.db").exists():
-        yield Finding("database", "ok", "SQLite, made by the first start")
+        yield Finding("database", "ok", "SQLite, will be made by the first start")
         return
     database = Database(settings.database)
     try:
@@ -64,7 +64,7 @@ def of_database(settings: Settings) -> Iterator[Finding]:
             skew_s = time.time() - database.now(db).timestamp()
     except Unavailable as error:
         reason = str(getattr(error.__cause__, "orig", None) or error.detail).partition("\n")[0]
-        remedy = "look at the setting database_url: menagerie config"
+        remedy = "check the setting database_url: menagerie config"
         yield Finding("database", "failure", f"cannot be used: {reason}", remedy)
         return
     finally:
@@ -72,13 +72,13 @@ def of_database(settings: Settings) -> Iterator[Finding]:
     yield Finding("database", "ok", "SQLite" if settings.on_sqlite else "answers")
     if abs(skew_s) > SKEW_S:
         way = "ahead of" if skew_s > 0 else "behind"
-        detail = f"{abs(skew_s):.0f} s {way} the database's"
+        detail = f"{abs(skew_s):.0f} s {way} the database's clock"
         yield Finding("clock", "warning", detail, "timedatectl set-ntp true")
 
 
 def of_ports(settings: Settings) -> Iterator[Finding]:
     if waiting.is_served(settings):
-        yield Finding("ports", "ok", "held by the service of this home")
+        yield Finding("ports", "ok", "in use by the service of this home")
         return
     gateway = settings.gateway_listen.partition(",")[0].strip()
     wanted = [("port", settings.host, settings.port)]
@@ -93,7 +93,7 @@ def of_ports(settings: Settings) -> Iterator[Finding]:
             taken.append(
                 Finding(f"port {port}", "failure", str(error), f"ss -ltnp sport = :{port}")
             )
-    yield from taken or [Finding("ports", "ok", "all are free")]
+    yield from taken or [Finding("ports", "ok", "all free")]
 
 
 def of_service(settings: Settings) -> Iterator[Finding]:
@@ -103,10 +103,10 @@ def of_service(settings: Settings) -> Iterator[Finding]:
         if seen.told:
             yield Finding("clock", "warning", seen.told, "timedatectl set-ntp true")
     elif waiting.is_served(settings):
-        log = "its log says why (it writes to standard error)"
+        log = "see its log (standard error)"
         yield Finding("service", "failure", f"not ready: {seen.missing}", log)
     else:
-        yield Finding("service", "note", f"does not run on {settings.root}", "menagerie serve")
+        yield Finding("service", "note", f"not running on {settings.root}", "menagerie serve")
 
 
 def nearest(path: Path) -> Path:

@@ -21,7 +21,10 @@ REMEDIES: Final = (
     ("bubblewrap is not installed", "apt-get install bubblewrap"),
     ("setpriv is not installed", "apt-get install util-linux"),
     ("bubblewrap is not permitted", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
-    ("other users cannot read", "put the checkout and Python where others may read, as in /opt"),
+    (
+        "other users cannot read",
+        "move the checkout and Python where others can read them, as in /opt",
+    ),
     ("does not run as root", "sudo menagerie serve"),
     ("control", "systemd-run --scope -p Delegate=yes menagerie serve"),
     ("cannot be made", "systemd-run --scope -p Delegate=yes menagerie serve"),
@@ -50,7 +53,7 @@ def confinement_and_engines() -> Iterator[Finding]:
     for name, refusal in sorted(found.refused.items()):
         yield Finding(f"engine {name}", "note", refusal.reason, refusal.remedy)
     if not found.drivers:
-        yield Finding("engines", "failure", "none can be run here", "mend one of those above")
+        yield Finding("engines", "failure", "no engine can run here", "fix one of those above")
 
 
 def _of_means(name: str, means: Means) -> Finding:
@@ -70,22 +73,22 @@ def names(settings: Settings) -> Iterator[Finding]:
     except OSError:
         remedy = f"add a DNS record for *.{settings.region}.{domain}"
         if domain == "localhost":
-            remedy = "apt-get install libnss-myhostname, or use what `menagerie credentials` prints"
-        yield Finding("names", "warning", f"hosts as {host} do not resolve here", remedy)
+            remedy = "apt-get install libnss-myhostname, or see `menagerie credentials`"
+        yield Finding("names", "warning", f"hosts such as {host} do not resolve here", remedy)
     else:
-        yield Finding("names", "ok", f"{host} is {found[0][4][0]}")
+        yield Finding("names", "ok", f"{host} resolves to {found[0][4][0]}")
 
 
 def clock() -> Iterator[Finding]:
     """Whether anything sets it; how far it is off is told by the database and the service."""
     state = ctypes.create_string_buffer(_TIMEX_BYTES)
     if ctypes.CDLL(None, use_errno=True).adjtimex(state) < 0:
-        yield Finding("clock", "note", "whether it is kept right cannot be told here")
+        yield Finding("clock", "note", "cannot tell whether it is synchronized")
         return
     # struct timex: modes (int, padded), offset, freq, maxerror, esterror (long), status (int)
     status = int.from_bytes(state.raw[40:44], sys.byteorder)
     if status & _CLOCK_UNSYNCHRONIZED:
-        detail = "nothing keeps it right; certificates and one-time URLs go by it"
+        detail = "not synchronized; certificates and one-time URLs depend on it"
         yield Finding("clock", "note", detail, "timedatectl set-ntp true")
     else:
-        yield Finding("clock", "ok", "kept right by NTP")
+        yield Finding("clock", "ok", "synchronized by NTP")
