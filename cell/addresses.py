@@ -13,6 +13,14 @@ def plain_address(client: str) -> Address:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def customer(client: str) -> str:
+    """What a bound counts by. One IPv6 customer holds a /64, so its addresses count as one."""
+    address = plain_address(client)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+    return str(address)
+
+
 def parse_networks(cidrs: Iterable[str] | None) -> tuple[Network, ...] | None:
     """None, which is no list at all, stays None."""
     return None if cidrs is None else tuple(ipaddress.ip_network(c, strict=False) for c in cidrs)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from cell.gateway import opening, splice
+from cell.gateway.bounds import Handshake
 from cell.gateway.listening import Entry
 from cell.gateway.preface import (
     ACME_TLS,
@@ -50,7 +51,9 @@ class Connection(Relay):
         self._step = self._read_preface
         self._wait(shared.settings.handshake_timeout_s, "handshake_timeout")
         shared.connections.add(self)
-        shared.unproven[self] = None
+        self._handshake = Handshake(shared, self)
+        if not self._preface.is_proxied:
+            self._handshake.is_from(self._preface.address)
         if self._talk.greeting:
             self._read_preface(b"")
         self._client.resume()
@@ -77,7 +80,7 @@ class Connection(Relay):
         super().close()
         self._talk.closed()
         self._shared.connections.discard(self)
-        self._shared.unproven.pop(self, None)
+        self._handshake.end()
 
     # The steps.
 
@@ -89,6 +92,8 @@ class Connection(Relay):
                 self.close()
                 return
             verdict = self._preface.take(b"")
+        if not self._preface.is_proxied:
+            self._handshake.is_from(self._preface.address)
         if isinstance(verdict, Admitted):
             self._begin_tls(verdict)
         elif isinstance(verdict, Challenged):
@@ -160,7 +165,7 @@ class Connection(Relay):
         elif begun is not None:
             self._client.pause()
             self._received.clear()
-            self._shared.unproven.pop(self, None)
+            self._handshake.end()
             self._open(begun)
         elif tls.peer_ended:
             self.close()
@@ -176,14 +181,16 @@ class Connection(Relay):
             self._turn_away(TurnedAway("not_allowed"))
             return
         opening.check(route)
-        self._enter(route)
-        if route.state == "running":
+        if (route.state == "running" or route.is_cell) and self._enter(route):
             try:
                 self._splice(opening.connect(route.socket))
             except OSError:
                 pass
             else:
                 return
+        if not self._places.held:
+            self._places.wait(route)
+            self._note(route)
         self._opening = self._shared.loop.create_task(self._open_later())
 
     def _lead(self, begun: Begun) -> Route:
@@ -209,7 +216,7 @@ class Connection(Relay):
     async def _open_later(self) -> None:
         try:
             backend = await opening.wait_for_backend(
-                self._shared, self._host, self._entry.protocols
+                self._shared, self._host, self._entry.protocols, self._has_place
             )
             self._opening = None
             self._splice(backend)
@@ -226,6 +233,8 @@ class Connection(Relay):
         first, self._first = self._first, b""
         if self._entered is not None and self._entered.announces:
             first = opening.announcement(self._shared, self._preface.address) + first
+        if self._talk.logs_in and self._places.logs_in:
+            self._wait(self._shared.settings.login_timeout_s, "login_timeout")
         self._take(self._talk.opened(first, instance_id))
         self.asked_last = True
         self._backend.resume()
@@ -248,9 +257,12 @@ class Connection(Relay):
 
     def _hear_backend(self, data: memoryview) -> None:
         self._take(self._talk.from_backend(bytes(data)))
+        if self._places.logs_in and self._timer is None and not self._client.closed:
+            self._wait(self._shared.settings.login_timeout_s, "login_timeout")
 
     def _take(self, turn: Turn) -> None:
         if turn.spliced:
+            self._let_in(done=turn.done)
             self._step, self._backend_step = self._to_backend, self._to_client
             if self._backend is not None:
                 self._client.read_by(splice.from_client(self, self._client, self._backend))
@@ -266,7 +278,7 @@ class Connection(Relay):
 
     def _run(self, errand: Errand) -> None:
         self._client.pause()
-        self._shared.unproven.pop(self, None)
+        self._handshake.end()
         routes = self._shared.routes
         route = routes.of_instance(errand.instance_id, self._entry.protocols)
         if route is None and routes.refresh():
@@ -329,13 +341,28 @@ class Connection(Relay):
         else:
             self.close()
 
-    def _enter(self, route: Route) -> None:
-        limit, what = route.connections_max, "this size"
+    def _has_place(self) -> bool:
+        return not self._places.waits or self._enter(
+            opening.check(self._shared.routes.find(self._host, self._entry.protocols))
+        )
+
+    def _enter(self, route: Route) -> bool:
+        """False where it has to wait for a place among those who log in."""
         if route.instance_id is None:
-            limit, what = self._shared.settings.cell_connections_max, "the cell"
-        if not self._shared.slots.enter(route.place, limit):
-            text = f"too many connections: {what} allows {limit}"
-            raise Refusal("too_many_connections", text, 1)
-        self._entered = route
-        if route.instance_id is not None:
-            self.traffic = self._shared.activity.opened(route.instance_id)
+            self._places.enter_cell(route, self._preface.address)
+        elif not self._places.begin_login(route, self._preface.address):
+            return False
+        self._note(route)
+        return True
+
+    def _note(self, route: Route) -> None:
+        if self._entered is None:
+            self._entered = route
+            if route.instance_id is not None:
+                self.traffic = self._shared.activity.opened(route.instance_id)
+
+    def _let_in(self, *, done: bool) -> None:
+        """The engine has let the client in: from now on it counts against the size's limit."""
+        if self._places.logs_in and self._entered is not None:
+            self._places.end_login(self._entered, done=done)
+            self._stop_waiting()

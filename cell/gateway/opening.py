@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 
 from cell import sockets
 from cell.gateway import proxy_header
@@ -35,8 +36,23 @@ def connect(path: str | None) -> socket.socket:
     return sockets.connect(path, 0)
 
 
-async def wait_for_backend(shared: Shared, host: str, protocols: tuple[str, ...]) -> socket.socket:
-    """Holds a connection while its instance wakes, or while a crashed engine is restarted."""
+async def wait_for_place(shared: Shared, enter: Callable[[], bool]) -> None:
+    """Until fewer others are logging in, which takes most of them no time."""
+    give_up_at = shared.loop.time() + shared.settings.login_wait_s
+    while not enter():
+        if shared.loop.time() >= give_up_at:
+            text = "too many connections: too many of them have not logged in"
+            raise Refusal("too_many_connections", text, 1)
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def wait_for_backend(
+    shared: Shared, host: str, protocols: tuple[str, ...], enter: Callable[[], bool]
+) -> socket.socket:
+    """Holds a connection while its instance wakes, or while a crashed engine is restarted.
+
+    Nothing is connected to before `enter` has found a place: the engine would count it.
+    """
     settings, now = shared.settings, shared.loop.time
     deadline = now() + settings.wake_hold_s
     give_up_at = now() + settings.backend_retry_s
@@ -50,6 +66,7 @@ async def wait_for_backend(shared: Shared, host: str, protocols: tuple[str, ...]
             # The routes say so a little later than the cell itself.
             woken_until = now() + settings.backend_retry_s
             give_up_at = min(deadline, woken_until)
+        await wait_for_place(shared, enter)
         try:
             return connect(route.socket)
         except OSError:

@@ -51,6 +51,8 @@ Verdict = Admitted | Challenged | Reply | TurnedAway | Errand | None
 
 
 class Preface:
+    """While it `is_proxied` its `address` is still the balancer's."""
+
     def __init__(
         self,
         routes: Routes,
@@ -63,7 +65,7 @@ class Preface:
         self._entry = entry
         self._talk = talk
         self.address = str(plain_address(address))
-        self._proxied = bool(proxies) and any(plain_address(address) in each for each in proxies)
+        self.is_proxied = bool(proxies) and any(plain_address(address) in each for each in proxies)
         self._greeting = talk.greeting
         self._is_tls = False
         self._received = bytearray()
@@ -72,7 +74,7 @@ class Preface:
         """None while more bytes are needed; after a Reply it is to be asked again."""
         self._received += data
         try:
-            if self._proxied and not self._take_proxy_header():
+            if self.is_proxied and not self._take_proxy_header():
                 return None
             verdict = self._take_first()
         except proxy_header.NotProxyError:
@@ -89,7 +91,7 @@ class Preface:
             return False
         self.address = str(plain_address(header.client or self.address))
         del self._received[: header.size_bytes]
-        self._proxied = False
+        self.is_proxied = False
         return True
 
     def _take_first(self) -> Verdict:

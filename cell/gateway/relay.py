@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cell.gateway.activity import Traffic
+from cell.gateway.bounds import Places
 from cell.gateway.routes import Route
 from cell.gateway.stream import Stream
 from cell.gateway.tls_session import TlsSession
@@ -34,6 +35,7 @@ class Relay:
         self._backend_step: Callable[[memoryview], None] = self._to_client
         self._opening: asyncio.Task[None] | None = None
         self._entered: Route | None = None
+        self._places = Places(shared)
         self.traffic = Traffic()
         self._client_ended = False
         self._backend_ended = False
@@ -215,8 +217,8 @@ class Relay:
         self._client.write([output])
 
     def _leave(self) -> None:
+        self._places.leave()
         if self._entered is not None:
-            self._shared.slots.leave(self._entered.place)
             if self._entered.instance_id is not None:
                 self._shared.activity.closed(self.traffic)
             self._entered = None

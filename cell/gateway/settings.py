@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cell import ports
+from cell import logins, ports
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,16 @@ class GatewaySettings:
     handshakes_max: int = 1_000
     # To the cell itself, over all workers: who fills it leaves the instances' connections alone.
     cell_connections_max: int = 1_000
+    # Shares of one address (IPv6: one /64), so that a crowd from it leaves others served: of the
+    # unfinished handshakes of a worker, and of the connections to the cell.
+    address_handshakes_max: int = 100
+    cell_address_connections_max: int = 50
+    # To one instance, before its engine has let the client in: all told, and from one address.
+    # Whoever comes after waits so long for a place. They count against no limit of its size.
+    logins_max: int = logins.MAX
+    address_logins_max: int = logins.MAX // 2
+    login_wait_s: float = 10.0
+    login_timeout_s: float = 60.0
     poll_s: float = 0.2
     drain_s: float = 5.0
 

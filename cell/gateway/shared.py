@@ -22,7 +22,10 @@ RECEIVE_BYTES = 262_144
 
 @dataclass
 class Shared:
-    """`unproven` are the connections, oldest first, that have not asked for anything yet."""
+    """`unproven` are the connections, oldest first, that have not asked for anything yet.
+
+    `unproven_of` are the same by the address that they come from.
+    """
 
     settings: GatewaySettings
     loop: asyncio.AbstractEventLoop
@@ -35,4 +38,5 @@ class Shared:
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BYTES)))
     connections: "set[Connection]" = field(default_factory=set)
     unproven: "dict[Connection, None]" = field(default_factory=dict)
+    unproven_of: "dict[str, dict[Connection, None]]" = field(default_factory=dict)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)

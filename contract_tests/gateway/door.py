@@ -248,8 +248,8 @@ class Client:
 
 
 def raw_get(connection: ssl.SSLSocket, path: str = "/name") -> tuple[int, dict[str, str], bytes]:
-    """One request on a connection that stays open; an answer without a length fails."""
-    connection.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    """One request with credentials, on a connection that stays open."""
+    connection.sendall(f"GET {path} HTTP/1.1\r\nauthorization: x\r\nhost: x\r\n\r\n".encode())
     return read_answer(connection)
 
 

@@ -1,6 +1,7 @@
 """A real Redis behind the gateway, reached by redis-py and valkey-py over verified TLS."""
 
 import concurrent.futures
+import contextlib
 import os
 import socket
 from collections.abc import Iterator
@@ -161,3 +162,19 @@ def test_a_connection_wakes_an_instance_and_is_held(
         cell.go.set()
         assert held.result(30)
     assert len(cell.asked) == 1
+
+
+def test_redis_counts_whom_the_server_let_in(make_door: MakeDoor, redis_server: Resp) -> None:
+    door = make_door(ports={"resp": 0})
+    host = resp_instance(door, redis_server, "resp-crowd", connections_max=1)
+    with contextlib.ExitStack() as held:
+        for _ in range(8):
+            address = ("127.0.0.1", door.ports["resp"])
+            plain = held.enter_context(socket.create_connection(address, 60, ("127.0.0.2", 0)))
+            crowd = held.enter_context(door.context().wrap_socket(plain, server_hostname=host))
+            crowd.sendall(b"PING\r\n")
+            assert crowd.recv(100).startswith(b"-NOAUTH")
+        with connect(door, host) as let_in:
+            assert let_in.ping()
+            with connect(door, host) as another, pytest.raises(redis.ConnectionError):
+                another.ping()

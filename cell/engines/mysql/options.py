@@ -1,5 +1,6 @@
 """What a server is started with: what is so for all, and what its size decides."""
 
+from cell import logins
 from cell.records import Size
 from cell.runtime.host import View
 
@@ -46,7 +47,7 @@ def changeable(size: Size) -> Values:
     temporary_bytes = _between(size.memory_bytes // 64, 8 * MIB, 64 * MIB)
     small = size.memory_bytes < 2 * GIB
     return {
-        "max_connections": size.connections_max + RESERVED_CONNECTIONS,
+        "max_connections": size.connections_max + logins.MAX + RESERVED_CONNECTIONS,
         "max_user_connections": size.connections_max,
         "innodb_buffer_pool_size": buffer_pool_bytes(size),
         "tmp_table_size": temporary_bytes,

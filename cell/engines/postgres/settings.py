@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from cell import logins
 from cell.engines.driver import Refusal
 from cell.engines.postgres import extensions
 from cell.engines.postgres.sources import Source
@@ -129,7 +130,7 @@ def _memory(size: Size) -> dict[str, str]:
 def _processes(major: int, size: Size) -> dict[str, str]:
     whole = max(1, math.ceil(size.vcpu))
     found = {
-        "max_connections": str(size.connections_max + RESERVED),
+        "max_connections": str(size.connections_max + logins.MAX + RESERVED),
         "superuser_reserved_connections": str(RESERVED),
         "max_worker_processes": str(min(BACKGROUND_MAX, 4 + 2 * whole)),
         "max_parallel_workers": str(whole),

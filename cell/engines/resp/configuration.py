@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cell import logins
 from cell.engines.driver import Login
 from cell.records import Size
 from cell.runtime.host import View
@@ -61,7 +62,7 @@ class Limits:
     def of(cls, size: Size) -> "Limits":
         memory_bytes = int(size.memory_bytes * MEMORY_SHARE)
         value_bytes = min(VALUE_BYTES_MAX, max(2**20, int(memory_bytes * VALUE_SHARE)))
-        return cls(memory_bytes, value_bytes, size.connections_max + CLIENTS_RESERVED)
+        return cls(memory_bytes, value_bytes, size.connections_max + logins.MAX + CLIENTS_RESERVED)
 
     def settings(self) -> list[tuple[str, str]]:
         """Those that a running server takes, too."""

@@ -49,11 +49,16 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What to say next to whom; from `spliced` on, bytes pass unseen and at no cost."""
+    """What to say next to whom; from `spliced` on, bytes pass unseen and at no cost.
+
+    `spliced` also tells that the engine has let the client in, which then takes a place among its
+    connections. Where there is none it is refused, unless what it asked for is `done` already.
+    """
 
     to_client: bytes = b""
     to_backend: bytes = b""
     spliced: bool = False
+    done: bool = False
 
 
 TLS: Final = "tls"
@@ -73,6 +78,10 @@ class Talk(Protocol):
     @property
     def names_instances(self) -> bool:
         """Whether `begin` can tell where to lead a client that gave TLS no server name."""
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether a client that says nothing is hung up on before it is answered, too."""
 
     def before_tls(
         self, received: bytearray

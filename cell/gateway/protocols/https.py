@@ -1,10 +1,11 @@
 """HTTPS: TLS first, one HTTP connection to the instance per client connection."""
 
+import re
 import struct
 
 import orjson
 
-from cell.gateway.protocols.front import Begun
+from cell.gateway.protocols.front import Begun, Turn
 from cell.gateway.protocols.tls_first import TlsFirst
 from cell.gateway.refusal import Refusal
 
@@ -16,6 +17,17 @@ FIRST_BYTES = 16
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, GOAWAY, ENHANCE_YOUR_CALM = 4, 7, 11
 TLS_REQUIRED = "this port speaks TLS only: use https://"
+
+
+# Who is answered 2xx to a request with credentials is let in, unless anybody may ask it. A target
+# that could be written in another way to the same end tells nothing.
+CREDENTIALS = re.compile(rb"\n(?:authorization|api-key|x-api-key):", re.IGNORECASE)
+ASKS_FOR_ITS_OWN = re.compile(
+    rb"(?!OPTIONS)[A-Z]+ /(?!(?:health|healthz|livez|readyz|openapi\.json|docs)[ ?/])"
+    rb"\w[\w.-]*(?:/\w[\w.-]*)*/?[ ?]"
+)
+ACCEPTED, INTERIM = b"HTTP/1.1 2", b"HTTP/1.1 1"
+FIRST_BYTES_OF_ANSWER = 4_096
 
 
 class Https:
@@ -30,6 +42,8 @@ class Https:
 class HttpsTalk(TlsFirst):
     def __init__(self) -> None:
         self._first = b""
+        self._has_credentials = False
+        self._answered = b""
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:
         # Every method begins with a capital; anything else would not understand the answer.
@@ -42,7 +56,31 @@ class HttpsTalk(TlsFirst):
         if not whole:
             return None
         self._first = bytes(received[:FIRST_BYTES])
+        head = re.split(rb"\r?\n\r?\n", received, maxsplit=1)[0]
+        self._has_credentials = bool(ASKS_FOR_ITS_OWN.match(head) and CREDENTIALS.search(head))
         return Begun(bytes(received))
+
+    # A client that shows no credentials with its first request, or wrong ones, stays among those
+    # who have not logged in: what it asks later need not begin where a message does.
+
+    def opened(self, first: bytes, instance_id: str | None) -> Turn:
+        seen = instance_id is None or self._first == HTTP2[:FIRST_BYTES]
+        return Turn(to_backend=first, spliced=seen)
+
+    def from_client(self, data: bytes) -> Turn:
+        return Turn(to_backend=data)
+
+    def from_backend(self, data: bytes) -> Turn:
+        if not self._has_credentials:
+            return Turn(to_client=data)
+        self._answered += data[:FIRST_BYTES_OF_ANSWER]
+        while self._answered.startswith(INTERIM) and b"\r\n\r\n" in self._answered:
+            self._answered = self._answered.partition(b"\r\n\r\n")[2]
+        if self._answered.startswith(INTERIM) or len(self._answered) < len(ACCEPTED):
+            return Turn(to_client=data)
+        self._has_credentials = False
+        accepted = self._answered.startswith(ACCEPTED)
+        return Turn(to_client=data, spliced=accepted, done=accepted)
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:
         if self._first == HTTP2[:FIRST_BYTES]:

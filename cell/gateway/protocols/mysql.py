@@ -87,6 +87,7 @@ class MySql:
 class MySqlTalk:
     needs_alpn = False
     names_instances = True
+    logs_in = True
 
     def __init__(self, greeting: Greeting) -> None:
         self._greeting = greeting
@@ -163,6 +164,8 @@ class MySqlTalk:
                 elif self._backend_greeted:
                     said += self._for_client(packet.payload, packet.sequence + self._ahead)
                     if kind == _OK:
+                        # Where it is refused after all, that comes in this packet's place.
+                        self._sequence = (self._sequence - 1) & 0xFF
                         return self._spliced(said)
                 elif kind == _ERROR:
                     error = wire.build_error(wire.parse_error(packet.payload))

@@ -42,6 +42,7 @@ class Postgres:
 class PostgresTalk:
     greeting = b""
     names_instances = True
+    logs_in = True
 
     def __init__(self, cancels: Cancels) -> None:
         self._cancels = cancels

@@ -1,6 +1,8 @@
 """RESP, which Redis and Valkey speak: TLS first, then commands."""
 
-from cell.gateway.protocols.front import Begun
+import re
+
+from cell.gateway.protocols.front import Begun, Turn
 from cell.gateway.protocols.tls_first import TlsFirst
 from cell.gateway.refusal import Refusal
 
@@ -14,7 +16,30 @@ class Resp:
         return RespTalk()
 
 
+# What is answered before a login: errors, and `+RESET`. Anything else is said to who is let in.
+BEFORE_LOGIN = re.compile(rb"(?:(?:-[^\r\n]*|\+RESET)\r\n)*")
+LINE_MAX_BYTES = 4_096
+
+
 class RespTalk(TlsFirst):
+    logs_in = True
+
+    def __init__(self) -> None:
+        self._line = b""
+
+    def opened(self, first: bytes, instance_id: str | None) -> Turn:  # noqa: ARG002 - of the seam
+        return Turn(to_backend=first)
+
+    def from_client(self, data: bytes) -> Turn:
+        return Turn(to_backend=data)
+
+    def from_backend(self, data: bytes) -> Turn:
+        said = self._line + data
+        rest = said[BEFORE_LOGIN.match(said).end() :]  # type: ignore[union-attr]  # matches nothing
+        unclear = rest[:1] == b"-" or b"+RESET\r\n".startswith(rest)
+        self._line = rest[:LINE_MAX_BYTES] if unclear else b""
+        return Turn(to_client=data, spliced=not unclear)
+
     def plaintext_refusal(self, first: bytes) -> bytes | None:  # noqa: ARG002 - said to anything
         return TLS_REQUIRED
 

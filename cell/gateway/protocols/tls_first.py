@@ -13,6 +13,7 @@ class TlsFirst:
     greeting = b""
     needs_alpn = False
     names_instances = False
+    logs_in = False
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:
         """What to say to a client that did not begin with TLS; None hangs up."""

@@ -1,0 +1,132 @@
+"""The places of one connection among those that are counted over all workers, and its handshake's.
+
+An instance's limit counts whom its engine has let in. Whoever has yet to log in has a place among
+those, with a share of it for each address, and so takes none from anybody who has.
+"""
+
+import hashlib
+import secrets
+from typing import TYPE_CHECKING
+
+from cell.addresses import customer
+from cell.gateway.refusal import Refusal
+from cell.gateway.routes import Route
+
+if TYPE_CHECKING:
+    from cell.gateway.connection import Connection
+    from cell.gateway.shared import Shared
+
+# Addresses are without number, and rows are not: some share one. Nobody can choose with whom.
+SHARES = 16_384
+SALT = secrets.token_bytes(16)
+
+
+class Places:
+    def __init__(self, shared: "Shared") -> None:
+        self._shared = shared
+        self.held: list[str] = []
+        self.logs_in = self.waits = False
+
+    def enter_cell(self, route: Route, address: str) -> None:
+        settings = self._shared.settings
+        own = settings.cell_address_connections_max
+        if not self._take(_share(route, address), own):
+            raise _too_many(f"the cell allows {own} from one address")
+        if not self._take(route.place, settings.cell_connections_max):
+            self.leave()
+            raise _too_many(f"the cell allows {settings.cell_connections_max}")
+
+    def begin_login(self, route: Route, address: str) -> bool:
+        """False where there is no place now; raises Refusal where a login would lead nowhere."""
+        limit, (own, every) = route.connections_max, self._logins_max(route)
+        if limit is not None and self._shared.slots.total(route.place) >= limit:
+            raise _too_many(f"this size allows {limit}")
+        waited = self.held.copy()
+        if self._take(_share(route, address), own):
+            if self._take(f"login:{route.place}", every):
+                self.logs_in, self.waits = True, False
+                for key in waited:
+                    self._give_back(key)
+                return True
+            self._give_back(self.held[-1])
+        return False
+
+    def wait(self, route: Route) -> None:
+        """Held until the instance is awake and has a place for a login."""
+        if not self._take(f"waiting:{route.place}", route.connections_max):
+            raise _too_many(f"this size allows {route.connections_max}")
+        self.waits = True
+
+    def end_login(self, route: Route, *, done: bool) -> None:
+        """The client is let in. Where what it asked is `done` it is too late to refuse it."""
+        limit = None if done else route.connections_max
+        if not self._shared.slots.enter(route.place, limit):
+            raise _too_many(f"this size allows {limit}")
+        self.leave()
+        self.held.append(route.place)
+
+    def leave(self) -> None:
+        self.logs_in = self.waits = False
+        for key in self.held.copy():
+            self._give_back(key)
+
+    def _logins_max(self, route: Route) -> tuple[int, int]:
+        """From one address, and all told.
+
+        By HTTPS the first answer lets in, and may take as long as a statement: a client with as
+        many connections as its size allows may have all of them wait for one.
+        """
+        own, every = self._shared.settings.address_logins_max, self._shared.settings.logins_max
+        if route.protocol.endswith("https"):
+            own = max(own, route.connections_max or 0)
+            every = max(every, own + own // 2)
+        return own, every
+
+    def _give_back(self, key: str) -> None:
+        self.held.remove(key)
+        self._shared.slots.leave(key)
+
+    def _take(self, key: str, limit: int | None) -> bool:
+        if not self._shared.slots.enter(key, limit):
+            return False
+        self.held.append(key)
+        return True
+
+
+class Handshake:
+    """The place of a connection among those that have asked for nothing yet, here in the worker."""
+
+    def __init__(self, shared: "Shared", connection: "Connection") -> None:
+        self._shared = shared
+        self._connection = connection
+        self._customer: str | None = None
+        shared.unproven[connection] = None
+
+    def is_from(self, address: str) -> None:
+        """The oldest of one address makes room for its newest."""
+        if self._customer is not None or self._connection not in self._shared.unproven:
+            return
+        self._customer = customer(address)
+        others = self._shared.unproven_of.setdefault(self._customer, {})
+        others[self._connection] = None
+        if len(others) > self._shared.settings.address_handshakes_max:
+            self._shared.refused["made_room"] += 1
+            next(iter(others)).close()
+
+    def end(self) -> None:
+        self._shared.unproven.pop(self._connection, None)
+        if self._customer is not None:
+            others = self._shared.unproven_of.get(self._customer, {})
+            others.pop(self._connection, None)
+            if not others:
+                self._shared.unproven_of.pop(self._customer, None)
+
+
+def _share(route: Route, address: str) -> str:
+    named = f"{route.place} {customer(address)}".encode()
+    digest = hashlib.blake2b(named, digest_size=8, key=SALT).digest()
+    return f"share:{int.from_bytes(digest, 'big') % SHARES}"
+
+
+def _too_many(text: str) -> Refusal:
+    return Refusal("too_many_connections", f"too many connections: {text}", 1)

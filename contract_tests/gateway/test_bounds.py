@@ -1,0 +1,218 @@
+"""A crowd from one address leaves others served, and who has not logged in takes nobody's place."""
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from cell.addresses import customer
+from cell.gateway.protocols.https import HttpsTalk
+from cell.gateway.protocols.resp import RespTalk
+from contract_tests.gateway.backends import http
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import (
+    ZONE,
+    Door,
+    is_hung_up_on,
+    raw_get,
+    read_answer,
+    until,
+)
+from contract_tests.gateway.postgres_clients import (
+    SSL_REQUEST,
+    Postgres,
+    add_postgres,
+    connect,
+    dial,
+    startup,
+)
+from contract_tests.gateway.test_allow_list import proxied
+
+CROWD = "127.0.0.2"
+UNFINISHED = b"POST /v1/x HTTP/1.1\r\nhost: x\r\nauthorization: x\r\ncontent-length: 9\r\n\r\nx"
+ANYBODY = b"GET /name HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@contextlib.contextmanager
+def not_logged_in(door: Door, host: str, count: int) -> Iterator[list[ssl.SSLSocket]]:
+    """So many sessions of PostgreSQL from another address, which have sent a startup packet."""
+    with contextlib.ExitStack() as held:
+        made = []
+        for _ in range(count):
+            plain = held.enter_context(dial(door, CROWD))
+            plain.sendall(SSL_REQUEST)
+            assert plain.recv(1) == b"S"
+            made.append(held.enter_context(door.context().wrap_socket(plain, server_hostname=host)))
+            made[-1].sendall(startup(user="app", database="postgres"))
+        yield made
+
+
+def test_who_has_not_logged_in_takes_no_place_of_those_who_have(
+    pg_door: Door, postgres: Postgres
+) -> None:
+    host = add_postgres(pg_door, "crowded", postgres, connections_max=2)
+    with not_logged_in(pg_door, host, 22):
+        with connect(pg_door, host) as one, connect(pg_door, host) as two:
+            assert [c.execute("SELECT 1").fetchone() for c in (one, two)] == [(1,), (1,)]
+            with pytest.raises(psycopg.OperationalError, match="allows 2"):
+                connect(pg_door, host)
+        until(lambda: _connects(pg_door, host), "places are given back")
+
+
+def _connects(door: Door, host: str) -> bool:
+    try:
+        connect(door, host).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_a_login_has_an_end(make_door: MakeDoor, postgres: Postgres) -> None:
+    door = make_door(ports={"postgres": 0}, login_timeout_s=1.0)
+    host = add_postgres(door, "slow", postgres)
+    with not_logged_in(door, host, 1) as (slow,), connect(door, host) as fast:
+        while slow.recv(1_000):  # the server's question, and then the end
+            pass
+        assert fast.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_whoever_waits_too_long_for_a_login_is_told(
+    make_door: MakeDoor, postgres: Postgres
+) -> None:
+    door = make_door(ports={"postgres": 0}, logins_max=3, address_logins_max=2, login_wait_s=0.2)
+    host = add_postgres(door, "full", postgres)
+    with not_logged_in(door, host, 3) as crowd:
+        # Two of one address are the most, so that the third place is another's.
+        said = b"".join(each.recv(1_000) for each in crowd)
+        assert b"53300" in said
+        assert b"have not logged in" in said
+        with connect(door, host) as other:
+            assert other.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(
+    ("said", "let_in"),
+    [
+        ([b"+OK\r\n"], True),
+        ([b"%7\r\n$6\r\nserver\r\n"], True),
+        ([b"-NOAUTH Authentication required.\r\n"], False),
+        ([b"-NOAUTH x\r\n-WRONG", b"PASS y\r\n", b"+OK\r\n"], True),
+        ([b"-WRONGPASS +OK\r", b"\n"], False),
+        ([b"+RESET\r\n"], False),
+        ([b"+RE", b"SET\r\n", b"-ERR\r\n"], False),
+        ([b"+", b"OK\r\n"], True),
+    ],
+)
+def test_an_error_of_redis_lets_nobody_in(said: list[bytes], let_in: bool) -> None:
+    talk = RespTalk()
+    talk.opened(b"", "inst_x")
+    assert [talk.from_backend(part).spliced for part in said][-1] == let_in
+
+
+def test_https_counts_who_shows_credentials_that_are_good(door: Door) -> None:
+    host = door.add_instance("https-crowd", connections_max=1)
+    with contextlib.ExitStack() as held:
+        for _ in range(8):
+            crowd = held.enter_context(door.connect(host, source=CROWD))
+            crowd.sendall(ANYBODY)
+            assert read_answer(crowd)[0] == 200
+        assert raw_get(held.enter_context(door.connect(host)))[0] == 200
+        refused, _, body = raw_get(held.enter_context(door.connect(host)))
+        assert refused == 503
+        assert b"this size allows 1" in body
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/1.1",
+        b"GET / HTTP/1.1",
+        b"\r\nGET /health HTTP/1.1",
+        b"GET //health HTTP/1.1",
+        b"GET /./health HTTP/1.1",
+        b"GET /%68ealth HTTP/1.1",
+        b"GET http://x/health HTTP/1.1",
+        b"OPTIONS /query HTTP/1.1",
+    ],
+)
+def test_what_anybody_may_ask_lets_nobody_in(head: bytes) -> None:
+    talk = HttpsTalk()
+    assert talk.begin(bytearray(head + b"\r\nauthorization: x\r\n\r\n"))
+    talk.opened(b"", "inst_x")
+    assert not talk.from_backend(b"HTTP/1.1 200 OK\r\n\r\n").spliced
+
+
+def test_https_without_a_login_ends(make_door: MakeDoor) -> None:
+    door = make_door(login_timeout_s=0.5)
+    host = door.add_instance("https-idle")
+    with door.connect(host) as idle, door.connect(host) as working:
+        assert raw_get(working)[0] == 200
+        idle.sendall(ANYBODY)
+        assert read_answer(idle)[0] == 200
+        assert idle.recv(1) == b""
+        assert raw_get(working)[0] == 200
+
+
+def test_a_crowd_of_unfinished_requests_leaves_the_cell_to_others(make_door: MakeDoor) -> None:
+    door = make_door(cell_address_connections_max=3, cell_connections_max=10)
+    door.serve(door.cell_socket, http("cell"))
+    cell = f"cell.{ZONE}"
+    with contextlib.ExitStack() as held:
+        crowd = [held.enter_context(door.connect(cell, source=CROWD)) for _ in range(12)]
+        for each in crowd:
+            each.sendall(UNFINISHED)
+        # Which of them came first is not known; all but three are told.
+        refused = 0
+        for each in crowd:
+            each.settimeout(2.0)
+            with contextlib.suppress(TimeoutError):
+                status, headers, body = read_answer(each)
+                assert (status, headers["retry-after"]) == (503, "1")
+                assert b"the cell allows 3 from one address" in body
+                refused += 1
+        assert refused == 9
+        assert raw_get(held.enter_context(door.connect(cell)))[0] == 200
+
+
+def test_unfinished_handshakes_of_one_address_make_room_for_their_own(make_door: MakeDoor) -> None:
+    door = make_door(handshakes_max=20, address_handshakes_max=5)
+    host = door.add_instance("handshakes")
+    with contextlib.ExitStack() as held:
+        patient = held.enter_context(door.dial(source="127.0.0.3"))
+        crowd = [held.enter_context(door.dial(source=CROWD)) for _ in range(100)]
+        assert door.get(host).status_code == 200
+        assert is_hung_up_on(crowd[0])
+        patient.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            patient.recv(1)
+
+
+def test_behind_a_balancer_the_address_is_the_one_it_tells(make_door: MakeDoor) -> None:
+    door = make_door(proxy_cidrs=["127.0.0.0/8"], address_handshakes_max=2)
+    with contextlib.ExitStack() as held:
+        made = []
+        for number in range(6):
+            made.append(held.enter_context(door.dial()))
+            made[-1].sendall(proxied(f"192.0.2.{number}"))
+        crowd = [held.enter_context(door.dial()) for _ in range(3)]
+        for each in crowd:
+            each.sendall(proxied("192.0.2.9"))
+        assert is_hung_up_on(crowd[0])
+        for each in made:
+            each.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                each.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+    ],
+)
+def test_ipv6_is_counted_by_its_64(address: str, counted: str) -> None:
+    assert customer(address) == counted
