@@ -19,6 +19,7 @@ from menagerie import keys
 from menagerie.settings import Settings
 from pages import alone
 from specserver import App, Reply
+from specserver.shares import Shares
 from storage import cells
 from storage.database import Database
 
@@ -79,10 +80,11 @@ def build_app(
     on_shutdown: Sequence[Callable[[], None]] = (),
 ) -> App:
     """The control plane's API over these services."""
+    boundary = make_boundary(services)
     app = App(
         document(),
         handlers="handlers",
-        boundary=make_boundary(services),
+        boundary=boundary,
         state=services,
         validate_responses=settings.dev,
         threads=settings.threads,
@@ -92,6 +94,12 @@ def build_app(
         public_extensions=PUBLIC_EXTENSIONS,
         front_page=_front_page(settings),
         checked=not settings.dev,  # by `make check`
+        shares=Shares(
+            boundary.whose,
+            threads=settings.threads,
+            waiting=settings.caller_waiting,
+            long_polls=settings.caller_long_polls,
+        ),
     )
     check_document(app.document)
     return app

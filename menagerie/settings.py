@@ -55,6 +55,17 @@ class Settings(BaseSettings):
     processes: int = Field(1, ge=1, description="API processes; more than one needs PostgreSQL")
     threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
     worker_threads: int = Field(8, ge=1, description="workflows run at once, per worker")
+    caller_waiting: int = Field(
+        128, ge=1, description="requests of one organization or caller that may wait for a thread"
+    )
+    caller_long_polls: int = Field(
+        100, ge=1, description="long polls (wait_for) one organization or caller may hold open"
+    )
+    address_connections: int = Field(
+        200,
+        ge=1,
+        description="connections one address may have to an API process (trusted proxies exempt)",
+    )
     trusted_proxies: tuple[str, ...] = Field(
         (), description="CIDRs of proxies whose X-Forwarded-For is trusted"
     )

@@ -27,6 +27,7 @@ from specserver.requests import Scope
 from specserver.response_checks import ReplyChecks
 from specserver.runtime import AsgiApp, Runtime, Send
 from specserver.security import Verifier
+from specserver.shares import Shares
 from specserver.threads import Threads
 from specserver.validation import Schemas
 
@@ -62,6 +63,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         middlewares: Iterable[Any] = (),
         base_path: str | None = None,
         checked: bool = False,
+        shares: Shares | None = None,
     ) -> None:
         self.document: Document = Document.load(document, checked=checked)
         self.public_document = public(self.document.raw, public_extensions)
@@ -93,6 +95,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
             pages=Pages(self.public_document, docs=True, front=front_page) if serve_docs else None,
             extra_routes=dict(extra_routes or {}),
             validate_responses=validate_responses,
+            shares=shares,
         )
         # At once and not at the first request, so that what is wrong is known at start-up.
         self.app, self.middleware_stack = self._build_middleware_stack()

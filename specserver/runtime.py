@@ -3,6 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
@@ -24,6 +25,7 @@ from specserver.reference import Pages
 from specserver.replies import Reply, raw_headers
 from specserver.requests import Request, Scope, request_id_of
 from specserver.routing import PathTree
+from specserver.shares import Shares
 from specserver.streaming import send_stream
 from specserver.threads import Threads
 
@@ -60,6 +62,7 @@ class Runtime:
         pages: Pages | None,
         extra_routes: Mapping[str, AsgiApp],
         checks: Checks | None,
+        shares: Shares | None,
     ) -> None:
         by_path: dict[str, dict[str, Plan]] = {}
         for plan in plans:
@@ -68,6 +71,7 @@ class Runtime:
         self._tree = PathTree((path, Route(methods)) for path, methods in by_path.items())
         self._problems = problems
         self._threads = threads
+        self._shares = shares
         self._app_state = app_state
         self._pages = pages
         self._exact = dict(extra_routes)
@@ -145,16 +149,32 @@ class Runtime:
         return reply
 
     async def _attempt(self, plan: Plan, exchange: Exchange) -> Reply:
+        try:
+            return await self._try_once(plan, exchange)
+        except PollAgain as again:
+            after_s = again.after_s
+        shares = self._shares
+        if shares is None:
+            return await self._poll(plan, exchange, after_s)
+        with shares.long_poll(exchange):
+            return await self._poll(plan, exchange, after_s)
+
+    async def _poll(self, plan: Plan, exchange: Exchange, after_s: float) -> Reply:
         while True:
+            await _sleep(after_s, exchange)
+            exchange.attempt += 1
             try:
-                if plan.on_loop:
-                    return await plan.answer(exchange)
-                reply: Reply = await self._threads.run(plan.answer_in_thread, exchange)
+                return await self._try_once(plan, exchange)
             except PollAgain as again:
-                await _sleep(again.after_s, exchange)
-                exchange.attempt += 1
-            else:
-                return reply
+                after_s = again.after_s
+
+    async def _try_once(self, plan: Plan, exchange: Exchange) -> Reply:
+        if plan.on_loop:
+            return await plan.answer(exchange)
+        work = partial(self._threads.run, plan.answer_in_thread, exchange)
+        shares = self._shares
+        reply: Reply = await (work() if shares is None else shares.turn(exchange, work))
+        return reply
 
     async def _send(
         self, reply: Reply, request_id: str, head: bool, receive: Receive, send: Send

@@ -226,7 +226,7 @@ def test_no_committed_row_is_lost_to_a_kill(running: Subject) -> None:
 
 @newest
 def test_settings_follow_the_size(running: Subject) -> None:
-    assert value(running, SETTING.format("max_connections")) == "65"
+    assert value(running, SETTING.format("max_connections")) == "97"
     assert value(running, "SHOW shared_buffers") == "256MB"
     assert running.process is not None
     # Room on the disk can be had while it runs; memory and connections cannot.
@@ -241,7 +241,7 @@ def test_settings_follow_the_size(running: Subject) -> None:
     running.stop()
     running.spec = running.spec.resized(larger)
     running.start()
-    assert value(running, SETTING.format("max_connections")) == "205"
+    assert value(running, SETTING.format("max_connections")) == "237"
     assert value(running, "SHOW shared_buffers") == "1GB"
     assert value(running, "SHOW listen_addresses") == ""
 

@@ -148,7 +148,7 @@ def test_a_size_is_taken_while_it_runs(running: Subject) -> None:
         larger = Size("s1", 1.0, 2**31, 10**10, 1000)
         assert running.run(running.driver.resize(running.site, running.process, larger))
         assert own.info("memory")["maxmemory"] == 2 * before
-        assert own.info("clients")["maxclients"] == 1016
+        assert own.info("clients")["maxclients"] == 1048
         own.set("large", "x" * 100_000_000)
         with pytest.raises(EngineError, match="room for"):
             running.run(running.driver.resize(running.site, running.process, LITTLE))

@@ -7,7 +7,7 @@ writes, so that a right taken away while waiting is gone. Changes in one org exc
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -33,6 +33,8 @@ from specserver import (
 from storage import organizations
 
 _FAILURES_FROM = 400
+# Of tokens whose org is known; what is forgotten is learned again by the next request.
+_KNOWN_MAX = 10_000
 _VERDICT = "rate_limit"
 
 Boundary = Callable[[Exchange], Reply]
@@ -73,6 +75,7 @@ class Way:
         self._proxies = Proxies(services.settings.trusted_proxies)
         self._replays = Replays(services.sealer, services.settings)
         self._rules: dict[str, Rule] = {}
+        self._orgs: dict[int, str] = {}
         self.last_used = LastUsed(services.database)
 
     def __call__(self, exchange: Exchange) -> Reply:
@@ -88,10 +91,35 @@ class Way:
         _tell_rates(exchange, reply)
         return reply
 
+    def whose(self, exchange: Exchange) -> Hashable:
+        """Whose share of threads a request takes: the org's that let its token in before.
+
+        Until then it is the token's own, and without one the address's. So nobody takes anything
+        of an org by naming it.
+        """
+        token = exchange.request.headers.get("authorization")
+        if token is None:
+            return rate_key(self._ip(exchange))
+        known = _known_as(exchange, token)
+        return self._orgs.get(known, known)
+
+    def _learn(self, exchange: Exchange, admission: Admission) -> None:
+        token, caller = exchange.request.headers.get("authorization"), admission.caller
+        if token is None or caller is None:
+            return
+        org_id = admission.org.id if admission.org else caller.key and caller.key.org_id
+        if len(self._orgs) >= _KNOWN_MAX:
+            self._orgs.clear()
+        self._orgs[_known_as(exchange, token)] = org_id or caller.user.id
+
+    def _ip(self, exchange: Exchange) -> str:
+        request = exchange.request
+        forwarded_for = request.headers.get("x-forwarded-for")
+        return self._proxies.client_address(request.client, forwarded_for)
+
     def _serve(self, exchange: Exchange) -> Reply:
         rule = self._rule(exchange.operation)
-        request = exchange.request
-        ip = self._proxies.client_address(request.client, request.headers.get("x-forwarded-for"))
+        ip = self._ip(exchange)
         try:
             visit = Visit(exchange, rule, ip, _token(exchange, rule))
             if rule.outside:
@@ -191,6 +219,7 @@ class Way:
             db, database, visit.token, org_id=visit.org_id, mfa_ttl_s=mfa_ttl_s
         )
         visit.exchange.principal = admission.caller
+        self._learn(visit.exchange, admission)
         if visit.rule.in_org and admission.org is None:
             raise NotFound(credentials.NOT_FOUND)
         if admission.caller is not None:
@@ -289,6 +318,11 @@ def _charged_key(rate: str, caller: Caller | None, ip: str) -> str:
     if rate in ("authentication", "reveal"):
         return caller.user.id
     return caller.key.id if caller.key is not None else caller.session.id if caller.session else ""
+
+
+def _known_as(exchange: Exchange, token: str) -> int:
+    """A hash that nobody outside can aim at, so that no token is kept."""
+    return hash((token, exchange.path.get("org_id")))
 
 
 def _tell_rates(exchange: Exchange, answer: Reply | Problem) -> None:

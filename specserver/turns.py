@@ -1,0 +1,106 @@
+"""Owns how a pool is shared: nobody has so much of it that others are not served.
+
+On one event loop, without a lock: what is usual costs a look-up and a comparison.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+
+from specserver.problems import Problem, TooManyRequests, Unavailable
+
+_RETRY = {"Retry-After": "1"}
+
+
+class Turns:
+    """Places of a pool. A caller has `of_one` at most, and never more than are free besides.
+
+    So a pool that is nearly full is open only to who has little of it. Who finds no place waits,
+    where waiting is allowed; callers then take turns, however many requests each of them has.
+    """
+
+    def __init__(
+        self, places: int, of_one: int, *, waiting_of_one: int = 0, waiting: int = 1024
+    ) -> None:
+        self._places = places
+        self._of_one = of_one
+        self._waiting_of_one = waiting_of_one
+        self._waiting_all = waiting
+        self._taken = 0
+        self._held: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+
+    def try_enter(self, caller: Hashable) -> bool:
+        if caller in self._waiting or not self._has_place(caller):
+            return False
+        self._take(caller)
+        return True
+
+    async def enter(self, caller: Hashable) -> None:
+        """Raises the problem of a caller, or of a service, that has too many waiting already."""
+        if self.try_enter(caller):
+            return
+        queue = self._waiting.get(caller, deque())
+        if len(queue) >= self._waiting_of_one:
+            raise too_many_at_once(f"{self._waiting_of_one} wait already")
+        if sum(map(len, self._waiting.values())) >= self._waiting_all:
+            raise overloaded()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, queue).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._forget(caller, turn)
+            raise
+
+    def leave(self, caller: Hashable) -> None:
+        held = self._held[caller] - 1
+        if held:
+            self._held[caller] = held
+        else:
+            del self._held[caller]
+        self._taken -= 1
+        if self._waiting:
+            self._let_in()
+
+    def _has_place(self, caller: Hashable) -> bool:
+        return self._held.get(caller, 0) < min(self._of_one, self._places - self._taken)
+
+    def _take(self, caller: Hashable) -> None:
+        self._held[caller] = self._held.get(caller, 0) + 1
+        self._taken += 1
+
+    def _let_in(self) -> None:
+        """The first of each caller, and then that caller is the last to be asked."""
+        for caller in list(self._waiting):
+            if not self._has_place(caller):
+                continue
+            queue = self._waiting.pop(caller)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[caller] = queue
+            if not turn.cancelled():
+                turn.set_result(None)
+                self._take(caller)
+
+    def _forget(self, caller: Hashable, turn: "asyncio.Future[None]") -> None:
+        if not turn.cancelled():
+            self.leave(caller)  # its turn had come
+            return
+        queue = self._waiting.get(caller)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self._waiting[caller]
+
+
+def too_many_at_once(allowed: str) -> Problem:
+    detail = (
+        f"too many requests at once: of one organization or caller {allowed};"
+        " ask again when some of them are answered"
+    )
+    return TooManyRequests(detail, code="too_many_at_once", headers=_RETRY)
+
+
+def overloaded() -> Problem:
+    return Unavailable("too many requests are waiting", code="overloaded", headers=_RETRY)
