@@ -293,4 +293,6 @@ COMMANDS = (serve, wait, doctor, init, api, worker, cell, gateway, migrate, conf
 def register(app: typer.Typer) -> None:
     """Put the server's commands beside those of `app`."""
     for command in COMMANDS:
-        app.command(rich_help_panel="Server")(command)
+        shown = "Example" in (command.__doc__ or "")
+        epilog = None if shown else f"Example: menagerie {command.__name__}"
+        app.command(rich_help_panel="Server", epilog=epilog)(command)

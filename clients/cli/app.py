@@ -3,13 +3,13 @@
 import importlib
 import os
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
-from typer.completion import completion_init  # type: ignore[attr-defined]  # public, not re-exported by name
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
-from clients.cli import desk, failures
+from clients.cli import desk, failures, given
+from clients.cli.groups import PLAIN, Group
 from clients.cli.operations import NounGroup
 from clients.document import Document
 from clients.errors import ClientError
@@ -35,7 +35,7 @@ SHORTCUT_MODULES: Final = {
 }
 
 
-class RootGroup(TyperGroup):
+class RootGroup(Group):
     """Commands registered on `app`, then shortcuts, then one group per noun of the document."""
 
     @cached_property
@@ -44,6 +44,8 @@ class RootGroup(TyperGroup):
 
     def main(self, *args: Any, **settings: Any) -> Any:
         if COMPLETE_VAR in os.environ:
+            from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415  slow, and public
+
             completion_init()
         return super().main(*args, **settings)
 
@@ -72,9 +74,31 @@ class RootGroup(TyperGroup):
             return super().resolve_command(ctx, args)
         return name, group, args[1:]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given.forget()
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        # Read by `given`: an option of typer's would load what converts values, for each command.
+        with formatter.section("Options of every command, before or after it"):
+            formatter.write_dl(list(given.HELP))
+        super().format_options(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands under headings: what is typed most stands first."""
+        panels: dict[str, list[tuple[str, str]]] = {SHORTCUTS: [], RESOURCES: []}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            panel = getattr(command, "rich_help_panel", None)
+            heading = panel if isinstance(panel, str) else SHORTCUTS
+            panels.setdefault(heading, []).append((name, command.get_short_help_str(120)))
+        for heading, rows in panels.items():
+            with formatter.section(heading):
+                formatter.write_dl(sorted(rows))
+
     def _documented(self, name: str, args: list[str], *, completing: bool) -> NounGroup | None:
         """Answer the group of the document; the server is asked where it may know more."""
-        if completing or "--help" in args or (name in SHORTCUT_MODULES):
+        if completing or {"-h", "--help"} & {*args} or (name in SHORTCUT_MODULES):
             return _noun_group(desk.document_at_hand(args), name)
         group = _noun_group(desk.current_document(args), name)
         known = group is not None and (len(args) < 2 or args[1] in group.list_commands(None))  # noqa: PLR2004  group and command
@@ -112,15 +136,28 @@ app = typer.Typer(
     name="menagerie",
     cls=RootGroup,
     help="A managed database hosting service that anyone can run.",
+    epilog="Example: menagerie instances create --engine postgres --size f0 --name shop --wait",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    **PLAIN,
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415  nothing else needs it
+
+        typer.echo(f"menagerie {version('menagerie')}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
     """A managed database hosting service that anyone can run."""
 
 

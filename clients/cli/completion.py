@@ -13,14 +13,14 @@ from typer.completion import (  # type: ignore[attr-defined]  # as above
     install as install_script,
 )
 
+from clients.cli.groups import PLAIN, Group
 from clients.errors import ConfigurationError
 
 PROGRAM = "menagerie"
 COMPLETE_VAR = "_MENAGERIE_COMPLETE"
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode="markdown",
-    help="Show or install shell completion.",
+    cls=Group, no_args_is_help=True, help="Show or install shell completion.", **PLAIN,
 )  # fmt: skip
 
 
@@ -37,16 +37,14 @@ ShellArgument = Annotated[
 ]
 
 
-@app.command(
-    "show", epilog="Example: `menagerie completion show bash > ~/.menagerie-completion.sh`"
-)
+@app.command("show", epilog="Example: menagerie completion show bash > ~/.menagerie-completion.sh")
 def show(shell: ShellArgument = None) -> None:
     """Print the completion script."""
     chosen = _chosen(shell)
     typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE_VAR, shell=chosen))
 
 
-@app.command("install", epilog="Example: `menagerie completion install zsh`")
+@app.command("install", epilog="Example: menagerie completion install zsh")
 def install(shell: ShellArgument = None) -> None:
     """Install the completion script for your shell; new shells have it."""
     chosen, path = install_script(

@@ -4,23 +4,25 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clients.cli import native, sql
+from clients.cli import native
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
 from clients.cli.dialects import DIALECTS
+from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
-from clients.cli.repl import Repl, line_editing
 from clients.errors import ConfigurationError
-from clients.sessions import ENGINES
 from clients.source import cache_folder
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+if TYPE_CHECKING:
+    from clients.cli import sql
+
+app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: `menagerie connect sales`")
+@app.command(epilog="Example: menagerie connect sales")
 def connect(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     no_store: StoreOption = False,
@@ -33,6 +35,9 @@ def connect(
     environment, never among its arguments. For DuckDB, and where none is installed, it is a small
     client: statements end with `;`, `\q` leaves, `\?` helps.
     """
+    from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+    from clients.sessions import ENGINES  # noqa: PLC0415  see above
+
     desk = open_desk(profile, org=org)
     with desk.client:
         endpoint = sql.endpoint_of(desk, instance)
@@ -62,8 +67,10 @@ def _started(arguments: list[str], environment: dict[str, str]) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def _talk(keeper: sql.Keeper) -> None:
+def _talk(keeper: "sql.Keeper") -> None:
     """Run the small client over one session, renewed where its credential is refused."""
+    from clients.cli.repl import Repl, line_editing  # noqa: PLC0415  see above
+
     name, engine = keeper.endpoint.instance["name"], keeper.endpoint.instance["engine"]
     with keeper, line_editing(cache_folder() / "history"):
         greeting = f"{name}, {keeper.version()}. \\? helps, \\q leaves."

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.cli.output import Format, OutputOption, chosen, show
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 
-@app.command("open", epilog="Example: `menagerie console open sales`")
+@app.command("open", epilog="Example: menagerie console open sales")
 def console(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     no_browser: Annotated[

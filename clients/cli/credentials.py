@@ -1,23 +1,43 @@
 """`menagerie credentials`: an instance's username and password, fetched once from its cell."""
 
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clients.cli import native, sql
+from clients import private_files
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
+from clients.cli.lines import Place, clients_of, every_client, line
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
 from clients.credentials import Credential, CredentialFile
-from clients.hosts import LOOPBACK, is_local
+from clients.errors import ConfigurationError
+from clients.profiles import config_folder
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+if TYPE_CHECKING:
+    from clients.endpoint import Endpoint
+
+app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: `menagerie credentials sales`")
+def _complete_client(incomplete: str) -> list[str]:
+    return [one for one in every_client() if one.startswith(incomplete)]
+
+
+@app.command(epilog="Example: menagerie credentials sales")
 def credentials(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     rotate: Annotated[bool, typer.Option("--rotate", help="Make a new password first.")] = False,
+    client: Annotated[
+        str | None,
+        typer.Option(
+            "--client",
+            help=f"Print only the line for this client: {', '.join(every_client())}.",
+            metavar="CLIENT",
+            autocompletion=_complete_client,
+        ),
+    ] = None,
     store: Annotated[
         bool,
         typer.Option("--store", help="Keep it for `query` and `connect` too.", show_default=False),
@@ -26,47 +46,55 @@ def credentials(
     output: OutputOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Reveal an instance's credentials and print them, this once.
+    """Reveal an instance's credentials, with lines that connect its clients.
 
     They come straight from the cell that hosts the instance; the control plane never sees them.
-    With `--rotate` the old password keeps working until `overlap_until`. `menagerie credentials
-    reveal` and `menagerie credentials rotate` are the two API operations themselves.
+    The lines hold the password, and work on this machine as they are: in a shell, in Python, in
+    Node.js. With `--rotate` the old password keeps working until `overlap_until`. `menagerie
+    credentials reveal` and `menagerie credentials rotate` are the two API operations themselves.
     """
+    from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+
     desk = open_desk(profile, org=org)
     with desk.client:
         endpoint = sql.endpoint_of(desk, instance)
+        engine = endpoint.instance["engine"]
+        _require_known(engine, client)
         credential = endpoint.rotate() if rotate else endpoint.reveal()
         if rotate:
             CredentialFile().forget(desk.client.base_url, endpoint.instance["id"])
         if store:
             CredentialFile().keep(desk.client.base_url, endpoint.instance["id"], credential)
-    record = {name: value for name, value in asdict(credential).items() if value is not None}
+        place = Place(engine, credential, authorities(endpoint, credential))
+    if client is not None:
+        typer.echo(line(client, place))
+    else:
+        _show(place, output)
+
+
+def _require_known(engine: str, client: str | None) -> None:
+    if client is None or client in clients_of(engine):
+        return
+    known = ", ".join(clients_of(engine)) or "none"
+    raise ConfigurationError(f"there is no line for {client} on {engine}; there is for: {known}")
+
+
+def _show(place: Place, output: Format | None) -> None:
+    record = {name: value for name, value in asdict(place.credential).items() if value is not None}
     if chosen(output) is not Format.table:
         show(record, output)
         return
     print_record(record)
-    line = opening_line(endpoint.instance["engine"], credential, desk.client.ca_file)
-    if line is not None:
-        typer.echo(f"\n{line}")
+    for client in clients_of(place.engine):
+        typer.secho(f"\n{client}", bold=True)
+        typer.echo(line(client, place))
 
 
-def opening_line(engine: str, credential: Credential, ca_file: str | None) -> str | None:
-    """Answer a line for a shell that asks for the password; None where no client is known."""
-    if engine == "duckdb":
-        return curl_line(credential, ca_file)
-    return native.shell_line(engine, credential, ca_file)
-
-
-def curl_line(credential: Credential, ca_file: str | None, password: str | None = None) -> str:
-    """Answer a query by curl, which asks for the password unless a variable is given for it."""
-    user = credential.username + (f':"{password}"' if password else "")
-    ca = f" --cacert {ca_file}" if ca_file else ""
-    resolve = (
-        f" --resolve {credential.host}:{credential.port}:{LOOPBACK}"
-        if is_local(credential.host)
-        else ""
-    )
-    return (
-        f"curl{ca}{resolve} -u {user} {credential.base_url}/query \\\n"
-        f"  -H 'Content-Type: application/json' -d '{{\"sql\": \"SELECT 42 AS answer\"}}'"
-    )
+def authorities(endpoint: "Endpoint", credential: Credential) -> str:
+    """Answer a file with whom to trust for the instance, which lines can name and later find."""
+    named = endpoint.client.ca_file
+    if named is not None:
+        return str(Path(named).expanduser().resolve())
+    path = config_folder() / "authorities" / f"{credential.host}.pem"
+    private_files.write(path, endpoint.ca_pem() or "")
+    return str(path)

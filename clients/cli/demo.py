@@ -7,16 +7,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from clients.cli import native, sql
-from clients.cli.credentials import curl_line
+from clients.cli import native
+from clients.cli.credentials import authorities
 from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
+from clients.cli.lines import Place
+from clients.cli.lines import curl as curl_query
+from clients.cli.output import Rows
 from clients.cli.progress import waiting
-from clients.credentials import Credential
 from clients.document import Operation
-from clients.endpoint import Endpoint
 from clients.errors import ConfigurationError
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 
 class DemoEngine(StrEnum):
@@ -43,7 +45,7 @@ COMMANDS: Final = (
 STATEMENTS: Final = {DemoEngine.redis: COMMANDS, DemoEngine.valkey: COMMANDS}
 
 
-@app.command(epilog="Example: `menagerie demo --engine postgres --keep`")
+@app.command(epilog="Example: menagerie demo --engine postgres --keep")
 def demo(
     engine: Annotated[
         DemoEngine, typer.Option("--engine", help="The engine to walk with.")
@@ -92,6 +94,9 @@ def _create(desk: Desk, engine: DemoEngine) -> dict[str, Any]:
 
 
 def _walk(desk: Desk, instance: dict[str, Any]) -> None:
+    from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+    from clients.endpoint import Endpoint  # noqa: PLC0415  see above
+
     get = desk.operation("GET", "/instances/{instance_id}")
     subject = {"instance_id": instance["id"]}
     _step("Wait until it runs", curl(desk, get, subject, query="?wait_for=running&timeout_s=60"))
@@ -103,18 +108,17 @@ def _walk(desk: Desk, instance: dict[str, Any]) -> None:
     _step("Reveal its credentials, once: the answer's `url` is fetched from the cell", fetch)
     endpoint = Endpoint(desk.client, instance)
     credential = endpoint.reveal()
+    place = Place(instance["engine"], credential, authorities(endpoint, credential))
     with endpoint.session(credential) as session:
         for statement in STATEMENTS.get(instance["engine"], SQL):
-            _step("Query it over TLS", _line(desk, instance["engine"], credential, statement))
-            sql.show(session.query(statement), sql.Rows.table)
+            _step("Query it over TLS", _line(place, statement))
+            sql.show(session.query(statement), Rows.table)
 
 
-def _line(desk: Desk, engine: str, credential: Credential, statement: str) -> str:
-    ca_file = desk.client.ca_file
-    if engine == DemoEngine.duckdb:
-        body = json.dumps({"sql": statement}).replace("'", "'\\''")
-        return f"{curl_line(credential, ca_file, '$PASSWORD').partition(' -d ')[0]} -d '{body}'"
-    return native.shell_line(engine, credential, ca_file, statement) or ""
+def _line(place: Place, statement: str) -> str:
+    if place.engine == DemoEngine.duckdb:
+        return curl_query(place, statement, '"$PASSWORD"')
+    return native.shell_line(place.engine, place.credential, place.ca_file, statement)
 
 
 def _delete(desk: Desk, instance: dict[str, Any]) -> None:

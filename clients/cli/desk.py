@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import typer
 
 from clients import profiles
+from clients.cli import given
 from clients.document import Document, Field, Operation
 from clients.errors import ClientError, ConfigurationError
 from clients.hosts import is_local
@@ -89,7 +90,7 @@ def open_desk(
     from clients.client import Client  # noqa: PLC0415  HTTP takes a tenth of a second to import
     from clients.retries import Retries  # noqa: PLC0415  see above
 
-    profile = profiles.resolve(profile_name)
+    profile = profiles.resolve(profile_name or given.PROFILE.get())
     client = Client.from_profile(
         profile, document=document_of(profile), retries=Retries(notice=notice or _tell_retry)
     )
@@ -158,4 +159,4 @@ def _named_profile(args: list[str]) -> str | None:
             return args[position + 1]
         if arg.startswith("--profile="):
             return arg.partition("=")[2]
-    return os.environ.get("MENAGERIE_PROFILE")
+    return given.PROFILE.get() or os.environ.get("MENAGERIE_PROFILE")

@@ -12,14 +12,14 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from clients.cli import copying
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
 
 STDOUT: Final = "-"
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 
 class Form(StrEnum):
@@ -29,7 +29,7 @@ class Form(StrEnum):
     plain = "plain"
 
 
-@app.command(epilog="Example: `menagerie dump sales sales.dump`")
+@app.command(epilog="Example: menagerie dump sales sales.dump")
 def dump(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     file: Annotated[
@@ -60,6 +60,8 @@ def dump(
     Runs a pg_dump that is at least as new as the server; one comes with Menagerie. The file is
     there once it is whole, and only you may read it. `menagerie load` takes it.
     """  # fmt: skip
+    from clients.cli import copying  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+
     target = Path(file) if file is not None and file != STDOUT else None
     if file is None:
         target = Path(f"{instance}.dump")

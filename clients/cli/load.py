@@ -4,13 +4,14 @@ import io
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from clients.cli import confirming, copying
+from clients.cli import confirming
 from clients.cli.confirming import YesOption
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
 
@@ -18,10 +19,13 @@ STDIN: Final = "-"
 # How an archive of pg_dump begins, in its custom format.
 ARCHIVE: Final = b"PGDMP"
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+if TYPE_CHECKING:
+    from clients.cli import copying
+
+app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: `menagerie load sales sales.dump`")
+@app.command(epilog="Example: menagerie load sales sales.dump")
 def load(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="`-` is stdin.")],
@@ -45,6 +49,8 @@ def load(
     Takes archives of pg_dump's custom format, and SQL. psql reads the latter, and a line with `\!`
     in it runs a command on this machine: load SQL only from those whom you trust.
     """
+    from clients.cli import copying  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+
     if clean:
         confirming.require_answerable("load --clean", yes=yes)
     with _opened(file) as source:
@@ -75,7 +81,7 @@ PSQL: Final = (
 NOWHERE: Final = subprocess.DEVNULL
 
 
-def _restoring(way: copying.Way, *, clean: bool, owners: bool) -> list[str]:
+def _restoring(way: "copying.Way", *, clean: bool, owners: bool) -> list[str]:
     words = [way.program("pg_restore"), "--no-password", "--single-transaction", "--exit-on-error"]
     words += [f"--dbname={way.environment['PGDATABASE']}"]
     words += [] if owners else ["--no-owner", "--no-privileges"]

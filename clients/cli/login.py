@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, Profiles
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: `menagerie login --email ada@example.com`")
+@app.command(epilog="Example: menagerie login --email ada@example.com")
 def login(
     email: Annotated[
         str | None, typer.Option("--email", help="Asked for where it is left out.")

@@ -3,13 +3,14 @@
 import typer
 
 from clients.cli.desk import ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.errors import SignInRequired, Unauthenticated
 from clients.profiles import Profiles
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: `menagerie logout`")
+@app.command(epilog="Example: menagerie logout")
 def logout(profile: ProfileOption = None) -> None:
     """End the profile's session."""
     desk = open_desk(profile)

@@ -5,20 +5,22 @@ from typing import Annotated
 
 import typer
 
-from clients.cli import sql
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: `menagerie logs sales | grep -i error`")
+@app.command(epilog="Example: menagerie logs sales | grep -i error")
 def logs(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
     """Stream the engine logs of an instance."""
+    from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+
     desk = open_desk(profile, org=org)
     said = False
     with desk.client:

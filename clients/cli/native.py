@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from clients.credentials import Credential
 from clients.errors import ConfigurationError
-from clients.hosts import LOOPBACK, is_local
+from clients.hosts import LOOPBACK, needs_address
 
 # Engine: the clients that speak its protocol, best first.
 POSTGRES: Final = ("psql",)
@@ -24,7 +24,10 @@ PROGRAMS: Final = {
 # What a shell understands within double quotes.
 UNSAFE: Final = re.compile(r'[$`"\\!]')
 # Each takes the password from its own variable, where other users of the machine cannot see it.
-PASSWORD_VARIABLES: Final = {"psql": "PGPASSWORD", "mariadb": "MYSQL_PWD", "mysql": "MYSQL_PWD"}
+PASSWORD_VARIABLES: Final = {
+    "psql": "PGPASSWORD", "mariadb": "MYSQL_PWD", "mysql": "MYSQL_PWD",
+    "redis-cli": "REDISCLI_AUTH", "valkey-cli": "REDISCLI_AUTH",
+}  # fmt: skip
 
 
 def find(engine: str) -> str | None:
@@ -63,7 +66,7 @@ def _psql_environment(credential: Credential, ca_file: str) -> dict[str, str]:
     if credential.database:
         environment["PGDATABASE"] = credential.database
     # *.localhost does not resolve everywhere; the name is still what is verified.
-    return environment | ({"PGHOSTADDR": LOOPBACK} if is_local(credential.host) else {})
+    return environment | ({"PGHOSTADDR": LOOPBACK} if needs_address(credential.host) else {})
 
 
 def _is_mariadb(program: str) -> bool:
@@ -85,7 +88,7 @@ def mysql_options(credential: Credential, ca_file: str, *, is_mariadb: bool) -> 
     way that does not leave this machine. MariaDB's client does that wherever `--ssl-ca` is given
     (10.11: error 2026 with any other authority); from 11.4 on it verifies all or nothing.
     """
-    local = is_local(credential.host)
+    local = needs_address(credential.host)
     if is_mariadb:
         verify = "--skip-ssl-verify-server-cert" if local else "--ssl-verify-server-cert"
     else:
@@ -104,37 +107,32 @@ def mysql_options(credential: Credential, ca_file: str, *, is_mariadb: bool) -> 
 def resp_options(credential: Credential, ca_file: str) -> list[str]:
     """Answer the options for valkey-cli or redis-cli, which verify the authority, not the name."""
     return [
-        "-h", LOOPBACK if is_local(credential.host) else credential.host,
+        "-h", LOOPBACK if needs_address(credential.host) else credential.host,
         "-p", str(credential.port), "--tls", "--sni", credential.host, "--cacert", ca_file,
         "--user", credential.username, "-n", credential.database or "0",
     ]  # fmt: skip
 
 
-def shell_line(
-    engine: str, credential: Credential, ca_file: str | None, statement: str | None = None
-) -> str | None:
-    """Answer a line for a shell; None where no client is known.
+def shell_words(name: str, credential: Credential, ca_file: str) -> list[str]:
+    """Answer the words of a shell line that opens this client; the password is not among them."""
+    if name in POSTGRES:
+        return [name, _postgres_uri(credential, ca_file)]
+    if name in MYSQL:
+        return [name, *mysql_options(credential, ca_file, is_mariadb=_is_mariadb(name))]
+    return [name, *resp_options(credential, ca_file)]
 
-    Without a statement it opens the client, which asks for the password; with one it runs that,
-    and the password is read from `$PASSWORD`.
-    """
-    known = PROGRAMS.get(engine, ())
-    ca_file = ca_file or "ca.pem"
-    if known == POSTGRES:
-        words, asks, run = ["psql", _postgres_uri(credential, ca_file)], [], ["-c", statement or ""]
-    elif known == MYSQL:
-        name = "mysql" if engine == "mysql" else "mariadb"
-        words = [name, *mysql_options(credential, ca_file, is_mariadb=name == "mariadb")]
-        asks, run = ["--password"], ["--execute", statement or ""]
-    elif known == RESP:
-        words = [f"{engine}-cli", *resp_options(credential, ca_file)]
-        asks, run = ["--askpass"], shlex.split(statement or "")
+
+def shell_line(engine: str, credential: Credential, ca_file: str, statement: str) -> str:
+    """Answer a line for a shell that runs the statement; it reads the password in `$PASSWORD`."""
+    known = PROGRAMS[engine]
+    name = engine if engine in known else known[0]
+    name = f"{engine}-cli" if known == RESP else name
+    if known == RESP:
+        run = shlex.split(statement)
     else:
-        return None
-    if statement is None:
-        return shlex.join([*words, *asks])
-    variable = PASSWORD_VARIABLES.get(words[0], "REDISCLI_AUTH")
-    return f'{variable}="$PASSWORD" {" ".join(map(quoted, [*words, *run]))}'
+        run = ["-c" if known == POSTGRES else "--execute", statement]
+    words = [*shell_words(name, credential, ca_file), *run]
+    return f'{PASSWORD_VARIABLES[name]}="$PASSWORD" {" ".join(map(quoted, words))}'
 
 
 def quoted(word: str) -> str:
@@ -144,7 +142,7 @@ def quoted(word: str) -> str:
 
 def _postgres_uri(credential: Credential, ca_file: str) -> str:
     options = {"sslmode": "verify-full", "sslrootcert": ca_file}
-    if is_local(credential.host):
+    if needs_address(credential.host):
         options["hostaddr"] = LOOPBACK
     place = f"{credential.username}@{credential.host}:{credential.port}/{credential.database}"
     return f"postgresql://{place}?{urlencode(options, safe='/')}"

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
 
 from clients.cli import confirming, options, output
 from clients.cli.confirming import YesOption
 from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.groups import PLAIN, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
 from clients.cli.progress import waiting
@@ -70,17 +70,27 @@ LimitOption = Annotated[
 ]
 
 
-class NounGroup(TyperGroup):
+class NounGroup(Group):
     """The commands of one noun; each is built when it is first asked for."""
 
     def __init__(self, document: Document, noun: str, **settings: Any) -> None:
-        super().__init__(help=document.describe_noun(noun), no_args_is_help=True, **settings)
+        super().__init__(
+            help=document.describe_noun(noun),
+            no_args_is_help=True,
+            rich_markup_mode=None,
+            **settings,
+        )
         self._operations = {
             command_name(one): one for one in sorted(document.nouns[noun], key=_place)
         }
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  typer's signature
         return list(self._operations)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  see above
+        """Write what there is without building each command, which takes a moment."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, one.summary) for name, one in self._operations.items()])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  typer's signature
         if cmd_name not in self._operations:
@@ -118,10 +128,10 @@ def build(operation: Operation) -> Any:
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    app = typer.Typer(**PLAIN)
     app.command(
         command_name(operation), help=help_text(operation), short_help=operation.summary,
-        epilog=f"Example: `{example(operation, taken)}`", deprecated=operation.deprecated,
+        epilog=f"\b\nExample: {example(operation, taken)}", deprecated=operation.deprecated,
         no_args_is_help=False,
     )(command)  # fmt: skip
     return typer.main.get_command(app)

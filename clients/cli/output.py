@@ -10,6 +10,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from clients.cli import given
+from clients.errors import ConfigurationError
+
 COLUMNS_MAX: Final = 9
 # A cell wider than this may be folded for the columns after it; between columns stand three spaces.
 CELL_MAX: Final = 40
@@ -36,6 +39,14 @@ class Format(StrEnum):
     yaml = "yaml"
 
 
+class Rows(StrEnum):
+    """What --output takes where the answer is rows."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
 OutputOption = Annotated[
     Format | None,
     typer.Option(
@@ -50,8 +61,20 @@ OutputOption = Annotated[
 
 def chosen(output: Format | None) -> Format:
     """Answer the format in force: the option, else MENAGERIE_OUTPUT, else a table."""
-    named = os.environ.get("MENAGERIE_OUTPUT")
+    said = given.OUTPUT.get()
+    if output is None and said is not None and said not in list(Format):
+        raise ConfigurationError(f"--output {said}: this is shown as {', '.join(Format)}")
+    named = said or os.environ.get("MENAGERIE_OUTPUT")
     return output or (Format(named) if named in list(Format) else Format.table)
+
+
+def chosen_rows(output: Rows | None) -> Rows:
+    """Answer the format in force, as elsewhere; an answer of rows is not shown as YAML."""
+    said = given.OUTPUT.get()
+    if output is None and said is not None and said not in list(Rows):
+        raise ConfigurationError(f"--output {said}: rows are shown as {', '.join(Rows)}")
+    named = said or os.environ.get("MENAGERIE_OUTPUT")
+    return output or (Rows(named) if named in list(Rows) else Rows.table)
 
 
 def plain(text: str) -> str:

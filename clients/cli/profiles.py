@@ -8,20 +8,20 @@ import typer
 from clients import profiles
 from clients.cli import confirming
 from clients.cli.confirming import YesOption
+from clients.cli.groups import PLAIN, Group
 from clients.cli.options import read_text
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, VARIABLES, Profile, Profiles
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode="markdown",
-    help="List, choose, change and remove profiles.",
+    cls=Group, no_args_is_help=True, help="List, choose, change and remove profiles.", **PLAIN,
 )  # fmt: skip
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
 
 
-@app.command("list", epilog="Example: `menagerie profiles list`")
+@app.command("list", epilog="Example: menagerie profiles list")
 def list_(output: OutputOption = None) -> None:
     """List the profiles; no secret is shown."""
     kept = Profiles.read()
@@ -35,7 +35,7 @@ def _row(name: str, kept: Profiles) -> dict[str, Any]:
     return {"name": name, "active": name == kept.active, **public, "holds": secrets}
 
 
-@app.command("show", epilog="Example: `menagerie profiles show`")
+@app.command("show", epilog="Example: menagerie profiles show")
 def show_(
     profile: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
     output: OutputOption = None,
@@ -50,7 +50,7 @@ def _masked(found: Profile, key: str) -> str | None:
     return f"{value[:12]}…" if value and key in SECRETS else value
 
 
-@app.command("use", epilog="Example: `menagerie profiles use staging`")
+@app.command("use", epilog="Example: menagerie profiles use staging")
 def use(name: Name) -> None:
     """Make a profile the one in force."""
     kept = Profiles.read()
@@ -61,7 +61,7 @@ def use(name: Name) -> None:
 
 @app.command(
     "set",
-    epilog="Example: `menagerie profiles set staging base_url=https://db.example.com api_key=-`",
+    epilog="Example: menagerie profiles set staging base_url=https://db.example.com api_key=-",
 )
 def set_(
     name: Name,
@@ -94,7 +94,7 @@ def set_(
     kept.write()
 
 
-@app.command("remove", epilog="Example: `menagerie profiles remove staging`")
+@app.command("remove", epilog="Example: menagerie profiles remove staging")
 def remove(name: Name, yes: YesOption = False) -> None:
     """Remove a profile with the tokens in it."""
     confirming.require_answerable("profiles remove", yes=yes)

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
-from clients.cli import sql
+from clients.cli import output as outputs
 from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.groups import PLAIN
 from clients.cli.options import read_text
 
-app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(**PLAIN)
 
 StoreOption = Annotated[
     bool,
@@ -18,7 +19,7 @@ StoreOption = Annotated[
 ]
 
 
-@app.command(epilog="Example: `menagerie query sales 'SELECT $1 + 1 AS n' --param 41`")
+@app.command(epilog="Example: menagerie query sales 'SELECT $1 + 1 AS n' --param 41")
 def query(
     instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
     statement: Annotated[
@@ -33,8 +34,11 @@ def query(
         typer.Option("--param", help="A value, in order: JSON, or else text."),
     ] = None,
     output: Annotated[
-        sql.Rows, typer.Option("--output", "-o", help="How to show the rows.")
-    ] = sql.Rows.table,
+        outputs.Rows | None,
+        typer.Option(
+            "--output", "-o", help="How to show the rows. Default: table.", show_default=False
+        ),
+    ] = None,
     no_store: StoreOption = False,
     org: OrgOption = None,
     profile: ProfileOption = None,
@@ -47,6 +51,8 @@ def query(
     The first query reveals the instance's credential and keeps it in `credentials.json` of the
     configuration folder (mode 0600); `--no-store` reveals it anew and keeps nothing.
     """
+    from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+
     desk = open_desk(profile, org=org)
     with desk.client:
         endpoint = sql.endpoint_of(desk, instance)
@@ -54,4 +60,4 @@ def query(
         text = read_text(statement, "STATEMENT")
         with sql.Keeper(endpoint, store=not no_store) as keeper:
             result = keeper.query(text, [sql.parameter(one) for one in param or ()])
-    sql.show(result, output)
+    sql.show(result, outputs.chosen_rows(output))

@@ -10,7 +10,7 @@ import typer
 
 from clients.cli import sql
 from clients.cli.dialects import DUCKDB, Dialect
-from clients.cli.output import plain
+from clients.cli.output import Rows, plain
 from clients.errors import ClientError
 from clients.sessions import Result
 
@@ -87,7 +87,7 @@ class Repl:
         except KeyboardInterrupt:
             typer.echo("interrupted: the statement was given up", err=True)
         else:
-            sql.show(result, sql.Rows.table, timing=self._timing)
+            sql.show(result, Rows.table, timing=self._timing)
 
 
 @contextlib.contextmanager

@@ -4,13 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from typing import Any, TypeVar
 
 import typer
 
 from clients.cli import output
 from clients.cli.desk import Desk
+from clients.cli.output import Rows
 from clients.closing import Closing
 from clients.credentials import Credential, CredentialFile
 from clients.endpoint import Endpoint
@@ -20,14 +20,6 @@ from clients.sessions import ENGINES, Result, Session
 UNAUTHORIZED = 401
 
 Answered = TypeVar("Answered")
-
-
-class Rows(StrEnum):
-    """What --output takes where the answer is rows."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
 
 
 class Keeper(Closing):

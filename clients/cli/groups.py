@@ -1,0 +1,52 @@
+"""Groups of commands: options before the command, and what a misspelt one may have meant."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, Final
+
+from typer.core import TyperGroup
+
+from clients.cli import given
+
+# Help is written as it stands: what draws it in boxes takes as long to load as all the rest.
+PLAIN: Final[dict[str, Any]] = {
+    "add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False,
+}  # fmt: skip
+
+
+class Group(TyperGroup):
+    """A group that takes common options in front, and knows its commands by nearly their names."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _suggesting():
+            return super().parse_args(ctx, given.take(args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
+            return super().resolve_command(ctx, args)
+        return ctx.fail(f"no such command: {name}{meant(name, self.list_commands(ctx))}")
+
+    def invoke(self, ctx: Any) -> Any:
+        with _suggesting():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _suggesting() -> Iterator[None]:
+    """Say what a misspelt option may have meant, as for commands."""
+    try:
+        yield
+    except Exception as error:
+        near = getattr(error, "possibilities", None)
+        if near:
+            error.message += f"; did you mean {' or '.join(near)}?"  # type: ignore[attr-defined]  # a NoSuchOption
+            error.possibilities = None  # type: ignore[attr-defined]  # see above
+        raise
+
+
+def meant(typed: str, known: Iterable[str]) -> str:
+    """Answer the end of a message: which of those that are known may have been meant."""
+    found = get_close_matches(typed, list(known), n=3)
+    return f"; did you mean {' or '.join(found)}?" if found else ""

@@ -1,0 +1,136 @@
+"""Lines to paste: how each client of an engine connects, as it works on this machine.
+
+Each verifies the certificate. Where the host's name does not resolve here, the lines give the
+address beside the name, by what the client has for it; elsewhere they are the plain ones.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from clients.cli import line_templates as templates
+from clients.cli import native
+from clients.credentials import Credential
+from clients.hosts import LOOPBACK, needs_address
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an instance is, whom to trust for it, and whether its name alone leads there."""
+
+    engine: str
+    credential: Credential
+    ca_file: str
+
+    @property
+    def named(self) -> bool:
+        return not needs_address(self.credential.host)
+
+    @property
+    def address(self) -> str:
+        return self.credential.host if self.named else LOOPBACK
+
+    def postgres_uri(self, scheme: str = "postgresql") -> str:
+        options = {"sslmode": "verify-full", "sslrootcert": self.ca_file}
+        options |= {} if self.named else {"hostaddr": LOOPBACK}
+        return f"{self.uri(scheme)}?{urlencode(options, safe='/', quote_via=quote)}"
+
+    def uri(self, scheme: str, host: str | None = None) -> str:
+        one = self.credential
+        secret = quote(one.password, safe="")
+        return f"{scheme}://{one.username}:{secret}@{host or one.host}:{one.port}/{one.database}"
+
+    def values(self) -> dict[str, str]:
+        """Answer what the templates name, as JSON, which Python and JavaScript both read."""
+        known = {
+            "host": self.credential.host, "port": self.credential.port, "address": self.address,
+            "user": self.credential.username, "password": self.credential.password,
+            "database": self.credential.database, "ca_file": self.ca_file,
+            "url": f"https://{self.address}:{self.credential.port}/query",
+            "libpq": self.postgres_uri(),
+            "alchemy_postgres": self.postgres_uri("postgresql+psycopg"),
+            "alchemy_mysql": self.uri("mysql+pymysql"),
+            "dsn": self.uri("postgresql", self.address),
+        }  # fmt: skip
+        return {name: json.dumps(value, ensure_ascii=False) for name, value in known.items()}
+
+
+def clients_of(engine: str) -> list[str]:
+    """Answer the clients there are lines for, by the names their users know them by."""
+    return list(CLIENTS.get(engine, {}))
+
+
+def every_client() -> list[str]:
+    return sorted({name for known in CLIENTS.values() for name in known})
+
+
+def line(client: str, place: Place) -> str:
+    """Answer the line for one client of the place's engine."""
+    return CLIENTS[place.engine][client](place)
+
+
+def _program(name: str) -> Callable[[Place], str]:
+    """Answer who makes the line of an engine's own client; the password is in its environment."""
+
+    def made(place: Place) -> str:
+        words = native.shell_words(name, place.credential, place.ca_file)
+        variable = native.PASSWORD_VARIABLES[name]
+        return f"{variable}={shlex.quote(place.credential.password)} {shlex.join(words)}"
+
+    return made
+
+
+def _code(plain: str, by_address: str | None = None) -> Callable[[Place], str]:
+    """Answer who fills a template: `plain` where the name resolves, else `by_address`."""
+
+    def made(place: Place) -> str:
+        text = plain if by_address is None or place.named else by_address
+        filled = text.strip()
+        for name, value in place.values().items():
+            filled = filled.replace(f"<{name}>", value)
+        return filled
+
+    return made
+
+
+def curl(place: Place, statement: str = "SELECT 42 AS answer", secret: str = "") -> str:
+    """Answer a query by curl, which reads the password where other programs cannot see it.
+
+    `secret` is how a shell writes the password; where it is left out, it is the password itself.
+    """
+    one = place.credential
+    words = ["curl", "-sS", "-K", "-", "--cacert", place.ca_file]
+    words += [] if place.named else ["--resolve", f"{one.host}:{one.port}:{LOOPBACK}"]
+    words += [f"{one.base_url}/query", "-H", "Content-Type: application/json"]
+    words += ["-d", json.dumps({"sql": statement})]
+    user = f"printf 'user = \"%s:%s\"' {one.username} {secret or shlex.quote(one.password)}"
+    return f"{user} | {shlex.join(words)}"
+
+
+POSTGRES: Final = {
+    "psql": _program("psql"),
+    "psycopg": _code(templates.PSYCOPG),
+    "asyncpg": _code(templates.ASYNCPG, templates.ASYNCPG_BY_ADDRESS),
+    "sqlalchemy": _code(templates.SQLALCHEMY_POSTGRES),
+    "node-postgres": _code(templates.NODE_POSTGRES),
+}
+MYSQL: Final = {
+    "mariadb": _program("mariadb"),
+    "mysql": _program("mysql"),
+    "pymysql": _code(templates.PYMYSQL, templates.PYMYSQL_BY_ADDRESS),
+    "sqlalchemy": _code(templates.SQLALCHEMY_MYSQL, templates.SQLALCHEMY_MYSQL_BY_ADDRESS),
+    "mysql2": _code(templates.MYSQL2, templates.MYSQL2_BY_ADDRESS),
+}
+RESP: Final = {
+    "redis-cli": _program("redis-cli"),
+    "valkey-cli": _program("valkey-cli"),
+    "ioredis": _code(templates.IOREDIS),
+}
+HTTP: Final = {"curl": curl, "httpx": _code(templates.HTTPX, templates.HTTPX_BY_ADDRESS)}
+CLIENTS: Final[Mapping[str, Mapping[str, Callable[[Place], str]]]] = {
+    "postgres": POSTGRES, "timescaledb": POSTGRES, "mariadb": MYSQL, "mysql": MYSQL,
+    "redis": RESP, "valkey": RESP, "duckdb": HTTP,
+}  # fmt: skip
