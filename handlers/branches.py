@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from handlers import orders, views
+from handlers import orders, preconditions, views
 from handlers.calls import OrgCall
 from specserver import Reply
 from storage import instances
@@ -25,4 +25,4 @@ def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
     call.start("instances.provision", branch)
     location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"
-    return Reply.created(views.instance(branch), location)
+    return preconditions.tagged(Reply.created(views.instance(branch), location))

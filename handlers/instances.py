@@ -5,7 +5,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control.policy.plans import PLANS
-from handlers import capacity_views, certificates, instants, one_time, orders, rooms, views
+from handlers import (
+    capacity_views,
+    certificates,
+    instants,
+    one_time,
+    orders,
+    preconditions,
+    rooms,
+    views,
+)
 from handlers.calls import OrgCall
 from specserver import PollAgain, Reply
 from storage import changes, instances, projects, samples
@@ -66,32 +75,39 @@ def create(call: OrgCall, project_id: str, body: Body, dry_run: bool) -> Reply:
     call.emit("instance.requested.v1", views.instance_event(instance), instance)
     call.start("instances.provision", instance)
     location = f"/v1/orgs/{call.org.id}/instances/{instance.id}"
-    return Reply.created(views.instance(instance), location)
+    return preconditions.tagged(Reply.created(views.instance(instance), location))
 
 
-def get(call: OrgCall, instance_id: str, timeout_s: int, wait_for: str | None = None) -> Body:
+def get(
+    call: OrgCall,
+    instance_id: str,
+    timeout_s: int,
+    wait_for: str | None = None,
+    if_none_match: str | None = None,
+) -> Reply:
     instance = instances.fetch(call.db, call.org.id, instance_id)
     waited_s = time.monotonic() - call.exchange.started_at
     may_come = wait_for is not None and instance.status not in {wait_for, *_IN_VAIN[wait_for]}
     if may_come and waited_s < timeout_s:
         raise PollAgain(min(POLL_S, timeout_s - waited_s))
-    return views.instance(instance)
+    found = preconditions.tagged(Reply.ok(views.instance(instance)))
+    return preconditions.unless_known(if_none_match, found)
 
 
-def update(call: OrgCall, instance_id: str, body: Body) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def update(call: OrgCall, instance_id: str, body: Body, if_match: str | None = None) -> Reply:
+    instance = _held(call, instance_id, if_match)
     orders.check_alteration(call, instance, body)
     wanted = {_KINDS[column]: value for column, value in body.items()}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
     call.audit(target=instance.id, **body)
     if all(change.status == "applied" for change in ordered):
-        return Reply.ok(views.instance(instance))
+        return preconditions.tagged(Reply.ok(views.instance(instance)))
     call.start("instances.resize", instance)
-    return Reply.accepted(views.instance(instance))
+    return _accepted(call, instance)
 
 
-def delete(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def delete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
+    instance = _held(call, instance_id, if_match)
     kept = timedelta(days=PLANS[call.org.plan].retention_days)
     instance.delete(call.now + kept)
     call.audit(target=instance.id, name=instance.name)
@@ -99,8 +115,8 @@ def delete(call: OrgCall, instance_id: str) -> Reply:
     return _accepted(call, instance)
 
 
-def undelete(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def undelete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
+    instance = _held(call, instance_id, if_match)
     instance.undelete(call.now)
     changes.give_up(call.db, call.org.id, instance.id)
     orders.check_return(call, instance)
@@ -109,24 +125,24 @@ def undelete(call: OrgCall, instance_id: str) -> Reply:
     return _accepted(call, instance)
 
 
-def erase(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def erase(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
+    instance = _held(call, instance_id, if_match)
     instance.erase()
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.erase", instance)
     return _accepted(call, instance)
 
 
-def pause(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def pause(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
+    instance = _held(call, instance_id, if_match)
     instance.pause()
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.pause", instance)
     return _accepted(call, instance)
 
 
-def resume(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def resume(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
+    instance = _held(call, instance_id, if_match)
     held = instance.paused_by == "idle"
     instance.resume()
     if not held:
@@ -136,10 +152,19 @@ def resume(call: OrgCall, instance_id: str) -> Reply:
     return _accepted(call, instance)
 
 
+def _held(call: OrgCall, instance_id: str, if_match: str | None) -> Instance:
+    """The instance, as the caller read it where they say what they read, and held as it is."""
+    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+    if if_match is not None:
+        current = preconditions.etag(views.instance(instance))
+        preconditions.check(if_match, current, "the instance")
+    return instance
+
+
 def _accepted(call: OrgCall, instance: Instance) -> Reply:
     # The database sets `updated_at` as it writes, so the answer is made after that.
     call.db.flush()
-    return Reply.accepted(views.instance(instance))
+    return preconditions.tagged(Reply.accepted(views.instance(instance)))
 
 
 def changes_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:

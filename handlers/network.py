@@ -5,7 +5,7 @@ from typing import Any
 from control.policy import networks as rules
 from control.policy.orders import Violation
 from control.workflows.networks import NETWORK
-from handlers import network_views
+from handlers import network_views, preconditions
 from handlers.calls import OrgCall
 from handlers.violations import refuse
 from specserver import Reply
@@ -53,9 +53,7 @@ def _check_unchanged(network: Network, if_match: str | None) -> None:
     """So that of two who read the same list, the second does not undo what the first did."""
     if if_match is None:
         raise Problem(428, "send If-Match with the ETag from GET …/network, or `*`")
-    given = {each.strip() for each in if_match.split(",")}
-    if not given & {"*", network_views.etag(network)}:
-        raise Problem(412, "the network has changed since you read it; get it again and retry")
+    preconditions.check(if_match, network_views.etag(network), "the network")
 
 
 def _answer(network: Network, instance: Instance) -> Reply:

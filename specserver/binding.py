@@ -20,6 +20,11 @@ Arguments = dict[str, Any]
 
 # OpenAPI leaves these three to their own rules, whatever the document says of them.
 _NOT_PARAMETERS = frozenset({"accept", "content-type", "authorization"})
+# Who sends one wants nothing done where it does not hold, so it is not passed over in silence.
+_CONDITIONS = ("If-Match", "If-Unmodified-Since", "If-None-Match")
+# Reading is done all the same where nobody looks at it, and only answers more than was asked.
+_HARMLESS_IN_READING = "If-None-Match"
+_READING = frozenset({"GET", "HEAD"})
 _IMMUTABLE = (str, int, float, bool, type(None))
 
 
@@ -50,7 +55,8 @@ class Bindings:
         ]
         body = operation.document.get("requestBody")
         answered, ignored = media_types(operation), _security_names(operation)
-        key = orjson.dumps([documents, body, sorted(answered), sorted(ignored)])
+        unheeded = _unheeded_conditions(operation.method, documents)
+        key = orjson.dumps([documents, body, sorted(answered), sorted(ignored), unheeded])
         if key not in self._bindings:
             parameters = [self._parameter(document) for document in documents]
             try:
@@ -59,6 +65,7 @@ class Bindings:
                     Body(body, self._schemas) if body else None,
                     Acceptance(answered),
                     ignored,
+                    unheeded,
                 )
             except ValueError as error:
                 raise DocumentInvalid(f"{operation.id}: {error}") from None
@@ -83,6 +90,7 @@ class Binding:
         "_path",
         "_query",
         "_shared",
+        "_unheeded",
         "argument_names",
     )
 
@@ -92,6 +100,7 @@ class Binding:
         body: Body | None,
         acceptance: Acceptance,
         ignored: set[str],
+        unheeded: list[str],
     ) -> None:
         names = [argument_name(p.name) for p in parameters] + (["body"] if body else [])
         if twice := {name for name in names if names.count(name) > 1}:
@@ -107,6 +116,7 @@ class Binding:
         self._copied = [(n, d) for n, d in defaults.items() if n not in self._shared]
         self._body = body
         self._acceptance = acceptance
+        self._unheeded = [(name, name.lower().encode()) for name in unheeded]
 
     def bind(self, request: Request, path: dict[str, str], body: bytes) -> Arguments:
         """The typed arguments; raises 404, 406, 415, 400, or 422 with every violation."""
@@ -127,6 +137,9 @@ class Binding:
             self._query.bind(query, arguments, violations)
         if self._headers or self._cookies:
             self._bind_fields(request, arguments, violations)
+        for condition, key in self._unheeded:
+            if headers.raw(key) is not None:
+                violations.append(_unheeded(condition))
         if self._body is not None:
             value, wrong = self._body.read(headers.raw(b"content-type"), body)
             violations += wrong
@@ -144,6 +157,22 @@ class Binding:
             _bind_one(parameter, name, text, arguments, violations)
         for parameter, name in self._cookies:
             _bind_one(parameter, name, request.cookies.get(parameter.name), arguments, violations)
+
+
+def _unheeded_conditions(method: str, documents: list[dict[str, Any]]) -> list[str]:
+    """Conditions that the operation does not say it looks at."""
+    declared = {one["name"].lower() for one in documents if one["in"] == "header"}
+    return [
+        name
+        for name in _CONDITIONS
+        if name.lower() not in declared
+        and not (method in _READING and name == _HARMLESS_IN_READING)
+    ]
+
+
+def _unheeded(condition: str) -> Violation:
+    message = "is not supported by this operation, which would ignore it; leave it out"
+    return {"parameter": condition, "keyword": "unsupported", "message": message}
 
 
 def _bind_one(

@@ -112,7 +112,10 @@ SPOILED: dict[str, Spoil] = {
     "in the order of their statuses": lambda d: pause(d)["responses"].update(
         {"202": pause(d)["responses"].pop("202")}
     ),
-    "a POST takes Idempotency-Key": lambda d: pause(d)["parameters"].pop(),
+    "a POST takes Idempotency-Key": lambda d: pause(d)["parameters"].remove(
+        {"$ref": "#/components/parameters/IdempotencyKey"}
+    ),
+    "describe its 412: If-Match": lambda d: pause(d)["responses"].pop("412"),
     "carries X-Request-Id": lambda d: pause(d)["responses"]["202"].pop("headers"),
     "the licence is Apache-2.0": lambda d: d["info"].update(license={"name": "MIT"}),
     "the document is invalid": lambda d: d["info"].pop("title"),

@@ -90,6 +90,10 @@ def _error_forms(text: Text) -> Iterator[Fault]:
         yield Fault("errors", f"are answered as {forms.most_common(1)[0][0]}, and also as {rare}")
 
 
+def _takes(operation: Operation, header: str) -> bool:
+    return any(one["name"] == header for one in operation.parameters("header"))
+
+
 def needed(operation: Operation) -> dict[str, str]:
     """The statuses an operation of the control plane can answer, and why."""
     document, body = operation.document, bool(operation.document.get("requestBody"))
@@ -101,6 +105,7 @@ def needed(operation: Operation) -> dict[str, str]:
         "404": ("its path may lead nowhere", bool(operation.parameters("path"))),
         "406": ("Accept may exclude its answer", any(one.get("content") for one in answers)),
         "409": ("a request with its key may be under way", operation.method == "POST"),
+        "412": ("If-Match may name something else", _takes(operation, "If-Match")),
         "413": ("a body may be too large", operation.method != "GET"),
         "415": ("its body may be of another type", body),
         "422": ("a parameter may be unknown or wrong", True),

@@ -9,8 +9,10 @@ from tools.document_rules.reading import Fault, Operation, Text
 _PROBLEM = "application/problem+json"
 _UNSCOPED = frozenset({"none", "self"})
 # Operations whose names begin so take something away, as every DELETE does.
-_DESTRUCTIVE = ("close", "delete", "drop", "erase", "load", "overwrite", "purge", "remove")
-_DESTRUCTIVE += ("restore", "revoke", "truncate", "wipe")
+_DESTRUCTIVE: tuple[str, ...] = (
+    *("close", "delete", "drop", "erase", "load", "overwrite", "purge", "remove"),
+    *("restore", "revoke", "truncate", "wipe"),
+)
 
 
 def check(text: Text) -> Iterator[Fault]:
