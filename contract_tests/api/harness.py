@@ -270,7 +270,8 @@ class House:
             cell.last_seen_at = self.database.now(db)
             # What a worker leaves that keeps the schedules.
             turn = {"schedule": "cells", "slot": self.database.now(db), "state": "done"}
-            db.add(Work(operation="op_turn", kind="cells.refresh", lane="cells", **turn))
+            operation = identifiers.new("op_")
+            db.add(Work(operation=operation, kind="cells.refresh", lane="cells", **turn))
 
 
 def _settings(directory: Path) -> Settings:

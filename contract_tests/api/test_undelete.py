@@ -176,7 +176,7 @@ def test_it_needs_room_only_where_it_is_to_run(make_house: MakeHouse) -> None:
     for _ in range(2):
         house.instance(tenant)
     said = refusal(undelete(house, tenant, running))
-    assert said.startswith("cannot undelete the instance now: not enough memory is left")
+    assert said.startswith("cannot undelete the instance now: there is not enough memory left")
     assert undelete(house, tenant, paused).status_code == 202
 
 
