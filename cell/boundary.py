@@ -42,4 +42,4 @@ def authenticate(cell: Cell, exchange: Exchange) -> None:
             raise Unauthenticated("only the gateway of this cell may ask this")
     elif request.method == "HEAD":
         # Answered like GET it would use the token up for an answer without a body.
-        raise MethodNotAllowed("HEAD is not answered here", headers={"Allow": "GET, OPTIONS"})
+        raise MethodNotAllowed("HEAD is not supported here", headers={"Allow": "GET, OPTIONS"})

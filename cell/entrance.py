@@ -17,7 +17,7 @@ def check(spec: Spec, zone: str) -> None:
         try:
             ipaddress.ip_network(cidr, strict=False)
         except ValueError as error:
-            raise Invalid(f"allow_cidrs: {cidr} is no network") from error
+            raise Invalid(f"allow_cidrs: {cidr} is not a valid network") from error
     for domain in spec.domains:
         if domain == zone or domain.endswith(f".{zone}"):
             raise Invalid(f"domains: {domain} is among the hosts of the region")
@@ -30,9 +30,9 @@ def _check_authorities(pem: str) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
-        raise Invalid("client_ca_pem: these are no certificates in PEM") from error
+        raise Invalid("client_ca_pem: must contain PEM certificates") from error
     if not context.cert_store_stats()["x509"]:
-        raise Invalid("client_ca_pem: there is no certificate in it")
+        raise Invalid("client_ca_pem: does not contain a certificate")
 
 
 def check_console(spec: Spec, address: str) -> None:
@@ -41,7 +41,9 @@ def check_console(spec: Spec, address: str) -> None:
     And Conflict where clients must show certificates, which a page cannot.
     """
     if spec.client_ca_pem is not None:
-        raise Conflict("the instance asks for client certificates, which the console cannot show")
+        raise Conflict(
+            "the instance requires client certificates, which the console cannot present"
+        )
     if not addresses.admits(addresses.parse_networks(spec.allow_cidrs), address):
         text = (
             f"your address, {address or 'which is not known'}, is not on the instance's allow-list:"

@@ -91,7 +91,7 @@ class Layout:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     os.close(lock)
-                    raise HomeTakenError(f"another cell runs in {self.home}") from None
+                    raise HomeTakenError(f"another cell is running in {self.home}") from None
                 time.sleep(LOOK_AGAIN_S)
             else:
                 return lock

@@ -168,7 +168,7 @@ class Lifecycle:
         """Returns when a login works; all who ask while it wakes wait for the same waking."""
         resident = self.find(instance_id)
         if resident.record.desired == "paused" and resident.record.paused_by == "request":
-            raise Conflict("the instance was paused by request and wakes by request only")
+            raise Conflict("the instance was paused on request; resume it first")
         self._refuse_gone(resident, "wake")
         if resident.status != "running" or resident.going_to_sleep:
             if resident.wake is None or resident.wake.done():
@@ -177,7 +177,9 @@ class Lifecycle:
                 limit_s = self._settings.wake_timeout_s
                 await asyncio.wait_for(asyncio.shield(resident.wake), limit_s)
             except TimeoutError as error:
-                raise Unavailable("the instance takes long to wake", headers=RETRY_AFTER) from error
+                raise Unavailable(
+                    "the instance is taking long to resume", headers=RETRY_AFTER
+                ) from error
         if resident.status != "running":
             detail = resident.reason or f"the instance is {resident.status}"
             raise Unavailable(detail, headers=RETRY_AFTER)

@@ -76,7 +76,7 @@ class QueueDatabases:
         try:
             await asyncio.wait_for(turns.acquire(), TURN_WITHIN_S)
         except TimeoutError as error:
-            detail = "too many ask for queues of the instance at once"
+            detail = "too many requests for queues of this instance at once; try again"
             raise Unavailable(detail, headers=RETRY_AFTER) from error
         try:
             yield
@@ -89,7 +89,7 @@ class QueueDatabases:
         if engine != ENGINE:
             raise Conflict(f"queues need a postgres instance; this instance is {engine}")
         if resident.status != "running":
-            raise Conflict(f"the instance is {resident.status}; queues need it running")
+            raise Conflict(f"queues need a running instance; this instance is {resident.status}")
         return resident
 
     async def _connect(self, resident: Resident) -> Connection:
@@ -100,11 +100,11 @@ class QueueDatabases:
             raise _not_now() from error
         except psycopg.OperationalError as error:
             if connections.is_full(error):
-                detail = "all connections of the instance are taken"
+                detail = "all connections of the instance are in use"
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             said = str(error).partition("FATAL:")[2].strip()
-            raise Conflict(f"the instance refuses its owner: {said}") from error
+            raise Conflict(f"the instance refused the login: {said}") from error
 
 
 def _not_now() -> Unavailable:
-    return Unavailable("the instance does not answer now", headers=RETRY_AFTER)
+    return Unavailable("the instance is not responding; try again", headers=RETRY_AFTER)

@@ -166,7 +166,7 @@ def _route(resident: Resident) -> dict[str, Any]:
     state = resident.route_state
     refusals = {
         "paused": "the instance is paused; resume it to connect",
-        "failed": "the instance has failed; its status says why",
+        "failed": "the instance has failed; see its status_reason",
     }
     return {
         "instance_id": resident.instance_id,

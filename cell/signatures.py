@@ -45,7 +45,9 @@ class Signatures:
         try:
             self._key.verify(signature, signed)
         except InvalidSignature as error:
-            raise Unauthenticated("the signature does not fit", code="bad_signature") from error
+            raise Unauthenticated(
+                "the signature does not match the request", code="bad_signature"
+            ) from error
 
     def _check_fresh(self, timestamp: str, nonce: str, challenge: str) -> None:
         """By the clock, or by a challenge of ours: then it is the clock that was wrong."""
@@ -61,7 +63,7 @@ class Signatures:
             )
         # In the database, or a restart of the cell would let the last minute be said again.
         if not self._database.note("INSERT OR IGNORE INTO heard VALUES (?, ?)", nonce, signed_at):
-            raise Unauthenticated("the request was seen before", code="replayed")
+            raise Unauthenticated("the request was already used", code="replayed")
         if proven:
             clock.learn(signed_at, challenge)
         else:

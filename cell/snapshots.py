@@ -77,7 +77,9 @@ async def begin(resident: Resident, layout: Layout) -> None:
     spec = resident.record.spec
     if (note["engine"], note["engine_version"]) != (spec.engine, spec.engine_version):
         taken = f"{note['engine']} {note['engine_version']}"
-        raise EngineError(f"snapshot {name} is of {taken}, not {spec.engine} {spec.engine_version}")
+        raise EngineError(
+            f"snapshot {name} is from {taken}, not {spec.engine} {spec.engine_version}"
+        )
     await resident.driver.restore(resident.site, folder)
     write_atomically(done, name.encode())
     if note["label"] == FOR_BRANCH:

@@ -29,7 +29,7 @@ SLOW_AFTER_S = 3.0
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
 DOUBLED_MAX = 20
-MEMORY = "the engine was ended because it wanted more memory than its size has"
+MEMORY = "the engine was stopped because it exceeded the memory of its size"
 
 
 class Supervisor:
@@ -104,7 +104,9 @@ class Supervisor:
         await driver.set_credentials(site, [*logins, *former])
         # Where the engine takes neither it is busy, which must not keep the former alive.
         if not await driver.ready(site, logins[0]) and await driver.ready(site, former[0]):
-            raise EngineError("the engine does not take the new login; the former one goes on")
+            raise EngineError(
+                "the engine does not accept the new login; the previous one stays valid"
+            )
 
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
@@ -248,7 +250,7 @@ class Supervisor:
                 raise EngineError(f"{ended}; the instance's logs say more")
             if time.monotonic() > deadline:
                 limit_s = self._settings.start_timeout_s
-                raise EngineError(f"the engine took no login within {limit_s:.0f} s")
+                raise EngineError(f"the engine accepted no login within {limit_s:.0f} s")
             if resident.reason is None and time.monotonic() > slow:
                 resident.reason = (
                     "the engine takes long to start: it runs and takes no login yet; the "
@@ -318,7 +320,7 @@ class Supervisor:
             resident.failed = True
             times = resident.failures
             told = for_owner(reason)
-            resident.reason = f"the engine failed {times} times in a row; the last time: {told}"
+            resident.reason = f"the engine failed {times} times in a row; last reason: {told}"
             log.error("cell.failed", instance_id=resident.instance_id, reason=reason)
             self.publish()
         if resident.failures == 1:

@@ -37,7 +37,7 @@ class Tokens:
         """Reads the token without using it up; raises Forbidden or Gone."""
         claims = self._read(token)
         if claims is None or claims.action != action:
-            raise Forbidden("this URL was not issued for this", code="bad_token")
+            raise Forbidden("this URL is not valid for this request", code="bad_token")
         if claims.expires_at <= self._clock.now():
             raise Gone("this URL has expired", code="expired")
         return claims
@@ -48,7 +48,7 @@ class Tokens:
             "INSERT OR IGNORE INTO burned VALUES (?, ?)", claims.jti, claims.expires_at
         )
         if not burned:
-            raise Gone("this URL was used before", code="used")
+            raise Gone("this URL has already been used", code="used")
 
     def forget_expired(self) -> None:
         """An expired token is refused by its date, so its mark is no longer needed.

@@ -13,6 +13,8 @@ def check_console(network: Network, ip: str) -> None:
     show certificates, which a page cannot.
     """
     if network.client_ca_pem is not None:
-        raise Conflict("the instance asks for client certificates, which the console cannot show")
+        raise Conflict(
+            "the instance requires client certificates, which the console cannot present"
+        )
     if not rules.admits(network.allow_cidrs, ip):
         raise Forbidden(f"{ip} is not on the instance's allow-list", code="address_not_allowed")

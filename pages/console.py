@@ -28,26 +28,25 @@ NONCE_BYTES = 16
 TITLES = {
     401: "This session has ended",
     403: "This request was refused",
-    404: "There is no such page",
+    404: "Page not found",
 }
 TEXTS = {
     401: "A session ends after 30 minutes without a statement, after 8 hours, and when the"
-    " credential of its instance is rotated. Ask for a new link: menagerie console open NAME",
-    403: "This request did not come from the console's page. Load the page again.",
+    " credential of its instance is rotated. Get a new link: menagerie console open NAME",
+    403: "This request did not come from the console page. Reload the page.",
 }
 ASK_AGAIN = "menagerie console open NAME"
 LINK_TITLES = {
-    "used": "This link was used before",
+    "used": "This link has already been used",
     "expired": "This link has expired",
-    "bad_token": "This link is not complete",
-    "not_found": "This instance is no longer here",
+    "bad_token": "This link is not valid",
+    "not_found": "Instance not found",
 }
 LINK_TEXTS = {
-    "used": "A link to the SQL console opens it once. Ask for a new one:",
-    "expired": "A link to the SQL console works for a minute. Ask for a new one:",
-    "bad_token": "It was not issued for the SQL console, or a part of it was lost on its way."
-    " Ask for a new one:",
-    "not_found": "It was deleted, or never was on this cell. Ask for a link to another one:",
+    "used": "A link to the SQL console works once. Get a new one:",
+    "expired": "A link to the SQL console is valid for one minute. Get a new one:",
+    "bad_token": "It was not issued for the SQL console, or part of it is missing. Get a new one:",
+    "not_found": "It was deleted, or it is not in this cell. To open another instance:",
 }
 
 
@@ -138,9 +137,9 @@ class _Console:
         body = request.get_json(silent=True)
         sql = body.get("sql") if isinstance(body, dict) else None
         if not isinstance(sql, str) or not sql.strip():
-            return _refusal(400, "There is no statement to run.")
+            return _refusal(400, "Enter a statement to run.")
         if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
-            return _refusal(413, f"A statement may have {STATEMENT_BYTES_MAX:,} bytes.")
+            return _refusal(413, f"A statement can have at most {STATEMENT_BYTES_MAX:,} bytes.")
         return jsonify(self._desk.run(_visit(instance_id), sql))
 
     def tables(self, instance_id: str) -> ResponseReturnValue:
@@ -176,7 +175,7 @@ class _Console:
 def link_notice(code: str, detail: str) -> tuple[str, str, str]:
     """Title, text and command of the page that a one-time URL answers instead of the console."""
     title = LINK_TITLES.get(code, "The console cannot be opened")
-    otherwise = f"{detail[:1].upper()}{detail[1:]}. Then ask for a new link:"
+    otherwise = f"{detail[:1].upper()}{detail[1:]}. Then get a new link:"
     return title, LINK_TEXTS.get(code, otherwise), ASK_AGAIN
 
 
@@ -203,7 +202,7 @@ def _refusal(status: int, text: str) -> tuple[Response, int]:
 
 def _failed(error: HTTPException) -> ResponseReturnValue:
     status = error.code or 500
-    text = TEXTS.get(status) or error.description or "The request cannot be answered."
+    text = TEXTS.get(status) or error.description or "The request failed."
     response = make_response(_notice(status, error.name, text))
     if error.response is None:
         for name, value in error.get_headers():

@@ -25,7 +25,9 @@ class Acceptance:
             if len(self._seen) < _MAX_SEEN:
                 self._seen[accept] = answer
         if not answer:
-            raise NotAcceptable(f"this is answered as {', '.join(sorted(self.media_types))}")
+            raise NotAcceptable(
+                f"this response is available only as {', '.join(sorted(self.media_types))}"
+            )
 
 
 def media_types(operation: Operation) -> set[str]:

@@ -195,7 +195,7 @@ def _bind_one(
 
 def _summary(violations: list[Violation]) -> str:
     if len(violations) > 1:
-        return f"the request breaks {len(violations)} rules of this operation"
+        return f"the request is invalid in {len(violations)} places"
     only = violations[0]
     return f"{only.get('parameter') or only.get('pointer') or 'the body'} {only['message']}"
 

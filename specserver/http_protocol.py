@@ -97,7 +97,7 @@ class HttpProtocol(HttpToolsProtocol):
     def eof_received(self) -> None:
         begun = self._opening and self._arriving and not self._refused
         if begun and not self._is_behind_others():
-            self._refuse(BadRequest("the request ended before it was whole"))
+            self._refuse(BadRequest("the request ended before it was complete"))
 
     def shutdown(self) -> None:
         if self._refused and self._due == 0:
@@ -140,11 +140,11 @@ class HttpProtocol(HttpToolsProtocol):
             raise _unknown_method()
         try:
             if not self.url.startswith(b"/") and httptools.parse_url(self.url).path is None:
-                raise BadRequest("the request target has no path")
+                raise BadRequest("the request target does not have a path")
             _check_host(self.headers, self.parser.get_http_version())
             super().on_headers_complete()
         except httptools.HttpParserInvalidURLError:
-            raise BadRequest("the request target cannot be read") from None
+            raise BadRequest("the request target is malformed") from None
         self._head_is_read = True
         self._due += 1
 
@@ -289,7 +289,9 @@ def _check_host(headers: list[tuple[bytes, bytes]], version: str) -> None:
     if not hosts and version == "1.0":
         return
     if len(hosts) != 1:
-        raise BadRequest(f"a request must have one Host field, and this has {len(hosts) or 'none'}")
+        raise BadRequest(
+            f"a request must have exactly one Host field, and this one has {len(hosts) or 'none'}"
+        )
     if not _HOST.fullmatch(hosts[0].strip()):
         raise BadRequest("Host must be a host name or an address, with or without a port")
 
@@ -300,7 +302,7 @@ def _as_problem(cause: BaseException | None) -> Problem:
         return cause
     # As text, since a renderer that shows local variables shows credentials.
     text = "".join(traceback.format_exception(cause))
-    log.error("the head of a request could not be handled", exception=text)
+    log.error("the request head could not be handled", exception=text)
     return InternalError()
 
 
@@ -309,4 +311,4 @@ def _too_large() -> Problem:
 
 
 def _unknown_method() -> Problem:
-    return Problem(501, "no method of this name is known here")
+    return Problem(501, "this method is not supported")

@@ -79,12 +79,12 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "exclusiveMaximum": lambda f: f"must be less than {f['limit']}",
     "multipleOf": lambda f: f"must be a multiple of {f['multiple_of']}",
     "format": lambda f: f"must be {_FORMATS.get(f['format'], 'a valid ' + f['format'])}",
-    "uniqueItems": lambda _: "must not hold the same item twice",
-    "contains": lambda _: "must hold an item of the described kind",
-    "not": lambda _: "is of a form that is excluded",
+    "uniqueItems": lambda _: "must not contain the same item twice",
+    "contains": lambda _: "must contain an item that matches the schema",
+    "not": lambda _: "matches a form that is not allowed",
     "anyOf": lambda _: "matches none of the allowed forms",
     "oneOf": lambda _: "matches none of the allowed forms",
-    "propertyNames": lambda _: "has a member with a name that is not allowed",
+    "propertyNames": lambda _: "has a member whose name is not allowed",
     "additionalItems": lambda _: "has more items than are allowed",
     "unevaluatedItems": lambda _: "has items that are not allowed",
     "falseSchema": lambda _: "is not allowed",
@@ -101,7 +101,7 @@ def message(error: jsonschema_rs.ValidationError, allowed: Mapping[str, str]) ->
     facts = kind.as_dict()
     if kind.name == "pattern":
         words = allowed.get(facts["pattern"])
-        return f"must be {words}" if words else "is not of the form that is described for it"
+        return f"must be {words}" if words else "does not match the schema"
     if kind.name == "enum":
         return _choice(facts["options"], error.instance)
     words_for = _WORDS.get(kind.name)

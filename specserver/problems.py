@@ -111,7 +111,7 @@ class _StatusProblem(Problem):
 
 
 class BadRequest(_StatusProblem):
-    STATUS, DETAIL = 400, "the request cannot be read"
+    STATUS, DETAIL = 400, "the request is malformed"
 
 
 class Unauthenticated(_StatusProblem):
@@ -129,27 +129,27 @@ class Unauthenticated(_StatusProblem):
 
 
 class Forbidden(_StatusProblem):
-    STATUS, DETAIL = 403, "the caller may not do this"
+    STATUS, DETAIL = 403, "you are not allowed to do this"
 
 
 class NotFound(_StatusProblem):
-    STATUS, DETAIL = 404, "there is nothing here"
+    STATUS, DETAIL = 404, "not found"
 
 
 class MethodNotAllowed(_StatusProblem):
-    STATUS, DETAIL = 405, "this method is not answered here"
+    STATUS, DETAIL = 405, "this method is not allowed here"
 
 
 class NotAcceptable(_StatusProblem):
-    STATUS, DETAIL = 406, "none of the accepted media types can be sent"
+    STATUS, DETAIL = 406, "none of the accepted media types is available"
 
 
 class Conflict(_StatusProblem):
-    STATUS, DETAIL = 409, "the request does not fit the present state"
+    STATUS, DETAIL = 409, "the request conflicts with the current state"
 
 
 class Gone(_StatusProblem):
-    STATUS, DETAIL = 410, "this is gone for good"
+    STATUS, DETAIL = 410, "this is gone"
 
 
 class TooLarge(_StatusProblem):
@@ -157,11 +157,11 @@ class TooLarge(_StatusProblem):
 
 
 class UnsupportedMediaType(_StatusProblem):
-    STATUS, DETAIL = 415, "this media type is not read here"
+    STATUS, DETAIL = 415, "this media type is not supported here"
 
 
 class Invalid(_StatusProblem):
-    STATUS, DETAIL = 422, "the request breaks the rules of this operation"
+    STATUS, DETAIL = 422, "the request is invalid"
 
 
 class TooManyRequests(_StatusProblem):
@@ -169,7 +169,7 @@ class TooManyRequests(_StatusProblem):
 
 
 class InternalError(_StatusProblem):
-    STATUS, DETAIL = 500, "the request failed; quote the request id when reporting it"
+    STATUS, DETAIL = 500, "internal error; quote the request id when you report it"
 
 
 class Unavailable(_StatusProblem):

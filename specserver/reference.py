@@ -85,7 +85,7 @@ class Pages:
             allow = {"Allow": "GET, HEAD, OPTIONS"}
             if scope["method"] == "OPTIONS":
                 return Reply(204, None, allow)
-            raise MethodNotAllowed(f"{scope['method']} is not answered here", headers=allow)
+            raise MethodNotAllowed(f"{scope['method']} is not allowed here", headers=allow)
         asked = Headers(scope["headers"])
         if path not in self.pages:
             return self._front_page(asked)

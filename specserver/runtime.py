@@ -134,7 +134,7 @@ class Runtime:
             allow = {"Allow": route.allow}
             if request.method == "OPTIONS":
                 return Reply(204, None, allow)
-            refusal = MethodNotAllowed(f"{request.method} is not answered here", headers=allow)
+            refusal = MethodNotAllowed(f"{request.method} is not allowed here", headers=allow)
             return self._problems(refusal, request_id)
         try:
             body = b""

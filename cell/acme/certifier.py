@@ -101,7 +101,7 @@ class Certifier:
             self._failed(host, error)
         except Exception as error:  # noqa: BLE001 - of this domain; others have their turn
             log.error("acme.broken", host=host, reason=repr(error))  # noqa: TRY400 - one line
-            self._failed(host, AcmeError("refused", "the cell failed; its log says why"))
+            self._failed(host, AcmeError("refused", "internal error in the cell; see its log"))
         else:
             self._server_failures = 0
             log.info("acme.issued", host=host)

@@ -85,11 +85,11 @@ def check(chain_pem: bytes, order: Order, host: str, now: dt.datetime) -> None:
             issued.verify_directly_issued_by(issuer)
         fits = leaf.public_key() == key_of(order.key_pem).public_key()
     except Exception as error:
-        raise AcmeError("order", "the ACME server sent what is no certificate chain") from error
+        raise AcmeError("order", "the ACME server sent an invalid certificate chain") from error
     if not fits or host not in names.get_values_for_type(x509.DNSName):
-        raise AcmeError("order", "the ACME server sent a certificate that was not asked for")
+        raise AcmeError("order", "the ACME server sent a certificate for another name or key")
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
-        raise AcmeError("order", "the ACME server sent a certificate that is not valid now")
+        raise AcmeError("order", "the ACME server sent a certificate that is not currently valid")
 
 
 def key_of(pem: str) -> ec.EllipticCurvePrivateKey:

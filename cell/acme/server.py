@@ -38,7 +38,7 @@ SERVER_ERROR = 500
 RESOURCES = ("newNonce", "newAccount", "newOrder")
 # What the library raises over an answer that is not as it must be.
 BROKEN = (acme_errors.Error, JoseError, AttributeError, LookupError, TypeError, ValueError)
-STRANGE = "the ACME server gave an answer that is none of ACME"
+STRANGE = "the ACME server sent an invalid response"
 # What a server says of an order or account that it does not have, or has no more.
 GONE = frozenset({"malformed", "unauthorized"})
 
@@ -112,7 +112,8 @@ class Server:
         settings = self._settings
         if terms and not settings.acme_terms_agreed:
             raise AcmeError(
-                "server", f"the server's terms ({terms}) are not agreed to (acme_terms_agreed)"
+                "server",
+                f"the server's terms of service ({terms}) are not accepted; set acme_terms_agreed",
             )
         wanted = messages.NewRegistration.from_data(
             email=settings.acme_contact or None,
@@ -133,7 +134,7 @@ class Server:
             return messages.ExternalAccountBinding.from_data(public, key_id, key, self._directory)
         except (JoseError, ValueError):
             # Without its cause, which may show the key.
-            raise AcmeError("server", "acme_eab_hmac_key is no base64url") from None
+            raise AcmeError("server", "acme_eab_hmac_key is not valid base64url") from None
 
     def order(self, host: str) -> str:
         """The URL of a new order."""
@@ -179,7 +180,7 @@ class Server:
                 asked = each.status != messages.STATUS_PENDING
                 yield Proof(each.uri, each.chall.key_authorization(self._key), asked)
                 return
-        raise AcmeError("order", "the server offers no tls-alpn-01 challenge")
+        raise AcmeError("order", "the server does not offer a tls-alpn-01 challenge")
 
     def _why(self, order: messages.Order) -> str:
         """What the server found wrong with a proof, where that is why."""

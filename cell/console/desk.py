@@ -80,7 +80,7 @@ class Desk:
 
     def _on_loop(self, work: Callable[[], Awaitable[Found]]) -> Found:
         if self._loop is None:
-            raise Refused(503, "The cell is just starting.")
+            raise Refused(503, "The cell is starting; try again in a moment.")
 
         async def awaited() -> Found:
             return await work()
@@ -116,9 +116,9 @@ class Desk:
         self, key: str, resident: Resident, sql: str, limits: Limits
     ) -> dict[str, Any]:
         if key in self._runs:
-            raise Refused(409, "A statement of this session is still running.")
+            raise Refused(409, "A statement is already running in this session.")
         if len(self._runs) >= RUNS_MAX:
-            raise Refused(503, "Too many consoles are at work; try again in a moment.")
+            raise Refused(503, "Too many consoles are busy; try again in a moment.")
         instance_id = resident.instance_id
         run = Run(self._place(resident), limits)
         self._runs[key] = instance_id, run

@@ -26,7 +26,7 @@ def run(place: Place, sql: str, table: Table) -> None:
     finally:
         connection.close()
     if len(content) > ANSWER_BYTES_MAX:
-        raise StatementError("the answer is too large for the console: ask for fewer rows")
+        raise StatementError("the result is too large for the console: select fewer rows")
     answer = json.loads(content)
     if response.status != OK:
         raise StatementError(str(answer.get("error") or answer.get("detail") or response.reason))

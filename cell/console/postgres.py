@@ -26,7 +26,7 @@ _COPIES = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOT
 
 def run(place: Place, sql: str, table: Table) -> None:
     if "\0" in sql:
-        raise StatementError("a statement cannot hold the character NUL")
+        raise StatementError("a statement cannot contain a NUL character")
     with sockets.folder_of(place.socket) as folder:
         connection = _connect(place, folder)
         _run(connection, sql, table)
@@ -157,7 +157,7 @@ class _Session:
 
 def _check(result: pq.abc.PGresult) -> None:
     if result.status in _COPIES:
-        raise StatementError("COPY from STDIN and to STDOUT needs a client of its own")
+        raise StatementError("COPY FROM STDIN and COPY TO STDOUT need another client, such as psql")
     if result.status in {pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE}:
         raise StatementError((result.error_message or b"").decode(errors="replace").rstrip())
 

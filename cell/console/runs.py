@@ -33,7 +33,7 @@ class Run:
     async def answer(self, sql: str) -> dict[str, Any]:
         """The table, or `error` with the engine's words."""
         if not _is_socket(self._place.socket):
-            return {"error": "the engine does not answer", "elapsed_ms": 0}
+            return {"error": "the engine is not responding", "elapsed_ms": 0}
         told = {"place": asdict(self._place), "limits": asdict(self._limits), "sql": sql}
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -50,7 +50,7 @@ class Run:
             answer: dict[str, Any] = orjson.loads(written)
         except (TimeoutError, ValueError):
             # Killed, by us or for its memory; what the engine still does it ends by itself.
-            why = "" if self._stopped else ": it took too much"
+            why = "" if self._stopped else "because it used too much memory"
             return {"error": f"the statement was stopped{why}", "elapsed_ms": 0}
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -45,9 +45,9 @@ def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
     except (StatementError, Stopped) as error:
         return _error(str(error), started)
     except MemoryError:
-        return _error("the answer is too large for the console: ask for less", started)
+        return _error("the result is too large for the console: select less data", started)
     except (OSError, EOFError) as error:
-        return _error(f"the engine does not answer: {error}", started)
+        return _error(f"the engine is not responding: {error}", started)
     return table.document((time.monotonic() - started) * 1000)
 
 
@@ -57,7 +57,7 @@ def _error(text: str, started: float) -> dict[str, Any]:
 
 def _on_time(*_: object) -> NoReturn:
     _leave()
-    raise Stopped("the statement was stopped: it took longer than the console waits")
+    raise Stopped("the statement was stopped because it exceeded the console's time limit")
 
 
 def _on_stop(*_: object) -> NoReturn:

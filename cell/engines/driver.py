@@ -32,7 +32,7 @@ class Pulse(Enum):
     """
 
     WELL = "well"
-    SILENT = "it answers no login"
+    SILENT = "it does not answer logins"
     STUCK = "a script that has written cannot be stopped"
 
 

@@ -122,7 +122,7 @@ class DuckDB:
         try:
             answer = await _query(site, login, "CHECKPOINT", CHECKPOINT_TIMEOUT_S)
         except httpx.HTTPError as error:
-            raise EngineError("the engine does not answer the checkpoint") from error
+            raise EngineError("the engine did not respond to the checkpoint") from error
         if answer.status_code != httpx.codes.OK:
             raise EngineError(f"the checkpoint was refused with status {answer.status_code}")
         # Held still for the copy, so that file and log are of one moment. What was written since

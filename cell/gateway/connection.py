@@ -199,18 +199,18 @@ class Connection(Relay):
         by_name = routes.named(begun.name, protocols) if begun.name is not None else None
         if not self._host:
             if by_name is None:
-                raise Refusal("unknown", "there is no such instance here")
+                raise Refusal("unknown", "there is no such instance")
             self._host = by_name.host
             if by_name.client_ca_pem is not None:
                 # TLS asked for no certificate, since it was told no name.
-                text = "this instance needs a client certificate, so TLS must name its host (SNI)"
+                text = "this instance requires a client certificate, so send its host in TLS (SNI)"
                 raise Refusal("not_permitted", text)
             return by_name
         route = opening.check(routes.find(self._host, protocols))
         if begun.name is not None and by_name is None and begun.otherwise is not None:
             self._first = begun.otherwise
         elif begun.name is not None and (by_name is None or by_name.place != route.place):
-            raise Refusal("unknown", "the host and the instance that was named differ")
+            raise Refusal("unknown", "the TLS host and the instance in the login do not match")
         return route
 
     async def _open_later(self) -> None:

@@ -59,7 +59,7 @@ def _by_port(settings: GatewaySettings, spoken: frozenset[str]) -> list[tuple[st
     for port, protocols in ports.items():
         if len(protocols) > 1 and not SHARING.issuperset(protocols):
             names = " and ".join(f"gateway_{each}_port" for each in protocols)
-            raise PortError(f"{names} are both {port}")
+            raise PortError(f"{names} are both {port}; give each a port of its own")
     return alone + [tuple(protocols) for protocols in ports.values()]
 
 

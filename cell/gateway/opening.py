@@ -23,7 +23,7 @@ def is_served(route: Route | None) -> bool:
 def check(route: Route | None) -> Route:
     """Raises the refusal of a host that is not to be served now."""
     if route is None:
-        raise Refusal("unknown", "the instance is gone")
+        raise Refusal("unknown", "the instance has been deleted")
     if route.state not in SERVED:
         raise Refusal("paused", route.refusal or f"the instance is {route.state}")
     return route
@@ -71,7 +71,7 @@ async def wait_for_backend(
             return connect(route.socket)
         except OSError:
             if now() >= give_up_at:
-                raise Refusal("unreachable", "the instance does not answer", 1) from None
+                raise Refusal("unreachable", "the instance is not responding", 1) from None
         await asyncio.sleep(LOOK_AGAIN_S)
 
 

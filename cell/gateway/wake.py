@@ -31,14 +31,16 @@ class Waker:
         try:
             status = await asyncio.wait_for(asyncio.shield(task), hold_s)
         except TimeoutError:
-            text = f"the instance is waking, which has taken more than {hold_s:.0f} s"
+            text = f"the instance is resuming and has taken more than {hold_s:.0f} s; try again"
             raise Refusal("not_woken", text, RETRY_AFTER_S) from None
         except (httpx.HTTPError, OSError) as error:
-            raise Refusal("not_woken", "the instance cannot be woken now", RETRY_AFTER_S) from error
+            raise Refusal(
+                "not_woken", "the instance cannot be resumed now; try again", RETRY_AFTER_S
+            ) from error
         if status == httpx.codes.CONFLICT:
             raise Refusal("paused", "the instance is paused; resume it to connect")
         if status >= httpx.codes.BAD_REQUEST:
-            raise Refusal("not_woken", "the instance could not be woken", RETRY_AFTER_S)
+            raise Refusal("not_woken", "the instance could not be resumed", RETRY_AFTER_S)
 
     async def stop(self) -> None:
         for task in self._wakes.values():

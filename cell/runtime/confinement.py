@@ -224,9 +224,9 @@ class Sandbox:
 
 
 LOST = {
-    "uid": "a broken engine can touch what the cell's user can",
-    "filesystem": "a broken engine sees the host's files",
-    "network": "a broken engine can reach the network",
+    "uid": "a compromised engine can access everything that the cell's user can",
+    "filesystem": "a compromised engine can read the host's files",
+    "network": "a compromised engine can reach the network",
     "syscalls": "a broken engine can ask anything of the kernel that its user may",
     "cpu": "an instance can take more CPU than its size",
     "cpuset": "a busy instance makes its neighbours wait for a CPU",

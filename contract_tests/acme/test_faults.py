@@ -152,7 +152,7 @@ def test_what_is_no_certificate_for_it_is_not_served(spoiled: Region) -> None:
     fault = Fault(CERTIFICATE, body=garbage)
     spoiled.pebble.between.faults.append(fault)
     instance_id = add(spoiled, host)
-    spoiled.failed(instance_id, host, "no certificate chain")
+    spoiled.failed(instance_id, host, "invalid certificate chain")
     spoiled.issued(instance_id, host)
 
 

@@ -72,9 +72,9 @@ def test_only_what_a_client_takes_is_put_in_force(tmp_path: Path) -> None:
     issuing.check(chain, order, HOST, now)
     stranger = Authority("stranger", tmp_path).pem.encode()
     for broken, text in (
-        (b"", "no certificate chain"),
-        (b"<html>", "no certificate chain"),
-        (made.certificate.read_bytes() + stranger, "no certificate chain"),
+        (b"", "invalid certificate chain"),
+        (b"<html>", "invalid certificate chain"),
+        (made.certificate.read_bytes() + stranger, "invalid certificate chain"),
     ):
         with pytest.raises(AcmeError, match=text):
             issuing.check(broken, order, HOST, now)
@@ -82,5 +82,5 @@ def test_only_what_a_client_takes_is_put_in_force(tmp_path: Path) -> None:
         issuing.check(chain, Order("https://a/1", issuing.new_key()), HOST, now)
     with pytest.raises(AcmeError, match="not asked for"):
         issuing.check(chain, order, "other.example.com", now)
-    with pytest.raises(AcmeError, match="not valid now"):
+    with pytest.raises(AcmeError, match="not currently valid"):
         issuing.check(chain, order, HOST, now + dt.timedelta(days=2))

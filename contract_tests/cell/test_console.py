@@ -99,10 +99,10 @@ def test_a_link_that_opens_nothing_is_a_page_to_a_browser(
     gone = shared_rig.token("inst_nowhere", "console", name="x")
     other = shared_rig.token(browser.path.split("/")[2], "reveal")
     for token, status, title in (
-        (browser.token, 410, "This link was used before"),
-        (gone, 404, "This instance is no longer here"),
-        (other, 403, "This link is not complete"),
-        ("a.b", 403, "This link is not complete"),
+        (browser.token, 410, "This link has already been used"),
+        (gone, 404, "Instance not found"),
+        (other, 403, "This link is not valid"),
+        ("a.b", 403, "This link is not valid"),
     ):
         page = browser.http.get(f"/v1/console/{token}", headers=accept)
         assert page.status_code == status
@@ -282,7 +282,7 @@ def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(shared_rig: Rig) ->
     shared_rig.action(instance_id, "pause")
     refused = browser.post("run", {"sql": "SELECT 3"})
     assert refused.status_code == 409
-    assert "paused by request" in refused.json()["error"]
+    assert "paused on request" in refused.json()["error"]
 
 
 def test_a_cell_that_ends_takes_what_runs_with_it(rig: Rig) -> None:

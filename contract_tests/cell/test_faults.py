@@ -185,7 +185,7 @@ def test_a_second_cell_in_the_same_home_is_refused(rig: Rig) -> None:
     second.launch(home_wait_s=0.1)
     assert second.process is not None
     assert second.process.wait(60) == 1
-    assert "another cell runs in" in rig.log_path.read_text()
+    assert "another cell is running in" in rig.log_path.read_text()
     assert rig.observe(instance_id)["restarts"] == 0
     assert rig.engine_pid(instance_id) == pid
     assert rig.wake(instance_id).status_code == 200, "the gateway's token is still the first cell's"

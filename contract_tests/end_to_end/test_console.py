@@ -124,7 +124,7 @@ def test_a_query_by_keyboard_shows_a_table_and_an_error(
 
     assert complaints(browser) == []
     browser.get(url)
-    assert texts(browser, "h1") == ["This link was used before"]
+    assert texts(browser, "h1") == ["This link has already been used"]
     assert "menagerie console open" in texts(browser, "main")[0]
     assert violations(browser) == []
 

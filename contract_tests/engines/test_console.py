@@ -121,7 +121,7 @@ def test_tables_are_listed_with_their_columns(running: Subject) -> None:
 def test_time_and_memory_have_an_end(running: Subject) -> None:
     sleep = SLEEPS[running.spec.engine]
     late = perform(running, sleep, seconds=1.5)
-    assert "took longer than the console waits" in late["error"]
+    assert "exceeded the console's time limit" in late["error"]
     # The engine has ended it too: it answers another at once, where statements take turns.
     assert "error" not in perform(running, "SELECT 1")
 
@@ -149,7 +149,7 @@ def test_a_link_in_the_place_of_the_socket_is_not_followed(running: Subject) -> 
     link.symlink_to(real)
     there = place(running)
     run = Run(Place(there.protocol, str(link), there.username, there.password), Limits())
-    assert running.run(run.answer("SELECT 1"))["error"] == "the engine does not answer"
+    assert running.run(run.answer("SELECT 1"))["error"] == "the engine is not responding"
 
 
 @on_postgres

@@ -43,7 +43,7 @@ def test_the_former_goes_on_where_the_newest_is_not_taken(
     assert running.works(Login("app", former.password))
     credentials.make(resident.instance_id, 0)
     resident.driver = Forgetful(running.host)
-    with pytest.raises(EngineError, match="does not take the new login"):
+    with pytest.raises(EngineError, match="does not accept the new login"):
         running.run(supervisor.hand_out_credentials(resident))
     assert running.works(Login("app", former.password))
     resident.driver = running.driver

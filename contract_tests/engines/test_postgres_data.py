@@ -175,7 +175,7 @@ def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
     running.accept(new)
     assert running.works(new)
     running.stop()
-    with pytest.raises(EngineError, match="never goes back"):
+    with pytest.raises(EngineError, match="cannot be downgraded"):
         running.run(running.driver.upgrade(running.site, running.spec, former))
 
 

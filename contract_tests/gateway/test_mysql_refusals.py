@@ -236,7 +236,7 @@ def test_neither_a_probe_nor_a_half_login_wakes_anybody(make_door: MakeDoor) -> 
 def test_a_server_that_does_not_answer_is_said(make_door: MakeDoor) -> None:
     door = make_door(ports={"mysql": 0}, backend_retry_s=0.3)
     host = door.add_instance("absent-my", backend=False, protocol="mysql")
-    with pytest.raises(Refused, match="The instance does not answer"):
+    with pytest.raises(Refused, match="The instance is not responding"):
         connect(door, host)
 
 

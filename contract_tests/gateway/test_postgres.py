@@ -243,7 +243,7 @@ def _connects(door: Door, host: str) -> bool:
     ("members", "sqlstate", "text"),
     [
         ({"state": "paused", "refusal": "the instance is paused"}, "57P03", "is paused"),
-        ({"socket": "/nowhere"}, "57P03", "does not answer"),
+        ({"socket": "/nowhere"}, "57P03", "is not responding"),
     ],
 )
 def test_refusals_in_the_protocols_words(

@@ -100,7 +100,7 @@ def test_a_wake_goes_on_when_one_gave_up_and_the_next_joins_it(tmp_path: Path) -
 
     async def give_up_and_join(cell_socket: str) -> None:
         waker = Waker(tmp_path)
-        with pytest.raises(Refusal, match="is waking"):
+        with pytest.raises(Refusal, match="is resuming"):
             await waker.wake("inst_1", cell_socket, 0.1)
         later = asyncio.create_task(waker.wake("inst_1", cell_socket, 60))
         await asyncio.sleep(0)  # it has begun to wait

@@ -54,7 +54,7 @@ CANARY = "hunter2-canary"
         (
             {"pattern": "^[a-z]$"},
             "1",
-            [("", "pattern", "is not of the form that is described for it")],
+            [("", "pattern", "does not match the schema")],
         ),
         ({"format": "hostname"}, "-", [("", "format", "must be a valid host name")]),
         ({"format": "date-time"}, "soon", [("", "format")]),

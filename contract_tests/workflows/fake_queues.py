@@ -50,7 +50,7 @@ class FakeQueues:
             if name.endswith(TAKEN):
                 raise QueueRefused(422, f"{name} cannot be the name of a queue", "invalid_request")
             if self._there(file, name):
-                raise QueueRefused(409, f"the instance has a queue {name}", "queue_exists")
+                raise QueueRefused(409, f"the instance already has a queue {name}", "queue_exists")
             row = (self._id, name, unlogged, '["service_role"]', time.time())
             file.execute("INSERT INTO queues VALUES (?, ?, ?, ?, ?, 0)", row)
             return self._queue(file, name)
@@ -141,7 +141,7 @@ class FakeQueues:
     def _require(self, file: sqlite3.Connection, name: str) -> None:
         self._check_runs(file)
         if not self._there(file, name):
-            raise QueueRefused(404, f"the instance has no queue {name}", "queue_not_found")
+            raise QueueRefused(404, f"there is no queue {name}", "queue_not_found")
 
     def _there(self, file: sqlite3.Connection, name: str) -> bool:
         query = "SELECT 1 FROM queues WHERE instance_id = ? AND name = ?"
@@ -157,7 +157,7 @@ class FakeQueues:
             detail = f"queues need a postgres instance; this instance is {observed['engine']}"
             raise QueueRefused(409, detail, "conflict")
         if observed["status"] != "running":
-            detail = f"the instance is {observed['status']}; queues need it running"
+            detail = f"queues need a running instance; this instance is {observed['status']}"
             raise QueueRefused(409, detail, "conflict")
 
     def _queue(self, file: sqlite3.Connection, name: str) -> Answer:

@@ -25,7 +25,7 @@ _HEARD_S = 1.0
 # Less than the cell waits for its engines to end, together with what running requests are left.
 _STOP_S = 3.0
 
-_STOPPED = "the engine has stopped and is about to be restarted; try again in a few seconds"
+_STOPPED = "the engine has stopped and is restarting; try again in a few seconds"
 _LOST = (
     "the engine failed at this statement by a fault of its own and is about to be restarted; what"
     " was committed is kept"
@@ -146,7 +146,7 @@ class Engine:
             raise Broken(self._why)
         waiting = len(self._jobs)
         if waiting >= self._waiting_max:
-            raise Overloaded(f"{waiting} requests are waiting already; try again later")
+            raise Overloaded(f"{waiting} requests are already waiting; try again later")
         job = Job(self, sql, params)
         self._jobs.add(job)
         self._turns.put(job)

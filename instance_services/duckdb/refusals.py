@@ -23,18 +23,18 @@ PRAGMAS = frozenset(
     | {"show", "show_databases", "show_tables", "show_tables_expanded", "storage_info"}
     | {"table_info", "user_agent", "version"}
 )
-_NO_FILES = "the engine reaches no files"
+_NO_FILES = "the engine has no access to files"
 _WHY_STATEMENT = {
-    "ATTACH": "attaching databases is not offered",
-    "COPY": f"COPY is not offered; {_NO_FILES}",
-    "COPY_DATABASE": f"COPY is not offered; {_NO_FILES}",
-    "DETACH": "detaching databases is not offered",
-    "EXECUTE": "PREPARE and EXECUTE are not offered; use params",
-    "EXPORT": f"EXPORT is not offered; {_NO_FILES}",
-    "EXTENSION": "extensions are not offered",
-    "LOAD": "extensions are not offered",
-    "PRAGMA": "this PRAGMA is not offered",
-    "PREPARE": "PREPARE and EXECUTE are not offered; use params",
+    "ATTACH": "ATTACH is not supported",
+    "COPY": f"COPY is not supported; {_NO_FILES}",
+    "COPY_DATABASE": f"COPY is not supported; {_NO_FILES}",
+    "DETACH": "DETACH is not supported",
+    "EXECUTE": "PREPARE and EXECUTE are not supported; use params",
+    "EXPORT": f"EXPORT is not supported; {_NO_FILES}",
+    "EXTENSION": "extensions are not supported",
+    "LOAD": "extensions are not supported",
+    "PRAGMA": "this PRAGMA is not supported",
+    "PREPARE": "PREPARE and EXECUTE are not supported; use params",
 }
 _WHY_FUNCTION = (
     (re.compile("query"), "send its SQL itself"),
@@ -73,9 +73,9 @@ class Refusals:
     def check_text(self, sql: str) -> None:
         """To be called before the engine parses the text for good: it may act as it does so."""
         if "\0" in sql:
-            raise Refused("the SQL holds a NUL character, at which the engine would stop reading")
+            raise Refused("the SQL contains a NUL character")
         if name := self._calls(sql):
-            raise Refused(f"the function {name} is not offered{_why(name)}")
+            raise Refused(f"the function {name} is not supported{_why(name)}")
         if "pragma" in sql.lower():
             _check_pragmas(sql)
 
@@ -83,7 +83,7 @@ class Refusals:
         """Refuses by the kind of a parsed statement."""
         name = statement.type.name
         if name not in STATEMENTS:
-            raise Refused(_WHY_STATEMENT.get(name, f"{name} is not offered"))
+            raise Refused(_WHY_STATEMENT.get(name, f"{name} is not supported"))
         check = _CHECKS.get(name)
         if check is not None:
             check([word.lower() for word in words(statement.query)], self._database.lower())
@@ -175,22 +175,22 @@ def _check_pragmas(sql: str) -> None:
     for place, word in enumerate(found[:-1]):
         starts = place == 0 or found[place - 1] == ";"
         if starts and word == "pragma" and found[place + 1].strip('"') not in PRAGMAS:
-            raise Refused("this PRAGMA is not offered")
+            raise Refused("this PRAGMA is not supported")
 
 
 def _check_call(found: list[str], database: str) -> None:
     rest = found[1:] if found[:1] == ["force"] else found
     if rest[:1] != ["checkpoint"]:
-        raise Refused("CALL is not offered; table functions can be selected from")
+        raise Refused("CALL is not supported; use SELECT … FROM the function")
     # The others have no storage, and asking them for a checkpoint breaks the engine for good.
     if [word.strip('"') for word in rest[1:] if word != ";"] not in ([], [database]):
-        raise Refused("CHECKPOINT is offered without a name")
+        raise Refused("CHECKPOINT is supported without a name only")
 
 
 def _check_set(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
     rest = [word for word in found[1:3] if word not in ("session", "local", "global")]
     if found[:1] != ["use"] and rest[:1] != ["variable"]:
-        raise Refused("settings are locked; SET is offered for variables only: SET VARIABLE x = 1")
+        raise Refused("settings are locked; only variables can be set: SET VARIABLE x = 1")
 
 
 def _check_alter(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
@@ -207,7 +207,7 @@ def _check_explain(found: list[str], database: str) -> None:  # noqa: ARG001 - a
             place = found.index(")", place) + 1
     first = found[place] if place < len(found) else ""
     if first not in _EXPLAINED:
-        raise Refused(f"EXPLAIN {first.upper()} is not offered")
+        raise Refused(f"EXPLAIN {first.upper()} is not supported")
 
 
 _CHECKS = {

@@ -18,7 +18,7 @@ def split(connection: Any, refusals: Refusals, sql: str) -> list[Any]:
     refusals.check_text(sql)
     statements: list[Any] = connection.extract_statements(sql)
     if not statements:
-        raise Refused("the request holds no statement")
+        raise Refused("the request contains no statement")
     for statement in statements:
         refusals.check(statement)
     return statements

@@ -76,8 +76,7 @@ async def _install_pgmq(connection: Connection) -> None:
         await connection.execute(_bundled("pgmq.sql"))
     elif not await _is(connection, _NEEDED):
         raise Conflict(
-            "the database has a schema pgmq that is no PGMQ of version 1.5 or later; "
-            "rename or drop it"
+            "the database has a schema pgmq that is not PGMQ 1.5 or later; rename or drop it"
         )
 
 

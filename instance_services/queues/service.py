@@ -70,9 +70,9 @@ def meaning(error: psycopg.Error) -> Exception:
     if isinstance(error, psycopg.DataError):
         return Invalid(f"the instance cannot hold this: {error.diag.message_primary or error}")
     if isinstance(error, psycopg.errors.QueryCanceled):
-        return Unavailable("the instance takes long to answer", headers=RETRY_AFTER)
+        return Unavailable("the instance took too long to respond", headers=RETRY_AFTER)
     if not state or state.startswith((_RESOURCES, _GOING)):
         return Unavailable(f"the instance cannot do it now: {said}", headers=RETRY_AFTER)
     if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
-        return Unavailable(f"the queue is held by somebody else: {said}", headers=RETRY_AFTER)
-    return Conflict(f"the instance refuses: {said}", code="refused_by_instance")
+        return Unavailable(f"the queue is locked by another session: {said}", headers=RETRY_AFTER)
+    return Conflict(f"the instance refused this: {said}", code="refused_by_instance")

@@ -97,7 +97,7 @@ async def create(connection: Connection, name: str, *, unlogged: bool) -> Answer
     # One made by SQL in capitals has the same tables.
     taken = "SELECT count(*) FROM pgmq.meta WHERE lower(queue_name) = %s"
     if (await _one(connection, taken, [name]))[0]:
-        raise Conflict(f"the instance has a queue {name}", code="queue_exists")
+        raise Conflict(f"the instance already has a queue {name}", code="queue_exists")
     make = "SELECT pgmq.create_unlogged(%s)" if unlogged else "SELECT pgmq.create(%s)"
     await connection.execute(make, [name])
     if unlogged:
@@ -149,7 +149,7 @@ async def read(connection: Connection, name: str, *, count: int, timeout_s: int)
             if not fitting:
                 raise Conflict(
                     f"message {rows[0][0]} has more than {READ_BYTES_MAX} bytes; "
-                    "read it, or delete it, with SQL",
+                    "read or delete it with SQL",
                     code="message_too_large",
                 )
             # What does not fit must not be hidden from anybody.
@@ -175,7 +175,7 @@ async def require(connection: Connection, name: str) -> None:
     """Raises NotFound for a queue that is not there."""
     there = "SELECT count(*) FROM pgmq.meta WHERE queue_name = %s"
     if not (await _one(connection, there, [name]))[0]:
-        raise NotFound(f"the instance has no queue {name}", code="queue_not_found")
+        raise NotFound(f"there is no queue {name}", code="queue_not_found")
 
 
 async def _remove(connection: Connection, statement: str, name: str, ids: Sequence[int]) -> Answer:
@@ -187,7 +187,7 @@ async def _remove(connection: Connection, statement: str, name: str, ids: Sequen
 async def _one(connection: Connection, statement: str, given: Sequence[Any]) -> TupleRow:
     row = await (await connection.execute(statement.encode(), given)).fetchone()
     if row is None:
-        raise NotFound("it is not there any more")
+        raise NotFound("it no longer exists")
     return row
 
 
@@ -211,7 +211,7 @@ def _message(row: Sequence[Any]) -> Answer:
         message = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise Conflict(
-            f"message {msg_id} holds a number that is too large for JSON; read it with SQL",
+            f"message {msg_id} contains a number that is too large for JSON; read it with SQL",
             code="message_unreadable",
         ) from error
     return {

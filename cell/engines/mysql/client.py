@@ -63,10 +63,10 @@ def session(
         connection.connect(sockets.connect(socket, CONNECT_TIMEOUT_S))
     except pymysql.err.OperationalError as error:
         if error.args[0] in NOT_THERE:
-            raise NotThereError(f"no server answers: {error}") from error
+            raise NotThereError(f"the server is not responding: {error}") from error
         raise RefusedError(f"the login was refused (error {error.args[0]})") from error
     except (pymysql.err.Error, OSError) as error:
-        raise NotThereError(f"no server answers: {error}") from error
+        raise NotThereError(f"the server is not responding: {error}") from error
     try:
         with connection.cursor() as cursor:
             yield cursor

@@ -123,7 +123,7 @@ class MySQLFamily:
         if not (site.data / options.DATABASES).exists():
             return
         if _number(spec.engine_version) < _number(former.engine_version):
-            versions = f"{former.engine_version} cannot be opened by {spec.engine_version}"
+            versions = f"from {former.engine_version} cannot be opened by {spec.engine_version}"
             raise EngineError(f"data of {self.engine} {versions}")
         await self._prepare_folders(site)
         server = self._server(spec)
@@ -144,7 +144,7 @@ class MySQLFamily:
         try:
             (version,) = await self._ask(site, "VERSION()")
         except (client.NotThereError, client.RefusedError) as error:
-            raise EngineError(f"the engine does not answer: {error}") from error
+            raise EngineError(f"the engine is not responding: {error}") from error
         return await copier.of_running(self._running(version), process, target)
 
     async def restore(self, site: Site, source: Path) -> None:

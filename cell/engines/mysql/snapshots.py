@@ -72,7 +72,7 @@ class Copier:
         try:
             await asyncio.to_thread(self._copy_held, process, target)
         except (NotThereError, RefusedError) as error:
-            raise EngineError(f"the engine could not be held still: {error}") from error
+            raise EngineError(f"the engine could not be locked for a backup: {error}") from error
         return await asyncio.to_thread(self._finish, target)
 
     def _copy_held(self, process: Process, target: Path) -> None:

@@ -77,10 +77,10 @@ class Upgrade:
             async with asyncio.timeout(START_TIMEOUT_S):
                 while not await client.can_log_in(socket, login.username, login.password):
                     if not process.alive:
-                        raise EngineError("the later server does not start with this data")
+                        raise EngineError("the newer server does not start with this data")
                     await asyncio.sleep(LOOK_AGAIN_S)
         except TimeoutError as error:
-            raise EngineError("the later server takes no login") from error
+            raise EngineError("the newer server does not accept logins") from error
 
     def _copy(self) -> None:
         copy = self.site.data / DATABASES

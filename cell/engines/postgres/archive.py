@@ -176,7 +176,7 @@ def _unpack(tar: Iterable[tarfile.TarInfo], source: int, data: Path, owner: int 
     for member in tar:
         parts = PurePosixPath(member.name).parts
         if ".." in parts or member.name.startswith("/") or not (member.isdir() or member.isreg()):
-            raise EngineError("the snapshot holds what no snapshot holds")
+            raise EngineError("the snapshot contains an unexpected entry")
         path = data.joinpath(*parts)
         if member.isdir():
             path.mkdir(mode=0o700)

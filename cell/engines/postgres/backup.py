@@ -54,7 +54,7 @@ async def take(folder: Path, login: Login, data: Path, target: Path) -> Snapshot
             )
             row = await found.fetchone()
             if row is None or (first := _FIRST.search(row[0])) is None:
-                raise EngineError("the server did not say what the copy needs")
+                raise EngineError("the server did not report the WAL range of the backup")
             ended = Ended(row[0], first.group(1), row[1])
             return await asyncio.to_thread(_complete, packing, data, ended)
 
@@ -71,7 +71,7 @@ def _complete(packing: Packing, data: Path, ended: Ended) -> Snapshot:
         names = [entry.name for entry in entries if _SEGMENT.fullmatch(entry.name)]
     needed = sorted(name for name in names if ended.first <= name <= ended.last)
     if not needed or (needed[0], needed[-1]) != (ended.first, ended.last):
-        raise EngineError("the server wrote so much that its log was gone; try again")
+        raise EngineError("the server removed WAL that the backup needs; try again")
     packing.files(data, LOG, needed)
     packing.content("backup_label", ended.label.encode())
     packing.files(data, GLOBAL, [CONTROL])

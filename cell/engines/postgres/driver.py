@@ -90,7 +90,7 @@ class PostgreSQL:
             return
         if any(site.data.iterdir()):
             # A new cluster in its place would be the end of it.
-            raise EngineError("the data is there and is no cluster any more")
+            raise EngineError("the data directory is not a valid cluster")
         installation = await self._installation(spec.engine_version, site)
         await asyncio.to_thread(self._copy, installation, site)
         self._spares.refill(installation)
@@ -171,7 +171,7 @@ class PostgreSQL:
         if found is None or found == wanted:
             return
         if int(wanted) < int(found):
-            raise EngineError(f"PostgreSQL {found} cannot become {wanted}: data never goes back")
+            raise EngineError(f"PostgreSQL {found} cannot be downgraded to {wanted}")
         await asyncio.to_thread(self._stage, site)
         old = await self._installation(found, site)
         new = await self._installation(wanted, site)
@@ -191,9 +191,9 @@ class PostgreSQL:
         try:
             return await backup.take(site.run, self._superuser(site), site.data, target)
         except NotRunningError as error:
-            raise EngineError("the server does not answer") from error
+            raise EngineError("the server is not responding") from error
         except psycopg.Error as error:
-            raise EngineError(f"the server refused the copy: {error}") from error
+            raise EngineError(f"the server refused the backup: {error}") from error
 
     async def restore(self, site: Site, source: Path) -> None:
         async with _replacing(site) as next_site:
@@ -230,7 +230,7 @@ class PostgreSQL:
     async def _installation(self, major: str, site: Site) -> Installation:
         source = self._sources.get(major)
         if source is None:
-            raise EngineError(f"PostgreSQL {major} does not run in this cell")
+            raise EngineError(f"PostgreSQL {major} is not available in this cell")
         return await self._installations.ensure(source, site)
 
     def _superuser(self, site: Site) -> Login:

@@ -98,7 +98,9 @@ class Installations:
                 try:
                     await self._make(found, site)
                 except LaunchError as error:
-                    raise EngineError(f"no template could be made: {error}") from error
+                    raise EngineError(
+                        f"the template cluster could not be created: {error}"
+                    ) from error
         return found
 
     async def initialise(self, installation: Installation, site: Site) -> None:

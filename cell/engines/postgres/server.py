@@ -105,5 +105,5 @@ async def _until_ready(site: Site, process: Process, folder: Path) -> None:
             complaint = site.log.read_text(errors="replace")[-COMPLAINT_CHARACTERS:]
             raise EngineError(f"the data cannot be opened: {complaint}")
         if time.monotonic() > deadline:
-            raise EngineError("the data cannot be opened in reasonable time")
+            raise EngineError("the server did not open the data in time")
         await asyncio.sleep(LOOK_AGAIN_S)

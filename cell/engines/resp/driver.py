@@ -109,7 +109,7 @@ class Resp:
             # Not running: it reads the file when it starts.
             return
         except OSError as error:
-            raise EngineError("the engine does not answer its administrator") from error
+            raise EngineError("the engine is not responding") from error
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         limits = Limits.of(size)
@@ -119,7 +119,7 @@ class Resp:
                 used = await _info(connection, "memory")
                 if int(used["used_memory"]) > limits.memory_bytes:
                     raise EngineError(
-                        f"its data takes {int(used['used_memory'])} bytes of memory, and the size "
+                        f"its data uses {int(used['used_memory'])} bytes of memory, but the size "
                         f"has room for {limits.memory_bytes}"
                     )
                 if int(used["used_memory_rss"]) > size.memory_bytes:

@@ -9,7 +9,7 @@ from cell.gateway.refusal import Refusal
 SERVER_EXCEPTION = 2
 NETWORK_ERROR = 210
 TOO_MANY_SIMULTANEOUS_QUERIES = 202
-TLS_REQUIRED = "this port speaks TLS only: connect with --secure"
+TLS_REQUIRED = "this port accepts TLS only: connect with --secure"
 
 
 class ClickHouse:

@@ -16,7 +16,7 @@ HEAD_MAX_BYTES = 65_536
 FIRST_BYTES = 16
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, GOAWAY, ENHANCE_YOUR_CALM = 4, 7, 11
-TLS_REQUIRED = "this port speaks TLS only: use https://"
+TLS_REQUIRED = "this port accepts TLS only: use https://"
 
 
 # Who is answered 2xx to a request with credentials is let in, unless anybody may ask it. A target

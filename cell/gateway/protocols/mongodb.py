@@ -12,7 +12,7 @@ HEADER = struct.Struct("<iiii")
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
 # A driver's first message says hello and names the client; this is far above any of them.
 MESSAGE_MAX_BYTES = 65_536
-TLS_REQUIRED = "this port speaks TLS only: use tls=true"
+TLS_REQUIRED = "this port accepts TLS only: use tls=true"
 DOUBLE, STRING, INT32 = 1, 2, 16
 
 

@@ -43,7 +43,7 @@ NO_PLUGIN_AUTH = ServerError(
     " consider upgrading MySQL client",
 )
 UNNAMED = (
-    "No such instance is named: let the client send the host in TLS (SNI),"
+    "No such instance: send the instance's host in TLS (SNI),"
     " or log in as <user>@<first label of the host>"
 )
 # Commands that were sent before the login had ended are held up to this.
@@ -54,7 +54,7 @@ _OK, _ERROR, _AUTH_SWITCH = (bytes((kind,)) for kind in (wire.OK, wire.ERROR, wi
 INSECURE_TRANSPORT = ServerError(
     3159,
     "HY000",
-    "Connections using insecure transport are prohibited: this port speaks TLS only",
+    "Connections using insecure transport are prohibited: this port accepts TLS only",
 )
 CODES: Final[dict[Kind, tuple[int, str]]] = {
     "too_many_connections": (1040, "08004"),

@@ -24,7 +24,7 @@ SQLSTATES: dict[Kind, str] = {
     "malformed": "08P01",
 }
 HOW_TO_NAME = (
-    "Clients name the instance by its host in TLS (SNI, as libpq 14 and later do), or with the "
+    "Send the instance's host in TLS (SNI, as libpq 14 and later do), or the "
     "connection option options=endpoint=<first label of the host>."
 )
 
@@ -92,7 +92,7 @@ class PostgresTalk:
         if ADMINISTRATOR in first.values(b"user"):
             raise Refusal("not_permitted", 'role "menagerie" is reserved')
         if not OFF.issuperset(first.values(b"replication")):
-            raise Refusal("not_permitted", "replication connections are not offered")
+            raise Refusal("not_permitted", "replication connections are not supported")
         startup, name = wire.take_endpoint(first)
         return Begun(wire.build(startup) + bytes(received[size:]), name)
 

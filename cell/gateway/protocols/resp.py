@@ -6,7 +6,7 @@ from cell.gateway.protocols.front import Begun, Turn
 from cell.gateway.protocols.tls_first import TlsFirst
 from cell.gateway.refusal import Refusal
 
-TLS_REQUIRED = b"-ERR this port speaks TLS only: use rediss://\r\n"
+TLS_REQUIRED = b"-ERR this port accepts TLS only: use rediss://\r\n"
 
 
 class Resp:
