@@ -210,7 +210,7 @@ class Connection(Relay):
         if begun.name is not None and by_name is None and begun.otherwise is not None:
             self._first = begun.otherwise
         elif begun.name is not None and (by_name is None or by_name.place != route.place):
-            raise Refusal("unknown", "the TLS host and the instance in the login do not match")
+            raise Refusal("unknown", "the TLS host and the instance in the login differ")
         return route
 
     async def _open_later(self) -> None:

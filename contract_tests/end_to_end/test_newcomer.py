@@ -93,7 +93,7 @@ def test_a_second_serve_on_the_same_home_is_refused(installation: Installation) 
         second.start()
     assert second.process is not None
     assert second.process.wait(READY_S) == 2
-    assert f"runs on {installation.home}" in installation.log
+    assert f"running on {installation.home}" in installation.log
 
 
 def test_demo_walks_by_itself(installation: Installation) -> None:

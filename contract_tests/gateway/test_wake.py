@@ -79,7 +79,7 @@ def test_a_wake_that_takes_too_long_is_said(make_door: MakeDoor) -> None:
     refused = door.get(host)
     assert refused.status_code == 503
     assert int(refused.headers["retry-after"]) >= 1
-    assert "waking" in refused.json()["error"]
+    assert "is resuming" in refused.json()["error"]
     until(lambda: cell.asked, "the cell is asked, however late")
     door.serve(sockets(door, "slow"), http("slow"))
     cell.go.set()
