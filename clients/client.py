@@ -311,7 +311,7 @@ class Client(Closing):
             )
             if delay_s is None:
                 return response
-            self.retries.pause(delay_s, f"answered {response.status_code}")
+            self.retries.pause(delay_s, self.retries.reason(response.status_code))
 
     @staticmethod
     def _raise_for(response: httpx.Response) -> None:

@@ -164,6 +164,12 @@ class Operation:
         return self._answers_with("items", "next_cursor") and self.takes("cursor")
 
     @property
+    def can_be_waited_for(self) -> bool:
+        """Whether its work goes on after its answer, and something tells when it is done."""
+        tells = self.takes("wait_for") and self._answers_with("id", "status", "desired_status")
+        return tells or self.answers_with_status or self.ending is not None
+
+    @property
     def answers_with_status(self) -> bool:
         """Whether it changes something whose `status` can be waited for."""
         changes = self.method != "GET"
@@ -173,9 +179,32 @@ class Operation:
     def watcher(self) -> "Operation | None":
         """The operation that waits for the status of what this one answers with."""
         for other in self.document.operations.values():
-            if other.noun == self.noun and other.method == "GET" and other.takes("wait_for"):
+            reads = other.method == "GET" and other.takes("wait_for")
+            if reads and (other.noun == self.noun or other.answered & self.answered):
                 return other
         return None
+
+    @cached_property
+    def answered(self) -> set[str]:
+        """The names of the schemas of its successful answers."""
+        found = set()
+        for status, node in self.raw.get("responses", {}).items():
+            content = schemas.follow(self.document.raw, node).get("content", {})
+            for one in content.values() if str(status).startswith("2") else ():
+                found.add(str(one.get("schema", {}).get("$ref")))
+        return found - {"None"}
+
+    @cached_property
+    def ending(self) -> "Ending | None":
+        """What tells that it is done, where the document says so and it is not a `wait_for`."""
+        said = self.raw.get("x-wait")
+        reader = self.document.operations.get(said["operation"]) if said else None
+        return Ending(reader, said["until"], said.get("unless", {})) if said and reader else None
+
+    @property
+    def needs_etag(self) -> bool:
+        """Whether it is refused without the ETag of what it replaces."""
+        return self.takes("If-Match", "header") and "428" in self.raw.get("responses", {})
 
     @property
     def is_replayable(self) -> bool:
@@ -208,6 +237,15 @@ class Operation:
     def policy(self) -> dict[str, Any]:
         policy = self.raw.get("x-authorize")
         return dict(policy) if isinstance(policy, Mapping) else {}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an operation's work is seen to have ended: what `reader` shows, well or not."""
+
+    reader: Operation
+    until: Mapping[str, Any]
+    unless: Mapping[str, Any]
 
 
 class Document:

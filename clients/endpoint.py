@@ -54,9 +54,16 @@ class Endpoint:
         """Make a second credential; the one before stays valid until `overlap_until`."""
         return Credential.parse(self._fetch_once("POST", "/credentials/rotate", "POST").json())
 
-    def logs(self) -> Iterator[str]:
-        """Yield the engine's log as the cell streams it."""
-        url = str(self._call("GET", "/logs")["url"])
+    def logs(self, *, follow: bool = False, tail_lines: int | None = None) -> Iterator[str]:
+        """Yield the end of the engine's log; with `follow`, what is written from then on too."""
+        url = httpx.URL(str(self._call("GET", "/logs")["url"]))
+        if follow:
+            url = url.copy_merge_params({"follow": "true"})
+        if tail_lines is not None:
+            url = url.copy_merge_params({"tail_lines": str(tail_lines)})
+        yield from self._streamed(str(url))
+
+    def _streamed(self, url: str) -> Iterator[str]:
         with self._http(url, timeout_s=None) as http, self._answered(http, "GET", url) as response:
             yield from response.iter_text()
 

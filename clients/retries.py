@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 BUSY: Final = 429
+RATE_LIMITED: Final = "the rate limit is used up"
 IN_FLIGHT: Final = 409
 UNAVAILABLE: Final = frozenset({502, 503, 504})
 
@@ -47,6 +48,10 @@ class Retries:
         span_s = min(self.ceiling_s, self.first_s * 2.0**attempt)
         jitter_s = random.uniform(0.0, span_s)  # noqa: S311  spreads clients, guards nothing
         return jitter_s if retry_after_s is None else retry_after_s + jitter_s / 10
+
+    @staticmethod
+    def reason(status: int) -> str:
+        return RATE_LIMITED if status == BUSY else f"answered {status}"
 
     def pause(self, delay_s: float, reason: str) -> None:
         if self.notice is not None:

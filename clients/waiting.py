@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from clients.document import Operation
+from clients.document import Ending, Operation
 from clients.errors import ResourceFailed, WaitTimedOut
 
 if TYPE_CHECKING:
@@ -63,3 +63,30 @@ def arrived(seen: Mapping[str, Any], status: str) -> bool:
 def _may_go_on(now: str, status: str) -> bool:
     # A failed or deleted instance can still be deleted or erased.
     return status == "erased" or (status == "deleted" and now == "failed")
+
+
+def settle(
+    read: Callable[[], Mapping[str, Any]],
+    ending: Ending,
+    *,
+    timeout_s: float,
+    on_change: OnChange | None = None,
+) -> Mapping[str, Any]:
+    """Read until what is read ends the wait, well or not. See `Client.wait` for what it raises."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        seen = read()
+        if on_change is not None:
+            on_change(seen)
+        if _shows(seen, ending.until):
+            return seen
+        name = seen.get("name") or seen.get("hostname") or seen.get("id") or ending.reader.noun
+        if ending.unless and _shows(seen, ending.unless):
+            raise ResourceFailed(f"{name} failed: {seen.get('status_reason')}", seen)
+        if time.monotonic() >= deadline:
+            raise WaitTimedOut(f"{name} is not done after {timeout_s:g} s", seen)
+        time.sleep(REST_S)
+
+
+def _shows(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(seen.get(name) == value for name, value in wanted.items())

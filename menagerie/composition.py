@@ -24,7 +24,7 @@ from storage import cells
 from storage.database import Database
 
 PROBLEM_TYPES = "urn:menagerie:problem:"
-PUBLIC_EXTENSIONS = frozenset({"x-authorize", "x-confirm", "x-events"})
+PUBLIC_EXTENSIONS = frozenset({"x-authorize", "x-confirm", "x-events", "x-wait"})
 
 
 def document() -> Path:

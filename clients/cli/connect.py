@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from clients.cli import native
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.dialects import DIALECTS
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
@@ -24,7 +24,7 @@ app = typer.Typer(**PLAIN)
 
 @app.command(epilog="Example: menagerie connect sales")
 def connect(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
     no_store: StoreOption = False,
     org: OrgOption = None,
     profile: ProfileOption = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.output import Format, OutputOption, chosen, show
 
@@ -16,7 +16,7 @@ app = typer.Typer(**PLAIN)
 
 @app.command("open", epilog="Example: menagerie console open sales")
 def console(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
     no_browser: Annotated[
         bool,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clients import private_files
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.lines import Place, clients_of, every_client, line
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
@@ -27,7 +27,7 @@ def _complete_client(incomplete: str) -> list[str]:
 
 @app.command(epilog="Example: menagerie credentials sales")
 def credentials(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
     rotate: Annotated[bool, typer.Option("--rotate", help="Make a new password first.")] = False,
     client: Annotated[
         str | None,

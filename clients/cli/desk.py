@@ -1,5 +1,6 @@
 """What a command works with: the profile in force, its document, and a client if needed."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from clients.document import Document, Field, Operation
 from clients.errors import ClientError, ConfigurationError
 from clients.hosts import is_local
 from clients.profiles import Profile
+from clients.retries import RATE_LIMITED
 from clients.schemas import DocumentError
 from clients.source import Source, cache_folder
 
@@ -22,10 +24,21 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 5.0
 
+
+def _instance_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    from clients.cli.completing import instance_names  # noqa: PLC0415  it asks by what is below
+
+    return instance_names(ctx, incomplete)
+
+
 # The options every client command has, to be used as annotations.
 ProfileOption = Annotated[
     str | None,
     typer.Option("--profile", help="Use this profile.", metavar="NAME", rich_help_panel="Common"),
+]
+InstanceArgument = Annotated[
+    str,
+    typer.Argument(metavar="INSTANCE", help="Name or id.", autocompletion=_instance_names),
 ]
 OrgOption = Annotated[
     str | None,
@@ -109,8 +122,8 @@ def _warn_of_plain_http(profile: Profile) -> None:
 
 
 def _tell_retry(delay_s: float, reason: str) -> None:
-    if delay_s >= 1:
-        typer.echo(f"{reason}; trying again in {delay_s:.0f} s", err=True)
+    if delay_s >= 1 or reason == RATE_LIMITED:
+        typer.echo(f"{reason}; trying again in {math.ceil(delay_s)} s", err=True)
 
 
 def document_of(profile: Profile) -> Document:

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
@@ -31,7 +31,7 @@ class Form(StrEnum):
 
 @app.command(epilog="Example: menagerie dump sales sales.dump")
 def dump(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
     file: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="`-` is stdout.", show_default="INSTANCE.dump"),

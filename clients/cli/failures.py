@@ -89,7 +89,10 @@ def option_name(field_name: str) -> str:
 
 def _hint(error: Exception) -> list[str]:
     if isinstance(error, errors.Forbidden) and STEP_UP.search(f"{error.code} {error.detail}"):
-        return ["hint: `menagerie login --step-up` adds the second factor to the session"]
+        line = "`menagerie login --step-up` adds the second factor to the session"
+        return [f"hint: {line}; `menagerie me enrol-totp` sets one up"]
+    if isinstance(error, errors.Forbidden) and error.code == "session_required":
+        return ["hint: `menagerie login` signs in; this is not for API keys"]
     if isinstance(error, errors.Forbidden) and error.code == "password_required":
         return ["hint: `--password -` reads it from stdin; `menagerie login` signs in anew"]
     return [f"hint: {hint}" for kind, hint in HINTS.items() if type(error) is kind]

@@ -10,7 +10,7 @@ import typer
 
 from clients.cli import confirming
 from clients.cli.confirming import YesOption
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
@@ -27,7 +27,7 @@ app = typer.Typer(**PLAIN)
 
 @app.command(epilog="Example: menagerie load sales sales.dump")
 def load(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
     file: Annotated[str, typer.Argument(metavar="FILE", help="`-` is stdin.")],
     clean: Annotated[
         bool,

@@ -5,26 +5,44 @@ from typing import Annotated
 
 import typer
 
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 
 app = typer.Typer(**PLAIN)
 
 
-@app.command(epilog="Example: menagerie logs sales | grep -i error")
+@app.command(epilog="Example: menagerie logs sales --follow")
 def logs(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on with what is written.", show_default=False),
+    ] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail",
+            min=0,
+            max=10_000,
+            metavar="LINES",
+            show_default=False,
+            help="Begin with this many lines of those written so far. Default: 200.",
+        ),
+    ] = None,
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Stream the engine logs of an instance."""
+    """Show the end of an instance's engine log, and with --follow what is written from then on.
+
+    Ctrl-C ends it.
+    """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
     desk = open_desk(profile, org=org)
     said = False
     with desk.client:
-        for part in sql.endpoint_of(desk, instance).logs():
+        for part in sql.endpoint_of(desk, instance).logs(follow=follow, tail_lines=tail):
             typer.echo(plain(part) if sys.stdout.isatty() else part, nl=False)
             said = said or bool(part)
     if not said:

@@ -15,17 +15,8 @@ from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.cli.groups import PLAIN, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
-from clients.cli.progress import waiting
 from clients.document import Document, Operation
 
-# Where an answer does not say what is wanted of the resource.
-WANTED_AFTER: Final = {
-    "create": "running",
-    "resume": "running",
-    "pause": "paused",
-    "delete": "deleted",
-    "erase": "erased",
-}
 # Operations whose commands do more than to send them: by the module that holds the command.
 WRITTEN: Final = {"console.open": "clients.cli.console"}
 COMMON: Final = ("list", "create", "get", "update", "delete")
@@ -49,7 +40,7 @@ KeyOption = Annotated[
 ]
 WaitOption = Annotated[
     bool,
-    typer.Option("--wait", help="Wait until the status is the wanted one.", show_default=False),
+    typer.Option("--wait", help="Wait until it is done.", show_default=False),
 ]
 WaitTimeoutOption = Annotated[
     float,
@@ -123,7 +114,7 @@ def build(operation: Operation) -> Any:
         execute(operation, taken, values)
 
     extra = {name: note for name, note in _extras(operation).items() if note is not None}
-    parameters = [one.parameter() for one in taken]
+    parameters = [made for one in taken for made in one.parameters()]
     for name, (annotation, default) in extra.items():
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
@@ -141,8 +132,8 @@ def _extras(operation: Operation) -> dict[str, Any]:
     with_body = operation.body_type is not None
     return {
         "body": (BodyOption, None) if with_body else None,
-        "wait": (WaitOption, False) if operation.answers_with_status else None,
-        "wait_timeout": (WaitTimeoutOption, 300.0) if operation.answers_with_status else None,
+        "wait": (WaitOption, False) if operation.can_be_waited_for else None,
+        "wait_timeout": (WaitTimeoutOption, 300.0) if operation.can_be_waited_for else None,
         "every_page": (AllOption, False) if operation.is_page else None,
         "limit": (LimitOption, None) if operation.is_page else None,
         "yes": (YesOption, False) if operation.loss else None,
@@ -158,8 +149,10 @@ def help_text(operation: Operation) -> str:
     if permission not in {None, "none", "self"}:
         said.append(
             f"Needs the permission `{permission}`"
-            + ("; a user session only." if operation.needs_session else ".")
+            + (", and a user session: `menagerie login`." if operation.needs_session else ".")
         )
+    if operation.policy.get("assurance") == "mfa":
+        said.append("Needs the second factor: `menagerie login --step-up`.")
     said.append(f"`{operation.method} {operation.path}`")
     return "\n\n".join(one for one in said if one)
 
@@ -172,7 +165,7 @@ def example(operation: Operation, taken: list[Option]) -> str:
         in_example = one.field.place == "body" and one.field.name in shown
         if one.is_positional or in_example or (one.field.required and not one.context_flag):
             words += one.example()
-    if operation.answers_with_status:
+    if operation.can_be_waited_for and operation.method != "GET":
         words.append("--wait")
     return shlex.join(words)
 
@@ -191,7 +184,7 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
         one.field.argument: one.value(typed[one.keyword])
         for one in taken
         if typed[one.keyword] is not None
-    }
+    } | options.cleared(taken, typed)
     lacking = options.missing(
         taken, lambda one: one.field.argument in arguments or _in_body(one, body)
     )
@@ -201,8 +194,10 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     _name_to_id(desk, operation, taken, arguments)
     if operation.loss:
         confirming.ask(name, operation.loss, yes=values["yes"])
+    from clients.cli import sending  # noqa: PLC0415  HTTP is slow to import, and --help needs none
+
     with desk.client:
-        answer = _send(desk, operation, arguments, body, values)
+        answer = sending.send(desk.client, operation, arguments, body, values)
     output.show(answer, values["output"])
     if answer is None:
         typer.echo(f"{operation.id}: done", err=True)
@@ -265,33 +260,3 @@ def _name_to_id(
         arguments[field.argument] = desk.identify(
             operation, field, str(arguments[field.argument]), arguments
         )
-
-
-def _send(
-    desk: Desk,
-    operation: Operation,
-    arguments: dict[str, Any],
-    body: Any,
-    values: Mapping[str, Any],
-) -> Any:
-    client = desk.client
-    if operation.is_page and (values["every_page"] or values["limit"]):
-        rows = list(client.paginate(operation.id, limit=values["limit"], **arguments))
-        return {"items": rows, "next_cursor": None}
-    key = values.get("idempotency_key")
-    answer = client.send(operation, arguments, body=body, idempotency_key=key).body
-    wanted = _wanted_status(operation, answer)
-    if not values.get("wait") or wanted is None or operation.watcher is None:
-        return answer
-    org = {name: arguments[name] for name in ("org_id",) if name in arguments}
-    with waiting(wanted) as on_change:
-        return client.wait(
-            answer["id"], wanted, operation_id=operation.watcher.id,
-            timeout_s=values["wait_timeout"], on_change=on_change, **org,
-        )  # fmt: skip
-
-
-def _wanted_status(operation: Operation, answer: Any) -> str | None:
-    if not isinstance(answer, Mapping) or not {"id", "status"} <= set(answer):
-        return None
-    return answer.get("desired_status") or WANTED_AFTER.get(operation.verb)

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 import typer
 
 from clients import schemas
+from clients.cli.completing import completer
 from clients.cli.failures import option_name
 from clients.document import Field, Operation
 from clients.names import lister
@@ -73,11 +74,31 @@ class Option:
     def is_nullable(self) -> bool:
         return bool(self.field.schema.get("nullable")) and self.field.place == "body"
 
-    def parameter(self) -> Parameter:
-        """Answer it as a parameter of the command's function, for typer to read."""
+    def parameters(self) -> list[Parameter]:
+        """Answer the parameters of the command's function that stand for it, for typer to read."""
+        return [self._parameter(), *([self._clearing()] if self.is_nullable else [])]
+
+    @property
+    def clearing(self) -> str:
+        """The name under which typer hands over whether it is to be cleared."""
+        return f"clear_{self.keyword}"
+
+    def _clearing(self) -> Parameter:
+        info = typer.Option(
+            f"--clear-{self.flag[2:]}", help=f"Set {self.flag} to null.", show_default=False
+        )
+        kind = Parameter.KEYWORD_ONLY
+        return Parameter(self.clearing, kind, default=False, annotation=Annotated[bool, info])
+
+    def _parameter(self) -> Parameter:
         kind = Parameter.KEYWORD_ONLY
         if self.is_positional:
-            info = typer.Argument(help=self._help(), metavar=self.flag, show_default=False)
+            info = typer.Argument(
+                help=self._help(),
+                metavar=self.flag,
+                show_default=False,
+                autocompletion=self._completer,
+            )
             return Parameter(self.keyword, kind, annotation=Annotated[str, info])
         flags = f"{self.flag}/--no-{self.flag[2:]}" if self._is_flag else self.flag
         bounds: dict[str, Any] = {
@@ -89,7 +110,7 @@ class Option:
             flags,
             help=self._help(),
             metavar=self._metavar,
-            autocompletion=self._complete if self.field.kind == "array" else None,
+            autocompletion=self._completer,
             show_default=False,
             rich_help_panel=self._panel,
             **(bounds if ranged else {}),
@@ -140,13 +161,21 @@ class Option:
         schema = self._items if self.field.kind == "array" else self.field.schema
         return schemas.choices(schema) if schemas.kind(schema) == "enum" else []
 
+    @property
+    def _completer(self) -> Any:
+        asked = completer(self.operation, self.field)
+        if asked is None:
+            return self._complete if self._choices else None
+        # Where the server cannot be asked, the document's values are better than none.
+        return lambda ctx, incomplete: asked(ctx, incomplete) or self._complete(incomplete)
+
     def _complete(self, incomplete: str) -> list[str]:
         return [one for one in self._choices if one.startswith(incomplete)]
 
     def _help(self) -> str:
         said = [first_paragraph(self.field.description)]
         if self.field.place == "path" and lister(self.operation, self.field):
-            said.append("Its name will do.")
+            said.append("ID or name.")
         if self._choices and (self.field.kind == "array" or not self._is_short):
             said.append(f"One of {', '.join(self._choices)}.")
         if self.is_secret:
@@ -156,7 +185,7 @@ class Option:
         elif self.field.kind == "array":
             said.append("May be given several times.")
         if self.is_nullable and self.field.kind != "enum":
-            said.append("`null` clears it.")
+            said.append(f"`--clear-{self.flag[2:]}` clears it.")
         if self.context_flag:
             said.append("Default: the profile's.")
         elif self.field.schema.get("default") is not None:
@@ -259,6 +288,15 @@ def parse_json(text: str, flag: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise typer.BadParameter(f"not JSON: {error}", param_hint=flag) from error
+
+
+def cleared(options: Iterable[Option], typed: Mapping[str, Any]) -> dict[str, None]:
+    """Answer the members that are to be null; one cannot be set at the same time."""
+    found = [one for one in options if one.is_nullable and typed.get(one.clearing)]
+    for one in found:
+        if typed[one.keyword] is not None:
+            raise typer.BadParameter("is to be set and to be cleared", param_hint=one.flag)
+    return {one.field.argument: None for one in found}
 
 
 def missing(options: Iterable[Option], given: Callable[[Option], bool]) -> list[Option]:

@@ -4,11 +4,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import typer
 
 from clients.cli.output import plain
+
+NAMED_BY: Final = ("name", "hostname", "id", "instance_id")
 
 
 @contextmanager
@@ -46,4 +48,5 @@ def _lines(started_at: float) -> Callable[[Mapping[str, Any]], None]:
 
 
 def _said(seen: Mapping[str, Any]) -> str:
-    return plain(f"{seen.get('name') or seen.get('id')} is {seen.get('status')}")
+    name = next((seen[one] for one in NAMED_BY if seen.get(one)), "it")
+    return plain(f"{name} is {seen.get('status', 'being changed')}")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from clients.cli import output as outputs
-from clients.cli.desk import OrgOption, ProfileOption, open_desk
+from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.options import read_text
 
@@ -21,7 +21,7 @@ StoreOption = Annotated[
 
 @app.command(epilog="Example: menagerie query sales 'SELECT $1 + 1 AS n' --param 41")
 def query(
-    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="Name or id.")],
+    instance: InstanceArgument,
     statement: Annotated[
         str,
         typer.Argument(

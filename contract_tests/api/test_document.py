@@ -47,6 +47,10 @@ SPOILED: dict[str, Spoil] = {
         "post"
     ].pop("x-confirm"),
     "x-confirm-reason does not say why": lambda d: pause(d).update({"x-confirm": "none"}),
+    "x-wait: say the operation": lambda d: pause(d).update({"x-wait": {"until": {}}}),
+    "x-wait: there is no operation": lambda d: pause(d).update(
+        {"x-wait": {"operation": "dice.roll", "until": {"rolled": 6}}}
+    ),
     "x-confirm: write sentences": lambda d: pause(d).update({"x-confirm": True}),
     "write the operationId as noun.verb": lambda d: pause(d).update(operationId="pause"),
     "it needs the one of its module": lambda d: pause(d).update(tags=["Instances", "Me"]),

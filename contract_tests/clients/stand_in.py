@@ -253,7 +253,14 @@ def _sign_in(plane: ControlPlane, seen: Seen) -> Scripted:
 
 
 def _projects(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
-    items = [{"id": plane.world.project_id, "name": "Main project", "slug": "main"}]
+    items = [
+        {
+            "created_at": "2026-11-21T09:00:00.000Z",
+            "id": plane.world.project_id,
+            "name": "main-project",
+            "slug": "main",
+        }
+    ]
     return 200, {}, {"items": items, "next_cursor": None}
 
 

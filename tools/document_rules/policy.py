@@ -26,6 +26,7 @@ def check(text: Text) -> Iterator[Fault]:
         yield from _policy(operation)
         yield from _statuses(operation)
         yield from _confirmation(operation)
+        yield from _waiting(operation, {one.id for one in text.operations})
         yield from _headers(operation)
         yield from _events(operation, set(text.raw.get("webhooks", {})))
 
@@ -55,6 +56,17 @@ def _confirmation(operation: Operation) -> Iterator[Fault]:
         yield operation.fault("x-confirm is none, and x-confirm-reason does not say why")
     if said not in {None, "none"} and not str(said).endswith("."):
         yield operation.fault("x-confirm: write sentences; clients show them to a person")
+
+
+def _waiting(operation: Operation, known: set[str]) -> Iterator[Fault]:
+    said = operation.document.get("x-wait")
+    if said is None:
+        return
+    whole = isinstance(said, dict) and {"operation", "until"} <= set(said)
+    if not whole or set(said) - {"operation", "until", "unless"}:
+        yield operation.fault("x-wait: say the operation, until what, and unless what")
+    elif said["operation"] not in known:
+        yield operation.fault(f"x-wait: there is no operation {said['operation']}")
 
 
 def _statuses(operation: Operation) -> Iterator[Fault]:
