@@ -90,7 +90,7 @@ def option_name(field_name: str) -> str:
 def _hint(error: Exception) -> list[str]:
     if isinstance(error, errors.Forbidden) and STEP_UP.search(f"{error.code} {error.detail}"):
         line = "`menagerie login --step-up` adds the second factor to the session"
-        return [f"hint: {line}; `menagerie me enrol-totp` sets one up"]
+        return [f"hint: {line}", "hint: `menagerie me enrol-totp` sets one up where there is none"]
     if isinstance(error, errors.Forbidden) and error.code == "session_required":
         return ["hint: `menagerie login` signs in; this is not for API keys"]
     if isinstance(error, errors.Forbidden) and error.code == "password_required":

@@ -46,7 +46,7 @@ def _sent(
     try:
         return client.send(operation, arguments, body=body, idempotency_key=key)
     except Conflict as error:
-        if error.status == PRECONDITION_FAILED:
+        if error.status == PRECONDITION_FAILED and "if_match" in arguments:
             error.document["detail"] = (
                 f"{error.detail}; nothing was changed. `menagerie {operation.noun} get` shows what "
                 "is there now"
