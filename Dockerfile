@@ -25,11 +25,12 @@ RUN apt-get update \
         bubblewrap mariadb-backup mariadb-server-core redis-server tini tzdata \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
     && useradd --system --uid 10001 --home-dir /var/lib/menagerie menagerie \
-    && install -d -m 0700 /var/lib/menagerie
+    && install -d -o menagerie -g menagerie /var/lib/menagerie
 COPY --from=build /opt/menagerie /opt/menagerie
+# The home is closed to engines; what they enter lies beside it in the volume (decision 0016).
 # Listens on every address of the container: what is reached of it is what `docker run` publishes.
 ENV PATH=/opt/menagerie/bin:$PATH \
-    MENAGERIE_HOME=/var/lib/menagerie \
+    MENAGERIE_HOME=/var/lib/menagerie/home \
     MENAGERIE_HOST=0.0.0.0 \
     MENAGERIE_GATEWAY_LISTEN=0.0.0.0 \
     MENAGERIE_LOG_FORMAT=json

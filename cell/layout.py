@@ -19,7 +19,8 @@ SOCKET_DIRECTORY_BYTES_MAX = 60
 PASSABLE = 0o711
 LOOK_AGAIN_S = 0.05
 # Where folders lie that engines must enter, if the home is below a folder which is closed to them.
-OUTSIDE = ("/var/lib", "/srv", "/opt")
+# The last is the volume of our image, which holds the home and nothing else.
+OUTSIDE = ("/var/lib", "/srv", "/opt", "/var/lib/menagerie")
 OUTSIDE_NAME = "menagerie-engines"
 MOVED = ("instances", "engines", "templates")
 

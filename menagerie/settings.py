@@ -222,7 +222,8 @@ class Settings(BaseSettings):
 
     @property
     def api_url(self) -> str:
-        return self.base_url or f"http://{self.host}:{self.port}"
+        # Every address is none that a client could ask; what surely works is this machine's own.
+        return self.base_url or self.api_url_local
 
     @property
     def api_url_local(self) -> str:
