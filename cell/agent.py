@@ -64,7 +64,7 @@ class Cell:
         self.host = Host(
             *(str(self.layout.home), name, PACKAGES),
             confine=settings.confine,
-            uid=uid_first,
+            uids=range(uid_first, uid_first + UIDS_PER_CELL),
             key=key,
         )
         self._settle()

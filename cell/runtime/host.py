@@ -26,7 +26,7 @@ from cell.records import Size
 from cell.runtime import cgroups
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
-from cell.runtime.process import MARK, LaunchError, Process, find, launch, strays
+from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, strays
 from cell.runtime.reach import Python, Shelf, passable
 
 log = structlog.get_logger("cell.host")
@@ -68,13 +68,17 @@ class Host:
         packages: tuple[str, ...],
         *,
         confine: bool = True,
-        uid: int = NOBODY,
+        uids: range = range(NOBODY, NOBODY),
         key: bytes = b"",
     ) -> None:
-        """From `key`, which no database holds, the secrets are derived that `secret` gives."""
+        """`uids` are this cell's alone, for its engines to run as.
+
+        From `key`, which no database holds, the secrets are derived that `secret` gives.
+        """
         self._mark = mark
         self._key = key
-        self._sandbox = Sandbox(confine=confine, packages=packages, uid=uid)
+        self._uids = uids
+        self._sandbox = Sandbox(confine=confine, packages=packages, uid=uids.start)
         self._home = Path(mark)
         self._groups = cgroups.find(cell_name, confine=confine)
         cpus = sorted(os.sched_getaffinity(0))
@@ -223,11 +227,18 @@ class Host:
 
     def find(self, site: Site) -> Process | None:
         """The engine an earlier cell left running."""
-        return find(site.process, f"{self._mark}/{site.instance_id}")
+        return find(site.process, f"{self._mark}/{site.instance_id}", self._own_uids(site))
 
     def strays(self, site: Site | None = None) -> list[int]:
         """Processes this cell ever started (for one site), adopted or lost."""
-        return strays(f"{self._mark}/" if site is None else f"{self._mark}/{site.instance_id}\0")
+        if site is None:
+            enforced = self.confinement["uid"].enforced
+            return strays(f"{self._mark}/", self._uids if enforced else NOBODYS)
+        return strays(f"{self._mark}/{site.instance_id}\0", self._own_uids(site))
+
+    def _own_uids(self, site: Site) -> range:
+        owner = self.owner(site)
+        return NOBODYS if owner is None else range(owner, owner + 1)
 
     def owner(self, site: Site) -> int | None:
         """Whom the site's engine runs as; None where that is the cell's own user."""

@@ -13,6 +13,7 @@ import orjson
 
 MARK = "MENAGERIE_ENGINE"
 INFO_TIMEOUT_S = 10.0
+NOBODYS = range(0)
 SAVED = ("pid", "start_ticks", "started_at", "group")
 # A clock is named after a process by its pid and this kind; /proc tells hundredths of a second.
 _CPU_CLOCK = 2
@@ -118,15 +119,14 @@ class Process:
         temporary.replace(path)
 
 
-def find(path: Path, mark: str) -> Process | None:
+def find(path: Path, mark: str, uids: range = NOBODYS) -> Process | None:
     """The process an earlier cell left, where it still runs."""
     try:
         process = Process(**orjson.loads(path.read_bytes()))
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
     except (OSError, ValueError, TypeError):
         return None
     # Pid and ticks could fit by chance after the machine was started anew; the mark could not.
-    return process if process.alive and f"{MARK}={mark}\0".encode() in environment else None
+    return process if process.alive and _is_marked(process.pid, f"{mark}\0", uids) else None
 
 
 def launch(
@@ -180,15 +180,30 @@ def _engine_pid(child: subprocess.Popen[bytes], info: tuple[int, int]) -> int:
     raise LaunchError(f"the sandbox was not made (status {child.wait(INFO_TIMEOUT_S)})")
 
 
-def strays(mark: str) -> list[int]:
-    """Processes started for a cell (by its mark) or an instance of it, wherever they are now."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-    return found
+def strays(mark: str, uids: range = NOBODYS) -> list[int]:
+    """Processes started for a cell (by its mark) or an instance of it, wherever they are now.
+
+    `uids` are those that no process but theirs has.
+    """
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if _is_marked(pid, mark, uids)]
+
+
+def _is_marked(pid: int, mark: str, uids: range) -> bool:
+    try:
+        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except PermissionError:
+        # In a container even root may not look at another user's processes; whose they are it sees.
+        return _uid(pid) in uids
+    except OSError:
+        return False
+
+
+def _uid(pid: int) -> int | None:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        told = Path(f"/proc/{pid}/status").read_text()
+        return int(told.partition("\nUid:")[2].split()[0])
+    return None
 
 
 def _stat_fields(pid: int) -> list[str]:

@@ -70,7 +70,10 @@ def spec(instance_id: str, **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Rig:
-    """`key` is the control plane's. A cell is started and killed as a process of its own."""
+    """`key` is the control plane's. A cell is started and killed as a process of its own.
+
+    `under` are the words of a program that starts it.
+    """
 
     home: Path
     key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
@@ -78,6 +81,7 @@ class Rig:
     process: subprocess.Popen[bytes] | None = None
     operations: int = 0
     clock_off_s: float = 0.0
+    under: tuple[str, ...] = ()
 
     # The process.
 
@@ -105,11 +109,11 @@ class Rig:
             "run(CellSettings(home=home, control_public_key=key, **given))\n"
         )
         key = base64.b64encode(self.key.public_key().public_bytes_raw()).decode()
-        off_s = str(self.clock_off_s)
+        words = [json.dumps(given), str(self.clock_off_s)]
         self.home.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", program, str(self.home), key, json.dumps(given), off_s],
+                [*self.under, sys.executable, "-c", program, str(self.home), key, *words],
                 stderr=log,
                 stdout=log,
                 cwd=Path(__file__).parents[2],
@@ -283,9 +287,9 @@ class Rig:
 
 
 @contextlib.contextmanager
-def running(home: Path, **settings: Any) -> Iterator[Rig]:
+def running(home: Path, *, under: tuple[str, ...] = (), **settings: Any) -> Iterator[Rig]:
     """A cell that has started; in the end nothing is left of it and its engines but files."""
-    made = Rig(home, settings=settings)
+    made = Rig(home, settings=settings, under=under)
     try:
         made.start()
         yield made

@@ -9,6 +9,7 @@ import pytest
 
 from cell.layout import Layout
 from contract_tests.cell.rig import Rig, new_id, spec
+from contract_tests.cell.test_faults import engines
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root moves what engines must enter")
@@ -53,3 +54,22 @@ def test_where_no_other_user_can_be_had_no_engine_is_offered(
     answer = rig.act("PUT", f"/v1/instances/{new_id()}", spec("inst_x"))
     assert answer.status_code == 422
     assert "no engine runs as root" in answer.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's engines have users of their own")
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "forgotten"])
+def test_a_root_that_may_not_look_at_other_users_finds_its_engines(
+    make_rig: Any, *, is_told: bool
+) -> None:
+    """As root in a container, who has few rights: two engines would write to one database."""
+    few = "--bounding-set=-sys_ptrace,-sys_admin,-perfmon"
+    rig: Rig = make_rig(under=("setpriv", few), confine=False)
+    instance_id = rig.make(engine="valkey", engine_version="9.1")
+    before = rig.engine_pid(instance_id)
+    rig.kill()
+    if not is_told:
+        (rig.home / "instances" / instance_id / "process.json").unlink()
+    rig.start()
+    rig.status_is(instance_id, "running")
+    assert engines(rig, instance_id) == [rig.engine_pid(instance_id)]
+    assert (rig.engine_pid(instance_id) == before) is is_told

@@ -41,7 +41,7 @@ def python() -> Iterator[Finding]:
 def confinement_and_engines() -> Iterator[Finding]:
     """Found out as a cell finds it out, so that both say the same."""
     with tempfile.TemporaryDirectory(prefix="menagerie-doctor-") as folder:
-        host = Host(folder, f"doctor-{os.getpid()}", PACKAGES, uid=UID_FIRST)
+        host = Host(folder, f"doctor-{os.getpid()}", PACKAGES, uids=range(UID_FIRST, UID_FIRST + 1))
         try:
             for name, means in host.confinement.items():
                 yield _of_means(name, means)
