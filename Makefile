@@ -28,7 +28,7 @@ test: $(VENV)/.dev ## install what tests need (system packages too, where it may
 	@$(BIN)/python -m tools.run_tests $(ARGS)
 
 test-nightly: $(VENV)/.dev ## the long runs as well
-	@tools/system-packages
+	@tools/system-packages nightly
 	@$(BIN)/python -m tools.run_tests --nightly $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, the documents' lint, habits, the Dockerfile

@@ -60,6 +60,13 @@ def test_the_secrets_made_anew_let_in(fresh: Callable[..., Installation]) -> Non
         assert client.post("/v1/sessions", json=given).status_code == 201
 
 
+@pytest.mark.parametrize(("host", "told"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]")])
+def test_clients_are_told_an_address_they_can_ask(tmp_path: Path, host: str, told: str) -> None:
+    """Where the API listens on every address, as in a container."""
+    made, _ = first_start.initialize(load(home=tmp_path / "home", host=host, port=8080))
+    assert made.base_url == f"http://{told}:8080"
+
+
 def test_an_organization_of_others_is_not_taken(settings: Settings) -> None:
     first_start.initialize(settings)
     endpoints_file(settings.root).unlink()
