@@ -27,6 +27,7 @@ BASE, IMAGE = "localhost/base:test", "localhost/menagerie:test"
 VOLUME = "/var/lib/menagerie"
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 READY_S, STOP_S = 180, 60
+LIMIT = 8192
 SIZE_MAX_BYTES = 10**9
 PIP_OPTIONS = ("index-url", "extra-index-url", "proxy", "trusted-host", "timeout")
 
@@ -35,7 +36,8 @@ def limits() -> list[str]:
     """Of this process: podman asks for more than a machine with few rights may give."""
     numbers = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
     found = {name: resource.getrlimit(number)[0] for name, number in numbers.items()}
-    return [f"--ulimit={name}={most}:{most}" for name, most in found.items() if most > 0]
+    least = {name: min(most, LIMIT) if most > 0 else LIMIT for name, most in found.items()}
+    return [f"--ulimit={name}={most}:{most}" for name, most in least.items()]
 
 
 @dataclass(frozen=True)
