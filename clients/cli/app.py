@@ -21,7 +21,7 @@ SHORTCUTS: Final = "Shortcuts"
 
 # Command: the module that holds it (its `app`), and the line --help shows without loading it.
 SHORTCUT_MODULES: Final = {
-    "demo": ("clients.cli.demo", "Walk the whole way once: create, wait, reveal, query."),
+    "demo": ("clients.cli.demo", "Create an instance, query it and delete it, step by step."),
     "query": ("clients.cli.query", "Run one statement on an instance: SQL, or a command of Redis."),
     "connect": ("clients.cli.connect", "Open a database client on an instance."),
     "dump": ("clients.cli.dump", "Write a PostgreSQL instance's database into one file."),

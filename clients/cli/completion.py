@@ -32,9 +32,7 @@ class Shell(StrEnum):
     fish = "fish"
 
 
-ShellArgument = Annotated[
-    Shell | None, typer.Argument(help="Found by $SHELL where it is left out.")
-]
+ShellArgument = Annotated[Shell | None, typer.Argument(help="Detected from $SHELL if omitted.")]
 
 
 @app.command("show", epilog="Example: menagerie completion show bash > ~/.menagerie-completion.sh")
@@ -57,6 +55,6 @@ def _chosen(shell: Shell | None) -> str:
     name = shell or Path(os.environ.get("SHELL", "")).name
     if name not in list(Shell):
         raise ConfigurationError(
-            f"cannot tell the shell from $SHELL; name one of {', '.join(Shell)}"
+            f"cannot detect the shell from $SHELL; specify one of {', '.join(Shell)}"
         )
     return str(name)

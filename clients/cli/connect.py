@@ -49,7 +49,7 @@ def connect(
             return
         if program is None:
             raise ConfigurationError(
-                f"{engine} is spoken by {native.wanted(engine)}, and none is on the PATH"
+                f"{engine} needs {native.wanted(engine)}, which is not on the PATH"
             )
         credential, authorities = keeper.accepted(), endpoint.authorities()
     with authorities.as_file() as ca_file:

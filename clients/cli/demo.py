@@ -48,12 +48,12 @@ STATEMENTS: Final = {DemoEngine.redis: COMMANDS, DemoEngine.valkey: COMMANDS}
 @app.command(epilog="Example: menagerie demo --engine postgres --keep")
 def demo(
     engine: Annotated[
-        DemoEngine, typer.Option("--engine", help="The engine to walk with.")
+        DemoEngine, typer.Option("--engine", help="The engine to use.")
     ] = DemoEngine.duckdb,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the instance afterwards.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the instance.")] = False,
     profile: ProfileOption = None,
 ) -> None:
-    """Walk the whole way once: create an instance, wait, reveal, query, delete.
+    """Create an instance, query it and delete it, step by step.
 
     Each step is shown with the line for a shell that does the same, by curl or the engine's own
     client. The lines read the API key from `$MENAGERIE_API_KEY` and the instance's password from

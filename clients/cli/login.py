@@ -16,9 +16,7 @@ app = typer.Typer(**PLAIN)
 
 @app.command(epilog="Example: menagerie login --email ada@example.com")
 def login(
-    email: Annotated[
-        str | None, typer.Option("--email", help="Asked for where it is left out.")
-    ] = None,
+    email: Annotated[str | None, typer.Option("--email", help="Prompted for if omitted.")] = None,
     password_stdin: Annotated[
         bool,
         typer.Option("--password-stdin", help="Read the password from stdin instead of asking."),
@@ -31,7 +29,7 @@ def login(
         str | None, typer.Option("--totp-code", help="The authenticator's code; it works once.")
     ] = None,
     step_up: Annotated[
-        bool, typer.Option("--step-up", help="Only add the second factor to the session there is.")
+        bool, typer.Option("--step-up", help="Only add the second factor to the current session.")
     ] = False,
     save_as: Annotated[
         str | None,
@@ -77,7 +75,7 @@ def _password(*, from_stdin: bool) -> str:
 
 def _ask(what: str) -> str:
     if not sys.stdin.isatty():
-        raise ConfigurationError(f"there is no terminal to ask for the {what.lower()}")
+        raise ConfigurationError(f"no terminal to prompt for the {what.lower()}")
     return getpass(f"{what}: ")
 
 

@@ -26,7 +26,7 @@ BodyOption = Annotated[
     typer.Option(
         "--body",
         metavar="JSON",
-        help=f"The whole body as JSON; {options.FROM_FILE}. Single options win over it.",
+        help=f"The whole body as JSON; {options.FROM_FILE}. Individual options override it.",
     ),
 ]
 KeyOption = Annotated[
@@ -56,7 +56,10 @@ AllOption = Annotated[bool, typer.Option("--all", help="Fetch every page.", show
 LimitOption = Annotated[
     int | None,
     typer.Option(
-        "--limit", help="Fetch this many, over several pages where needed.", min=1, metavar="COUNT"
+        "--limit",
+        help="Fetch this many items, from several pages if needed.",
+        min=1,
+        metavar="COUNT",
     ),
 ]
 

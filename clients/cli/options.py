@@ -179,11 +179,11 @@ class Option:
         if self._choices and (self.field.kind == "array" or not self._is_short):
             said.append(f"One of {', '.join(self._choices)}.")
         if self.is_secret:
-            said.append(f"Asked for where it is left out; {FROM_FILE}.")
+            said.append(f"Prompted for if omitted; {FROM_FILE}.")
         elif self.field.kind == "json":
             said.append(f"JSON; {FROM_FILE}.")
         elif self.field.kind == "array":
-            said.append("May be given several times.")
+            said.append("Repeatable.")
         if self.is_nullable and self.field.kind != "enum":
             said.append(f"`--clear-{self.flag[2:]}` clears it.")
         if self.context_flag:

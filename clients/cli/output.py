@@ -115,9 +115,9 @@ def _show_table(body: Any, title: str | None) -> None:
     if isinstance(rows, list) and all(isinstance(row, Mapping) for row in rows):
         _print_rows(rows, title)
         if not rows:
-            typer.echo("nothing to show", err=True)
+            typer.echo("no results", err=True)
         if isinstance(body, Mapping) and body.get("next_cursor"):
-            typer.echo(f"there is more: --all, or --cursor {body['next_cursor']}", err=True)
+            typer.echo(f"more results: use --all, or --cursor {body['next_cursor']}", err=True)
     elif isinstance(body, Mapping):
         print_record(body)
     else:
@@ -135,7 +135,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
     print_table(names, list(zip(*(cells[name] for name in names), strict=True)), title)
     if len(names) < len(cells):
         left = ", ".join(name for name in cells if name not in names)
-        typer.echo(f"no room for {left}: widen the terminal, or use --output json", err=True)
+        typer.echo(f"columns left out: {left}; widen the terminal, or use --output json", err=True)
 
 
 def fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[str]:

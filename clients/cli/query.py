@@ -31,7 +31,7 @@ def query(
     ],
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", help="A value, in order: JSON, or else text."),
+        typer.Option("--param", help="A value for the next placeholder, as JSON or text."),
     ] = None,
     output: Annotated[
         outputs.Rows | None,

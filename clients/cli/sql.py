@@ -103,7 +103,7 @@ def require_session(endpoint: Endpoint) -> None:
     if engine not in ENGINES:
         name = endpoint.instance["name"]
         raise ConfigurationError(
-            f"{engine} is not spoken by `query`; use `menagerie connect {name}`"
+            f"`query` does not support {engine}; use `menagerie connect {name}`"
         )
 
 

@@ -30,7 +30,7 @@ ENGINES: Final = {
 def open_session(engine: str, credential: Credential, authorities: Authorities) -> Session:
     """Answer a session; it connects at its first statement, and anew where it was cut off."""
     if engine not in ENGINES:
-        raise errors.ConfigurationError(f"{engine} is not spoken by this client")
+        raise errors.ConfigurationError(f"this client does not support {engine}")
     module, name = ENGINES[engine]
     kind = getattr(importlib.import_module(f"clients.sessions.{module}"), name)
     session: Session = kind(credential, authorities)

@@ -81,7 +81,7 @@ def test_cells_read_well() -> None:
 
 def test_an_empty_list_says_so_outside_the_answer(home: object, cli: Cli) -> None:
     ran = cli("instances", "list")
-    assert (ran.code, ran.out, ran.err) == (0, "", "nothing to show\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "no results\n")
 
 
 def test_text_answers_come_as_they_are(home: object, plane: ControlPlane, cli: Cli) -> None:
