@@ -1,6 +1,6 @@
 """What the gateway's workers tell of connections, read from the files they write."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
@@ -8,8 +8,11 @@ import orjson
 
 @dataclass
 class Traffic:
+    """`peaks` are the most connections at once, by the hour since 1970."""
+
     connections: int = 0
     last_activity_at: float | None = None
+    peaks: dict[int, int] = field(default_factory=dict)
 
 
 def read(directory: Path) -> dict[str, Traffic]:
@@ -27,4 +30,7 @@ def read(directory: Path) -> dict[str, Traffic]:
             traffic.last_activity_at = max(
                 traffic.last_activity_at or 0.0, float(told["last_activity_at"])
             )
+            # Each worker's is of all workers together, so the largest is the peak.
+            for hour, peak in told.get("peaks", {}).items():
+                traffic.peaks[int(hour)] = max(traffic.peaks.get(int(hour), 0), int(peak))
     return found

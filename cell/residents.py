@@ -93,6 +93,10 @@ class Resident:
             "host": spec.host,
             "port": port,
             "connections": traffic.connections,
+            "connections_peaks": [
+                {"hour": moment(hour * 3600), "connections": peak}
+                for hour, peak in sorted(traffic.peaks.items())
+            ],
             "last_activity_at": moment(traffic.last_activity_at),
             "storage_bytes": self.metrics.storage_bytes,
             "memory_bytes": self.metrics.memory_bytes if running else 0,

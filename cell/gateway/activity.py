@@ -3,16 +3,32 @@
 import contextlib
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
 
+HOUR_S = 3600
+PEAK_HOURS = 6
+"""For so long the peaks of hours that are over are told, for a control plane that was away."""
+
+
+@dataclass(slots=True)
+class Former:
+    """What workers before this one knew of an instance."""
+
+    last_activity_at: float = 0.0
+    peaks: dict[int, int] = field(default_factory=dict)
+
 
 @dataclass(slots=True)
 class Traffic:
+    """`peaks` are the most connections at once that were let in, of all workers, by the hour."""
+
     connections: int = 0
     last_activity_at: float = 0.0
+    peaks: dict[int, int] = field(default_factory=dict)
     bytes_in: int = 0
     bytes_out: int = 0
 
@@ -27,11 +43,15 @@ class Traffic:
 
 
 class Activity:
-    def __init__(self, directory: Path, former: dict[str, float]) -> None:
-        """`former` is what workers before this one knew of each instance's last activity."""
+    def __init__(
+        self, directory: Path, former: dict[str, Former], total: Callable[[str], int]
+    ) -> None:
+        """`total` says how many connections of an instance all workers have together."""
+        self._total = total
         self._path = directory / f"{os.getpid()}.json"
         self._instances = {
-            instance_id: Traffic(last_activity_at=at) for instance_id, at in former.items()
+            instance_id: Traffic(0, told.last_activity_at, dict(told.peaks))
+            for instance_id, told in former.items()
         }
         self._written = b"{}"
         # The first connection of an instance must be known before the cell thinks it idle.
@@ -43,6 +63,17 @@ class Activity:
         traffic.connections += 1
         traffic.last_activity_at = time.time()
         return traffic
+
+    def let_in(self, instance_id: str) -> None:
+        """One more connection counts: this hour's peak may be now."""
+        self._note_peak(instance_id, self._instances.setdefault(instance_id, Traffic()))
+
+    def _note_peak(self, instance_id: str, traffic: Traffic) -> None:
+        hour, total = int(time.time() // HOUR_S), self._total(instance_id)
+        if total > traffic.peaks.get(hour, 0):
+            traffic.peaks[hour] = total
+        for past in [each for each in traffic.peaks if each <= hour - PEAK_HOURS]:
+            del traffic.peaks[past]
 
     def closed(self, traffic: Traffic) -> None:
         traffic.connections -= 1
@@ -56,8 +87,11 @@ class Activity:
     def write(self) -> bool:
         """True where something had changed since the last time."""
         self.urgent = False
-        for traffic in self._instances.values():
+        for instance_id, traffic in self._instances.items():
             traffic.look()
+            if traffic.connections:
+                # Those that stay when the hour turns are connections of the next one, too.
+                self._note_peak(instance_id, traffic)
         content = orjson.dumps(
             {instance_id: _shown(traffic) for instance_id, traffic in self._instances.items()}
         )
@@ -70,28 +104,30 @@ class Activity:
         return True
 
 
-def _shown(traffic: Traffic) -> dict[str, float | int]:
+def _shown(traffic: Traffic) -> dict[str, float | int | dict[str, int]]:
     return {
         "connections": traffic.connections,
         "last_activity_at": round(traffic.last_activity_at, 3),
         "bytes_in": traffic.bytes_in,
         "bytes_out": traffic.bytes_out,
+        "peaks": {str(hour): peak for hour, peak in traffic.peaks.items()},
     }
 
 
-def take_over(directory: Path, alive: set[int]) -> dict[str, float]:
-    """When each instance was last active, from the files of workers that are gone, which go too.
+def take_over(directory: Path, alive: set[int], found: dict[str, Former]) -> None:
+    """Adds to `found` what the files of workers that are gone say, which go too.
 
     Left alone their connections would keep an instance from ever being idle; forgotten, a restart
     of the gateway would make every instance look idle since long ago.
     """
-    last_activity_at: dict[str, float] = {}
     for path in directory.glob("*.json"):
         if path.stem.isdigit() and int(path.stem) in alive:
             continue
         with contextlib.suppress(OSError, ValueError, AttributeError, KeyError, TypeError):
             for instance_id, told in orjson.loads(path.read_bytes()).items():
-                known = last_activity_at.get(instance_id, 0.0)
-                last_activity_at[instance_id] = max(known, float(told["last_activity_at"]))
+                known = found.setdefault(instance_id, Former())
+                at = float(told["last_activity_at"])
+                known.last_activity_at = max(known.last_activity_at, at)
+                for hour, peak in told.get("peaks", {}).items():
+                    known.peaks[int(hour)] = max(known.peaks.get(int(hour), 0), int(peak))
         path.unlink(missing_ok=True)
-    return last_activity_at

@@ -64,6 +64,8 @@ class Places:
             raise _too_many(f"this size allows {limit}")
         self.leave()
         self.held.append(route.place)
+        if route.instance_id is not None:
+            self._shared.activity.let_in(route.instance_id)
 
     def leave(self) -> None:
         self.logs_in = self.waits = False

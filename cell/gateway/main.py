@@ -46,7 +46,8 @@ class _Parent:
         self._settings = settings
         self._mask = mask
         self._home = settings.cell_home
-        self._last_activity_at = activity.take_over(self._home / "activity", alive=set())
+        self._former: dict[str, activity.Former] = {}
+        activity.take_over(self._home / "activity", set(), self._former)
         self._slots = Slots(settings.workers)
         self._cancels = Cancels(settings.workers)
         self._fronts = fronts(self._cancels, settings.mysql_version)
@@ -106,7 +107,7 @@ class _Parent:
                 self._listeners[column],
                 self._fronts,
                 self._slots,
-                self._last_activity_at,
+                self._former,
                 self._lifeline,
             )
             status = 0
@@ -126,7 +127,7 @@ class _Parent:
             self._slots.clear_column(column)
             self._cancels.clear_column(column)
             alive = set(self._workers)
-            self._last_activity_at |= activity.take_over(self._home / "activity", alive)
+            activity.take_over(self._home / "activity", alive, self._former)
             lived_s = time.monotonic() - self._started_at[column]
             healthy = lived_s >= HEALTHY_AFTER_S
             pause_s = RESTART_FIRST_S if healthy else self._pause_s[column]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import structlog
 import uvloop
 
-from cell.gateway.activity import Activity
+from cell.gateway.activity import Activity, Former
 from cell.gateway.certificates import Certificates
 from cell.gateway.connection import Connection
 from cell.gateway.listening import Entry, Listening
@@ -39,7 +39,7 @@ class Worker:
         listeners: list[Listening],
         fronts: Mapping[str, Front],
         slots: Slots,
-        former: dict[str, float],
+        former: dict[str, Former],
     ) -> None:
         home = settings.cell_home
         loop = asyncio.get_running_loop()
@@ -55,7 +55,7 @@ class Worker:
             routes=Routes(home / "routes.json"),
             certificates=Certificates(home / "pki"),
             slots=slots,
-            activity=Activity(home / "activity", former),
+            activity=Activity(home / "activity", former, slots.total),
             waker=Waker(home),
             proxies=tuple(ipaddress.ip_network(cidr) for cidr in settings.proxy_cidrs),
         )
@@ -187,7 +187,7 @@ def run(
     listeners: list[Listening],
     fronts: Mapping[str, Front],
     slots: Slots,
-    former: dict[str, float],
+    former: dict[str, Former],
     lifeline: int,
 ) -> None:
     # What exists now lives as long as the process; the collector need not look at it again.

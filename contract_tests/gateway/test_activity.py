@@ -4,8 +4,13 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from cell.activity import read
+from cell.gateway.activity import HOUR_S, Activity, Former, take_over
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door, raw_get, until
 
@@ -75,7 +80,9 @@ def test_a_dead_workers_connections_go_and_its_last_activity_stays(make_door: Ma
         "last_activity_at": before["last_activity_at"],
         "bytes_in": 0,
         "bytes_out": 0,
+        "peaks": before["peaks"],
     }
+    assert list(before["peaks"].values()) == [1]
 
 
 def test_a_gateway_that_restarts_knows_the_last_activity(make_door: MakeDoor) -> None:
@@ -89,3 +96,62 @@ def test_a_gateway_that_restarts_knows_the_last_activity(make_door: MakeDoor) ->
     after = until(lambda: activity(door).get("inst_restarted"), "it is told again")
     assert after is not None
     assert after["last_activity_at"] == before
+
+
+def test_the_peak_of_the_hour_is_of_all_workers_together(make_door: MakeDoor) -> None:
+    door = make_door(workers=2)
+    host = door.add_instance("busy", connections_max=20)
+    held = [door.connect(host) for _ in range(8)]
+    assert [raw_get(each)[0] for each in held] == [200] * 8
+    for each in held:
+        each.close()
+    until(lambda: _peak(door, "inst_busy") == 8, "the peak is told")
+    until(lambda: read(door.home / "activity")["inst_busy"].connections == 0, "their end is told")
+    assert door.get(host).status_code == 200
+    # Two workers that share the connections know the same of them: nothing is counted twice.
+    for worker in door.workers():
+        os.kill(worker, signal.SIGKILL)
+    until(lambda: tries_get(door, host), "it serves")
+    until(lambda: _peak(door, "inst_busy") == 8, "the next ones know it")
+
+
+def test_connections_that_stay_are_of_the_next_hour_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [10.0 * HOUR_S + 3599]
+    monkeypatch.setattr("cell.gateway.activity.time.time", lambda: clock[0])
+    counted = {"inst_a": 0}
+    told = Activity(tmp_path, {}, counted.__getitem__)
+    first, second = told.opened("inst_a"), told.opened("inst_a")
+    for total in (1, 2):
+        counted["inst_a"] = total
+        told.let_in("inst_a")
+    told.closed(second)
+    counted["inst_a"] = 1
+    clock[0] += 2
+    told.write()
+    assert read(tmp_path)["inst_a"].peaks == {10: 2, 11: 1}
+    told.closed(first)
+    # The next gateway goes on from there, and forgets what is long past.
+    former: dict[str, Former] = {}
+    take_over(tmp_path, set(), former)
+    assert former["inst_a"].peaks == {10: 2, 11: 1}
+    clock[0] += 5 * HOUR_S
+    counted["inst_a"] = 3
+    told = Activity(tmp_path, former, counted.__getitem__)
+    told.opened("inst_a")
+    told.let_in("inst_a")
+    told.write()
+    assert read(tmp_path)["inst_a"].peaks == {11: 1, 16: 3}
+
+
+def _peak(door: Door, instance_id: str) -> int:
+    told = read(door.home / "activity").get(instance_id)
+    return max(told.peaks.values(), default=0) if told else 0
+
+
+def tries_get(door: Door, host: str) -> bool:
+    try:
+        return door.get(host).status_code == 200
+    except OSError:
+        return False

@@ -10,8 +10,7 @@ from contract_tests.workflows.stage import Stage
 from control import work
 from control.cells import CellUnavailable
 from control.workflows import cells as cell_workflows
-from storage import cells, instances, replays, samples
-from storage.columns import EPOCH
+from storage import cells, instances, replays
 from storage.database import now
 from storage.records import Cell, Instance, Replay, Work
 
@@ -320,45 +319,6 @@ def test_a_starting_cell_is_heard_as_soon_as_it_answers(
     with stage.database.read() as db:
         cell = cells.fetch(db, "cell_fake")
         assert (cell.last_seen_at is not None, cell.engines != []) == (True, True)
-
-
-def test_usage_is_counted_once_per_second_over_hours(stage: Stage) -> None:
-    """Readings at any rhythm add up to the time that passed, split where the hour changes."""
-    with stage.database.read() as db:
-        moment = now(db)
-    to_the_hour_s = 3600 - (moment - EPOCH).total_seconds() % 3600
-    stage.pass_time(to_the_hour_s + 3600)
-    instance = stage.instance("running")
-    with stage.database.read() as db:
-        began = now(db)
-    started = began.isoformat(timespec="milliseconds")
-    for cpu_s, wait_s in ((0.0, 600), (60.0, 1200), (100.0, 2400), (10.0, 0)):
-        stage.cell.becomes(instance.id, started_at=started, cpu_s=cpu_s, connections=int(cpu_s))
-        run(stage, "metering")
-        run(stage, "metering")
-        stage.pass_time(wait_s)
-    with stage.database.read() as db:
-        hours = samples.of_instance(
-            db,
-            stage.org_id,
-            instance.id,
-            since=began - timedelta(hours=1),
-            until=began + timedelta(hours=3),
-        )
-    assert [hour.running_s for hour in hours] == pytest.approx([3600, 600], abs=30)
-    assert [hour.cpu_s for hour in hours] == [100.0, 10.0]
-    assert [hour.connections_max for hour in hours] == [100, 10]
-
-
-def test_a_paused_instance_uses_storage_and_no_time(stage: Stage) -> None:
-    instance = stage.instance("paused")
-    run(stage, "metering")
-    stage.pass_time(60)
-    run(stage, "metering")
-    with stage.database.read() as db:
-        sample = samples.newest(db, stage.org_id, instance.id)
-    assert sample is not None
-    assert (sample.running_s, sample.storage_bytes) == (0.0, 4096)
 
 
 def test_housekeeping_forgets_what_is_over(stage: Stage) -> None:

@@ -74,6 +74,21 @@ def _add(db: Session, instance: Instance, observation: Answer, moment: datetime)
         last.running_s += (moment - max(since, hour)).total_seconds()
     last.cpu_s_seen = cpu_s
     last.seen_at = moment
+    _add_peaks(db, last, observation)
+
+
+def _add_peaks(db: Session, current: Sample, observation: Answer) -> None:
+    """The most connections at once of this hour and of those that were not read to their end."""
+    for told in observation.get("connections_peaks") or []:
+        hour = datetime.fromisoformat(told["hour"])
+        sample = current
+        if hour < current.hour:
+            earlier = db.get(Sample, (current.instance_id, hour))
+            if earlier is None:
+                continue
+            sample = earlier
+        if hour == sample.hour:
+            sample.connections_max = max(sample.connections_max, told["connections"])
 
 
 def _running_since(observation: Answer, last: Sample | None, moment: datetime) -> datetime | None:
