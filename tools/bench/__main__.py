@@ -11,6 +11,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 ROOMS = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "memory")
+ROOMS += ("command_line",)
 _HEAD = """\
 # Benchmarks
 
