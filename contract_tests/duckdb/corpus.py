@@ -1,4 +1,6 @@
-"""Owns hostile statements against the DuckDB service, as data."""
+"""Owns what the DuckDB service is held against by name; the statements are the corpus's."""
+
+from contract_tests.attacks.statements import called
 
 
 def _words(text: str) -> frozenset[str]:
@@ -106,36 +108,6 @@ NO_CALLS = (
     "PRAGMA table_info('t'); PRAGMA show_tables",
     "SELECT 'pragma enable_profiling'",
 )
-# Statements beside functions: the engine is set to write elsewhere, or broken.
-STATEMENTS = (
-    "CHECKPOINT system",
-    'CHECKPOINT "System"',
-    "FORCE CHECKPOINT /* database */ system",
-    "CHECKPOINT temp",
-    "FROM checkpoint('system')",
-    "FROM force_checkpoint('system')",
-    "FROM /* recursive */ force_checkpoint('system')",
-    "SELECT count(*) FROM /* as */ query('SELECT 1')",
-    "FROM enable_profiling(format='json', save_location='{new}')",
-    "FROM /* x */ system.main.enable_profiling()",
-    "PRAGMA enable_profiling",
-    "PRAGMA enable_profile",
-    "PRAGMA \"enable_profiling\" = 'json'",
-    "SET enable_profiling = 'json'",
-    "SET profiling_output = '{new}'",
-    "RESET profiling_output",
-    "PRAGMA import_database('{folder}')",
-    "PRAGMA json_execute_serialized_sql('x')",
-    "ALTER DATABASE database SET ALIAS TO other",
-    "USE system",
-    "USE temp",
-    "SET schema = 'system'",
-    "SET search_path = 'pg_catalog'",
-    "SELECT json_serialize_plan('FROM arrow_scan(1::POINTER, 1::POINTER, 1::POINTER)')",
-    "FROM duckdb_logs()",
-    "SELECT write_log('x')",
-    "LOAD json",
-)
 STORED = """
 CREATE TABLE query (i INTEGER);
 CREATE VIEW kept_view AS FROM query;
@@ -152,48 +124,15 @@ UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal
 ORDER BY 1
 """
 # Statements that hear no interrupt for many seconds: each works through one value or one chunk.
-UNHEEDING = (
-    "SELECT len(range(TIMESTAMP '1900-01-01', TIMESTAMP '2100-01-01', INTERVAL 1 MICROSECOND))",
-    "SELECT len(generate_series(TIMESTAMP '1900-01-01', now()::TIMESTAMP, INTERVAL 1 MICROSECOND))",
-    "SELECT length(bitstring('1', 2000000000))",
-    "SELECT length(lpad('x', 2000000000, 'y'))",
-    "SELECT length(rpad('x', 2000000000, 'y'))",
-    "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))",
-    "SELECT length(regexp_extract_all(repeat('a', 100000000), 'a'))",
-    "SELECT regexp_replace(repeat('a', 100000000), 'a', 'bb', 'g')",
-    "SELECT length(repeat('9', 10000000)::BIGNUM::VARCHAR)",
-    "SELECT (repeat('9', 3000000)::BIGNUM * repeat('9', 3000000)::BIGNUM)::VARCHAR",
-    "SELECT list_reduce(range(100000000), lambda x, y: x + y)",
-    "SELECT sha256(repeat('a', 1000000000))",
-    "SELECT url_encode(repeat('é', 200000000))",
-)
+UNHEEDING = called("duckdb", "unheeding")
 # Heard within a second or so.
-HEEDING = (
-    "SELECT count(*) FROM range(TIMESTAMP '1900-01-01', now()::TIMESTAMP, INTERVAL 1 MICROSECOND)",
-    "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) SELECT max(i) FROM r",
-    "SELECT count(*) FROM range(1000000000) a, range(1000000000) b",
-    "SELECT max(s) FROM (SELECT sum(i) OVER (ORDER BY i) s FROM range(100000000) t(i))",
-    "SELECT sleep_ms(600000)",
-    "SELECT count(*) FROM repeat(1, 1000000000000)",
-)
+HEEDING = called("duckdb", "heeding")
 # Each asks for more memory than the smallest size has; `t` is a table of 490 MB in texts.
 FILL = """
 CREATE TABLE t AS SELECT i, md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS s
 FROM range(3800000) r(i)
 """
-HOGS = (
-    "SELECT list(s) FROM t",
-    "SELECT length(string_agg(s, ',')) FROM t",
-    "SELECT length(repeat('x', 300000000))",
-    "SELECT repeat('x', 200000000)",
-    "SELECT repeat('x', 100000000) FROM range(100)",
-    "SELECT range(30000000)",
-    "SELECT list_sort(range(20000000))[1]",
-    "SELECT quantile_disc(s, 0.5) FROM t",
-    "SELECT format('{:>1000000000}', 'x')",
-    "SELECT len(array_agg(range(1000))) FROM range(1000000)",
-    "SELECT md5(string_agg(repeat('y', 100000), '')) FROM range(10000)",
-)
+HOGS = called("duckdb", "hogs")
 # These are worked through by spilling.
 LARGE = (
     "SELECT * FROM t ORDER BY s DESC LIMIT 5 OFFSET 3000000",

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from contract_tests.attacks.statements import fill, said
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import ask, every_version, session, superuser, value
 
@@ -23,87 +24,7 @@ ALLOWED = (
     "ANALYZE",
     "DROP SCHEMA public CASCADE",
 )
-# By what they would reach: files and programs of the server, its settings, other roles, networks.
-HOSTILE = (
-    "COPY (SELECT 1) TO '/tmp/x'",
-    "COPY (SELECT 1) TO PROGRAM 'id'",
-    "CREATE TABLE x (line text); COPY x FROM PROGRAM 'cat /etc/passwd'",
-    "CREATE TABLE x (line text); COPY x FROM '/etc/passwd'",
-    "SELECT pg_read_file('PG_VERSION')",
-    "SELECT pg_read_binary_file('/etc/passwd')",
-    "SELECT pg_ls_dir('/')",
-    "SELECT pg_stat_file('/etc/passwd')",
-    "SELECT lo_import('/etc/passwd')",
-    "SELECT lo_export(lo_create(0), '/tmp/x')",
-    "SELECT * FROM pg_hba_file_rules",
-    "SELECT * FROM pg_authid",
-    "SELECT passwd FROM pg_shadow",
-    "ALTER SYSTEM SET listen_addresses = '*'",
-    "SET session_preload_libraries = 'x'",
-    "SET log_statement = 'all'",
-    "SET session_replication_role = 'replica'",
-    "SELECT pg_reload_conf()",
-    "SELECT pg_switch_wal()",
-    "SELECT pg_create_physical_replication_slot('mine')",
-    "SELECT pg_create_logical_replication_slot('mine', 'test_decoding')",
-    "LOAD '/tmp/x.so'",
-    "CREATE PUBLICATION p FOR ALL TABLES",
-    "CREATE FUNCTION f() RETURNS int LANGUAGE c AS '/tmp/x.so', 'f'",
-    "CREATE FUNCTION f() RETURNS int LANGUAGE internal AS 'pg_backend_pid'",
-    "CREATE LANGUAGE plpython3u",
-    "CREATE EXTENSION dblink",
-    "CREATE EXTENSION postgres_fdw",
-    "CREATE EXTENSION file_fdw",
-    "CREATE EXTENSION adminpack",
-    "CREATE FOREIGN DATA WRAPPER w",
-    "CREATE SUBSCRIPTION s CONNECTION 'host=127.0.0.1' PUBLICATION p",
-    "CREATE TABLESPACE t LOCATION '/tmp'",
-    "CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION pg_notify()",
-    (
-        "CREATE FUNCTION f() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';"
-        " CREATE EVENT TRIGGER e ON login EXECUTE FUNCTION f()"
-    ),
-    "CREATE SERVER s FOREIGN DATA WRAPPER postgres_fdw",
-    "CREATE ACCESS METHOD m TYPE TABLE HANDLER heap_tableam_handler",
-    "CREATE LANGUAGE mine HANDLER plpgsql_call_handler",
-    "CREATE TRUSTED LANGUAGE plperl",
-    "CREATE TYPE mine; CREATE FUNCTION mine_in(cstring) RETURNS mine LANGUAGE internal AS 'int4in'",
-    "UPDATE pg_authid SET rolsuper = true",
-    "INSERT INTO pg_auth_members VALUES (1, 2, 3)",
-    "DELETE FROM pg_database",
-    "ALTER FUNCTION pg_catalog.now() OWNER TO app",
-    "CREATE FUNCTION pg_catalog.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
-    "ALTER DEFAULT PRIVILEGES FOR ROLE menagerie GRANT ALL ON TABLES TO app",
-    "ALTER DATABASE app SET session_preload_libraries = 'x'",
-    "ALTER ROLE app SET session_preload_libraries = 'x'",
-    "ALTER ROLE ALL SET search_path = 'public'",
-    "ALTER DATABASE app SET allow_system_table_mods = on",
-    "ALTER DATABASE postgres OWNER TO app",
-    "ALTER DATABASE template1 SET search_path = 'public'",
-    "REASSIGN OWNED BY menagerie TO app",
-    "DROP OWNED BY menagerie",
-    "SECURITY LABEL ON ROLE app IS 'x'",
-    "SELECT pg_rotate_logfile()",
-    "SELECT pg_promote()",
-    "SELECT pg_export_snapshot(); SELECT pg_replication_origin_create('x')",
-    "SELECT pg_backup_start('x')",
-    "SELECT pg_read_file('pg_hba.conf')",
-    "SELECT pg_current_logfile(); SELECT pg_ls_dir('.')",
-    "SELECT query_to_xml('SELECT * FROM pg_authid', true, true, '')",
-    "SELECT lo_put(lo_create(0), 0, pg_read_binary_file('PG_VERSION'))",
-    "SET ROLE menagerie",
-    "SET SESSION AUTHORIZATION menagerie",
-    "GRANT menagerie TO app",
-    "ALTER ROLE app SUPERUSER",
-    "ALTER ROLE app REPLICATION",
-    "ALTER ROLE app BYPASSRLS",
-    "ALTER ROLE menagerie PASSWORD 'x'",
-    "GRANT pg_execute_server_program TO app",
-    "GRANT pg_read_server_files TO app",
-    "DROP DATABASE postgres",
-    "CREATE TABLE postgres.public.x (n int)",
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'menagerie'",
-)
+HOSTILE = [fill(statement) for statement in said("postgres", outcome="refused")]
 
 
 def test_the_owner_can_do_what_owners_do(running: Subject) -> None:

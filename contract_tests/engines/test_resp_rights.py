@@ -6,48 +6,13 @@ from typing import Any
 import pytest
 import redis
 
+from contract_tests.attacks.statements import fill, said, words
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.speakers import ONCE
 
 pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
 
-REFUSED = [
-    "CONFIG GET *",
-    "CONFIG SET dir /tmp",
-    "CONFIG SET dbfilename planted",
-    "CONFIG SET maxmemory 0",
-    "CONFIG REWRITE",
-    "MODULE LOAD /instance/data/planted.so",
-    "MODULE LIST",
-    "DEBUG SLEEP 60",
-    "DEBUG SEGFAULT",
-    "SLAVEOF 127.0.0.1 6379",
-    "REPLICAOF 169.254.169.254 80",
-    "MIGRATE 127.0.0.1 6379 key 0 1000",
-    "SHUTDOWN NOSAVE",
-    "SAVE",
-    "BGSAVE",
-    "BGREWRITEAOF",
-    "MONITOR",
-    "SYNC",
-    "PSYNC ? -1",
-    "REPLCONF listening-port 1",
-    "FAILOVER",
-    "CLUSTER MEET 127.0.0.1 6379",
-    "CLUSTER RESET HARD",
-    "PFSELFTEST",
-    "ACL LIST",
-    "ACL USERS",
-    "ACL GETUSER menagerie",
-    "ACL SETUSER app +@all",
-    "ACL SETUSER other on nopass ~* +@all",
-    "ACL DELUSER menagerie",
-    "ACL LOAD",
-    "ACL SAVE",
-    "CLIENT PAUSE 60000",
-    "CLIENT NO-EVICT on",
-    "SCRIPT DEBUG YES",
-]
+REFUSED = [fill(line) for line in said("redis", outcome="refused")]
 ALLOWED = [
     "PING",
     "HELLO",
@@ -102,22 +67,7 @@ ALLOWED = [
     "RESET",
 ]
 # What scripts of other servers, or of these before they were mended, could leave the sandbox by.
-ESCAPES = [
-    "return tostring(package.loadlib)",
-    "local io_l = package.loadlib('liblua5.1.so.0', 'luaopen_io'); return io_l().open('/etc')",
-    "return io.open('/etc/passwd'):read('*a')",
-    "return os.execute('id')",
-    "return os.getenv('PATH')",
-    "return dofile('/instance/conf/users.acl')",
-    "return loadfile('/instance/conf/users.acl')()",
-    "return require('io').open('/etc/passwd'):read('*a')",
-    "return debug.getregistry()",
-    "return getfenv(redis.call).io.open('/etc/passwd')",
-    "redis.call = nil; return redis.call",
-    "getmetatable(_G).__index = nil; return io.open('/etc/passwd')",
-    "rawset(_G, 'planted', 1); return planted",
-    "return loadstring(string.dump(function() return 1 end))()",
-]
+ESCAPES = [fill(script) for script in said("redis", "script")]
 
 
 @pytest.fixture
@@ -131,13 +81,6 @@ def tenant(running: Subject) -> Iterator[redis.Redis]:
         decode_responses=True,
     ) as client:
         yield client
-
-
-def words(line: str) -> list[str]:
-    """As a shell would split it; the quotes are around the last but none inside it."""
-    before, quote, rest = line.partition("'")
-    inside, _, after = rest.partition("'")
-    return [*before.split(), *([inside] if quote else []), *after.split()]
 
 
 def ask(client: redis.Redis, *command: Any) -> Any:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from cell.agent import cell_name
 from cell.engines import PACKAGES
-from cell.layout import Layout
+from cell.layout import Layout, Site
 from cell.runtime.host import Host
+from contract_tests.attacks.statements import fill, places
 from contract_tests.cell.rig import Rig
 
 CANARY = "canary-8c1f42"
@@ -74,10 +75,17 @@ class Surroundings:
 
     def secret(self, instance_id: str, purpose: str) -> str:
         """What only the cell can know: the password of an instance's administrator."""
+        return self.host.secret(self.site(instance_id), purpose)
+
+    def site(self, instance_id: str) -> Site:
+        return Layout.make(self.rig.home).site(instance_id, 0)
+
+    @property
+    def host(self) -> Host:
+        """With the cell's own key."""
         layout = Layout.make(self.rig.home)
         key = layout.seal_key.read_bytes()
-        host = Host(str(layout.home), cell_name(layout), PACKAGES, confine=False, key=key)
-        return host.secret(layout.site(instance_id, 0), purpose)
+        return Host(str(layout.home), cell_name(layout), PACKAGES, confine=False, key=key)
 
     def words(self, own: str = "/instance/data") -> list[str]:
         """What the probe is told."""
@@ -89,18 +97,8 @@ class Surroundings:
 
     def place(self, statement: str) -> str:
         """A statement that names these surroundings."""
-        names = {
-            "{canary}": str(self.canary),
-            "{planted}": str(self.folder / "planted"),
-            "{folder}": str(self.folder),
-            "{seal}": str(self.rig.home / "seal.key"),
-            "{cell}": self.cell_socket,
-            "{neighbour}": str(self.rig.home / "instances" / self.neighbour / "data"),
-            "{port}": str(self.port),
-        }
-        for name, value in names.items():
-            statement = statement.replace(name, value)
-        return statement
+        neighbour = self.rig.home / "instances" / self.neighbour / "data"
+        return fill(statement, places(self.folder, self.rig.home, neighbour, port=self.port))
 
     def check(self) -> None:
         """Nothing came out, nothing came in."""
