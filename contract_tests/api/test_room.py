@@ -1,5 +1,6 @@
 """What the machines have room for: orders, changes, branches and resumes are held to it."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -68,6 +69,26 @@ def test_fifty_orders_at_once_make_as_many_as_there_is_room_for(
     assert sum(answer.status_code == 201 for answer in answers) == room
     listed = house.get(f"{tenant.path}/instances?limit=100", tenant.key).json()["items"]
     assert len(listed) == room
+
+
+def test_an_order_waits_while_another_counts_what_its_cell_has_promised(
+    house: House, tenant: Tenant
+) -> None:
+    answers: list[Any] = []
+
+    def order() -> None:
+        body = {"engine": "duckdb", "size": "f0"}
+        answers.append(house.post(orders(tenant), tenant.key, json=body))
+
+    waiting = threading.Thread(target=order)
+    with house.database.write() as db:
+        cells.lock(db, [CELL_ID])
+        waiting.start()
+        # Not a wait for something: it must not end, however long it is given.
+        waiting.join(2)
+        assert waiting.is_alive()
+    waiting.join()
+    assert [answer.status_code for answer in answers] == [201]
 
 
 def test_a_pause_makes_room_that_a_resume_needs(house: House, tenant: Tenant) -> None:
