@@ -16,18 +16,25 @@ from menagerie.access import AccessLog
 from menagerie.processes import loaded, started_by_serve
 from menagerie.settings import Settings, environment
 from specserver import render_problem
+from specserver.crowds import Crowds
 from specserver.http_protocol import http_protocol
 
 # The API speaks HTTP alike under gunicorn and alone. Whose X-Forwarded-For is believed is
 # decided by the setting trusted_proxies, so uvicorn must not believe any.
 HTTP: Final[dict[str, Any]] = {
     "loop": "uvloop",
-    "http": http_protocol(partial(render_problem, type_prefix=composition.PROBLEM_TYPES)),
     "ws": "none",
     "access_log": False,
     "server_header": False,
     "proxy_headers": False,
 }
+
+
+def http_options(settings: Settings) -> dict[str, Any]:
+    """What uvicorn is told of HTTP; in each process, as connections are counted there."""
+    render = partial(render_problem, type_prefix=composition.PROBLEM_TYPES)
+    crowds = Crowds(settings.address_connections, settings.trusted_proxies)
+    return HTTP | {"http": http_protocol(render, crowds)}
 
 
 def build_app(settings: Settings) -> AccessLog:
@@ -69,7 +76,7 @@ def run_api(settings: Settings) -> int:
         port=settings.port,
         log_config=None,
         timeout_graceful_shutdown=5,
-        **HTTP,
+        **http_options(settings),
     )
     loaded()
     uvicorn.Server(config).run()

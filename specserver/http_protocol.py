@@ -17,7 +17,15 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from specserver.problems import BadRequest, InternalError, Problem, RenderProblem, render_problem
+from specserver.crowds import Crowds
+from specserver.problems import (
+    BadRequest,
+    InternalError,
+    Problem,
+    RenderProblem,
+    TooManyRequests,
+    render_problem,
+)
 from specserver.replies import raw_headers
 from specserver.requests import Headers, request_id_of
 
@@ -37,11 +45,12 @@ _HOST = re.compile(rb"([0-9A-Za-z._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5
 log = structlog.get_logger("specserver")
 
 
-def http_protocol(render: RenderProblem = render_problem) -> "type[HttpProtocol]":
+def http_protocol(
+    render: RenderProblem = render_problem, crowds: Crowds | None = None
+) -> "type[HttpProtocol]":
     """For uvicorn's `http=`; give it what renders the problems of the app behind it."""
-    return cast(
-        "type[HttpProtocol]", type("Http", (HttpProtocol,), {"render": staticmethod(render)})
-    )
+    members = {"render": staticmethod(render), "crowds": crowds}
+    return cast("type[HttpProtocol]", type("Http", (HttpProtocol,), members))
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -53,7 +62,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     render: RenderProblem = staticmethod(render_problem)
     arrive_within_s = ARRIVE_WITHIN_S
+    crowds: Crowds | None = None
 
+    _counted_as = ""
     _arriving = True
     _head_is_read = False
     _opening = b""
@@ -70,10 +81,14 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn's
         super().connection_made(transport)
         self._wait()
+        if self.crowds is not None and self.client:
+            self._enter(self.crowds, self.client[0])
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
+        if self.crowds is not None:
+            self.crowds.leave(self._counted_as)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -104,6 +119,13 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
         else:
             super().shutdown()
+
+    def _enter(self, crowds: Crowds, peer: str) -> None:
+        self._counted_as, count = crowds.enter(peer)
+        if count > 2 * crowds.of_one:
+            self.transport.abort()  # so many were told already, and hold on
+        elif count > crowds.of_one:
+            self._refuse(_too_many(crowds.of_one))
 
     # What the parser tells.
 
@@ -304,6 +326,14 @@ def _as_problem(cause: BaseException | None) -> Problem:
     text = "".join(traceback.format_exception(cause))
     log.error("the request head could not be handled", exception=text)
     return InternalError()
+
+
+def _too_many(allowed: int) -> Problem:
+    detail = (
+        f"too many connections from your address: {allowed} are allowed at a time; close some,"
+        " or send further requests on those that are open"
+    )
+    return TooManyRequests(detail, code="too_many_at_once", headers={"Retry-After": "1"})
 
 
 def _too_large() -> Problem:

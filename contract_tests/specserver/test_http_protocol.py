@@ -1,6 +1,7 @@
 """Holds HTTP below ASGI: who is refused and how, in which order, after how long and how much."""
 
 import contextlib
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from contract_tests.specserver.echo_server import Hasty, HastyLater, Patient, serving
 from contract_tests.specserver.wire import Answer, answers, connect, exchanged, said
 from specserver import Problem, Reply
+from specserver.crowds import Crowds
 from specserver.http_protocol import (
     FIELDS_BYTES_MAX,
     TARGET_BYTES_MAX,
@@ -20,6 +22,7 @@ from specserver.http_protocol import (
 )
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 SLOW = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: x\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
@@ -296,3 +299,41 @@ def test_a_service_gives_errors_its_own_form() -> None:
 
     assert http_protocol(render).render(Problem(400, "no"), "req_1").body == {"error": "no"}
     assert HttpProtocol.render(Problem(400, "no"), "req_1").body["code"] == "bad_request"
+
+
+@pytest.fixture(scope="module")
+def bounded(loop: str) -> Iterator[Address]:
+    with serving(loop, type("Bounded", (Patient,), {"crowds": Crowds(3)})) as found:
+        yield found
+
+
+def dial(address: Address, source: str) -> socket.socket:
+    return socket.create_connection(address, 60, (source, 0))
+
+
+def test_a_crowd_of_unfinished_bodies_leaves_the_server_to_others(bounded: Address) -> None:
+    unfinished = POST + b"content-length: 9\r\n\r\nx"
+    with contextlib.ExitStack() as held:
+        crowd = [held.enter_context(dial(bounded, "127.0.0.2")) for _ in range(3)]
+        for each in crowd:
+            each.sendall(unfinished)
+        for _ in range(3):
+            late = held.enter_context(dial(bounded, "127.0.0.2"))
+            (answer,) = answers(b"".join(iter(lambda: late.recv(65_536), b"")))  # noqa: B023
+            assert (answer.status, answer.document["code"]) == (429, "too_many_at_once")
+            assert answer.fields["retry-after"] == "1"
+        for _ in range(5):
+            assert statuses(exchanged(bounded, LAST)) == [200]
+        crowd[0].sendall(b"12345678")
+        assert crowd[0].recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_proxies_speak_for_many() -> None:
+    crowds = Crowds(1, ["192.0.2.0/24"])
+    assert [crowds.enter("192.0.2.9")[1] for _ in range(3)] == [0, 0, 0]
+    assert [crowds.enter("198.51.100.1")[1] for _ in range(2)] == [1, 2]
+    assert [crowds.enter(f"2001:db8::{n}")[1] for n in (1, 2)] == [1, 2]
+    assert crowds.enter("::ffff:198.51.100.1")[1] == 3
+    for _ in range(3):
+        crowds.leave("198.51.100.1")
+    assert crowds.enter("198.51.100.1")[1] == 1
