@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,8 +40,8 @@ log = structlog.get_logger("cell")
 UID_FIRST = 200_000
 UIDS_PER_CELL = 100_000
 CELLS_PER_HOST = 10_000
-# At most so many engines start at once after the cell itself started.
-STARTS_AT_ONCE = 4
+# For what waits on disks, beside what the event loop does: asyncio's own are few on few CPUs.
+THREADS = 32
 RENEW_EVERY_S = 3600.0
 
 
@@ -94,9 +95,8 @@ class Cell:
             self.supervisor,
         )
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
-        self.console = Desk(Sessions(self.database), self.lifecycle, self.supervisor.login)
+        self.console = Desk(Sessions(self.database), self.lifecycle, self.supervisor)
         self._chores: list[asyncio.Task[None]] = []
-        self._starts = asyncio.Semaphore(STARTS_AT_ONCE)
         self._certificates = self._ensure_certificates()
 
     def _settle(self) -> None:
@@ -109,6 +109,7 @@ class Cell:
     async def open(self) -> None:
         """Takes over the engines that still run, and begins to start those that do not."""
         self.console.open()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "cell"))
         for record in self.records.every():
             self._take_in(record)
         residents = list(self.supervisor.residents.values())
@@ -195,12 +196,11 @@ class Cell:
             return await self.supervisor.adopt(resident)
 
     async def _bring_back(self, resident: Resident) -> None:
-        async with self._starts, resident.lock:
+        async with resident.lock:
             if resident.record.desired != "running" or resident.process is not None:
                 return
             try:
-                await self.supervisor.prepare(resident)
-                await self.supervisor.start(resident)
+                await self.supervisor.bring_up(resident)
             except (EngineError, OSError) as error:
                 reason = str(error)
             else:

@@ -126,7 +126,8 @@ class Lifecycle:
 
     async def snapshot(self, instance_id: str, label: str) -> dict[str, Any]:
         resident = self.find(instance_id)
-        async with resident.lock:
+        turn = self._supervisor.pools.snapshots.turn(resident.record.tenant)
+        async with turn, resident.lock:
             if resident.record.desired == "erased":
                 raise Conflict("cannot snapshot an instance that is erased")
             try:
@@ -277,8 +278,7 @@ class Lifecycle:
     async def _start(self, resident: Resident) -> None:
         """Raises Unavailable, and remembers why for whoever asks later."""
         try:
-            await self._supervisor.prepare(resident)
-            await self._supervisor.start(resident)
+            await self._supervisor.bring_up(resident)
         except (EngineError, OSError) as error:
             resident.failed = True
             resident.reason = for_owner(str(error))

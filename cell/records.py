@@ -50,6 +50,8 @@ class Spec:
     """Further hosts that lead to the instance."""
     source_snapshot: str | None = None
     """What the instance begins with: `<instance_id>/<snapshot_id>` of this cell, once."""
+    tenant: str = ""
+    """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -66,6 +68,7 @@ class Spec:
             client_ca_pem=document.get("client_ca_pem"),
             domains=tuple(name.lower() for name in document.get("domains", ())),
             source_snapshot=document.get("source_snapshot"),
+            tenant=document.get("tenant", ""),
         )
 
     def resized(self, size: Size) -> "Spec":
@@ -82,6 +85,10 @@ class Record:
     desired: Desired
     paused_by: PausedBy | None
     created_at: float
+
+    @property
+    def tenant(self) -> str:
+        return self.spec.tenant or self.instance_id
 
 
 class Records:

@@ -14,6 +14,7 @@ from cell.domains import Domains
 from cell.engines.driver import Driver, EngineError, Flushing, Login
 from cell.layout import Layout
 from cell.pki import PkiError
+from cell.pools import Pools
 from cell.records import Records
 from cell.residents import ROUTED, Resident, Routes, for_owner, moment
 from cell.runtime.host import Host
@@ -52,6 +53,7 @@ class Supervisor:
         self._credentials = credentials
         self._routes = routes
         self.domains = domains
+        self.pools = Pools()
         self.residents: dict[str, Resident] = {}
         self.traffic: dict[str, Traffic] = {}
         self._stopping = False
@@ -107,6 +109,12 @@ class Supervisor:
             raise EngineError(
                 "the engine does not accept the new login; the previous one stays valid"
             )
+
+    async def bring_up(self, resident: Resident) -> None:
+        """In its tenant's turn; raises EngineError or OSError."""
+        async with self.pools.starts.turn(resident.record.tenant):
+            await self.prepare(resident)
+            await self.start(resident)
 
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
@@ -296,8 +304,7 @@ class Supervisor:
                     return
                 await asyncio.to_thread(self._host.forget, resident.site)
                 try:
-                    await self.prepare(resident)
-                    await self.start(resident)
+                    await self.bring_up(resident)
                 except (EngineError, OSError) as error:
                     reason = str(error)
                     continue

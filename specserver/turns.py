@@ -4,8 +4,9 @@ On one event loop, without a lock: what is usual costs a look-up and a compariso
 """
 
 import asyncio
+import contextlib
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import AsyncIterator, Hashable
 
 from specserver.problems import Problem, TooManyRequests, Unavailable
 
@@ -52,6 +53,14 @@ class Turns:
         except asyncio.CancelledError:
             self._forget(caller, turn)
             raise
+
+    @contextlib.asynccontextmanager
+    async def turn(self, caller: Hashable) -> AsyncIterator[None]:
+        await self.enter(caller)
+        try:
+            yield
+        finally:
+            self.leave(caller)
 
     def leave(self, caller: Hashable) -> None:
         held = self._held[caller] - 1

@@ -13,15 +13,14 @@ from cell.console.runs import Run
 from cell.console.sessions import Session, Sessions
 from cell.console.table import Limits
 from cell.console.worker import DIALECTS
-from cell.engines.driver import Login
 from cell.lifecycle import GONE, Lifecycle
 from cell.residents import Resident
+from cell.supervisor import Supervisor
 from pages.console import About, Refused, Visit
 from specserver import NotFound, Problem
 
 log = structlog.get_logger("cell.console")
 
-RUNS_MAX = 8
 # Others than DuckDB that speak HTTP understand no SQL over it, or another kind.
 HTTPS_ENGINES = ("duckdb",)
 
@@ -39,12 +38,13 @@ class Desk:
         self,
         sessions: Sessions,
         lifecycle: Lifecycle,
-        login: Callable[[Resident], Login],
+        supervisor: Supervisor,
         limits: Limits | None = None,
     ) -> None:
         self.sessions = sessions
         self._lifecycle = lifecycle
-        self._login = login
+        self._login = supervisor.login
+        self._places = supervisor.pools.runs
         self._limits = limits or Limits()
         # By session and what is run for it, each with its instance.
         self._runs: dict[str, tuple[str, Run]] = {}
@@ -117,12 +117,14 @@ class Desk:
     ) -> dict[str, Any]:
         if key in self._runs:
             raise Refused(409, "A statement is already running in this session.")
-        if len(self._runs) >= RUNS_MAX:
-            raise Refused(503, "Too many consoles are busy; try again in a moment.")
+        tenant = resident.record.tenant
+        if not self._places.try_enter(tenant):
+            text = "Too many statements are running in your organization's consoles or on this cell"
+            raise Refused(503, f"{text}; try again in a moment.")
         instance_id = resident.instance_id
-        run = Run(self._place(resident), limits)
-        self._runs[key] = instance_id, run
         try:
+            run = Run(self._place(resident), limits)
+            self._runs[key] = instance_id, run
             resident.touch(for_s=limits.seconds)
             # One that sleeps wakes, as it does when somebody connects.
             await self._lifecycle.wake(instance_id)
@@ -130,7 +132,8 @@ class Desk:
         except Problem as problem:
             raise Refused(problem.status, problem.detail) from problem
         finally:
-            del self._runs[key]
+            self._runs.pop(key, None)
+            self._places.leave(tenant)
             resident.touch()
 
     async def _stop(self, visit: Visit) -> None:

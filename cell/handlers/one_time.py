@@ -1,5 +1,7 @@
 """Operations of the tag One-time: what a signed URL gives, once."""
 
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import structlog
@@ -11,10 +13,17 @@ from cell.console import mount
 from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
 from cell.lifecycle import GONE
+from cell.pools import FOLLOWED_LOGS, Held
 from cell.residents import Resident
 from pages import alone
 from pages.console import COOKIE, link_notice
-from specserver import Conflict, Problem, Reply, Request
+from specserver import Conflict, Problem, Reply, Request, TooManyRequests
+
+TEXT = "text/plain; charset=utf-8"
+_TOO_MANY = (
+    f"the instances of one organization may have {FOLLOWED_LOGS} logs followed at a time;"
+    " end one and try again"
+)
 
 log = structlog.get_logger("cell.one_time")
 
@@ -56,9 +65,24 @@ def _begin_console(cell: Cell, token: str, address: str) -> Reply:
 
 
 async def logs(cell: Cell, token: str, follow: bool, tail_lines: int) -> Reply:
+    if follow:
+        return Reply.stream(_followed(cell, token, tail_lines), TEXT)
     path = _spend(cell, token, "logs").site.log
-    read = log_files.follow if follow else log_files.once
-    return Reply.stream(read(path, tail_lines), "text/plain; charset=utf-8")
+    return Reply.stream(log_files.once(path, tail_lines), TEXT)
+
+
+def _followed(cell: Cell, token: str, tail_lines: int) -> AsyncIterator[bytes]:
+    claims, followed = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
+    tenant = cell.lifecycle.find(claims.instance_id).record.tenant
+    if not followed.try_enter(tenant):
+        raise TooManyRequests(_TOO_MANY, code="too_many_at_once", headers={"Retry-After": "1"})
+    leave = partial(followed.leave, tenant)
+    try:
+        path = _spend(cell, token, "logs").site.log
+        return Held(log_files.follow(path, tail_lines), leave)
+    except BaseException:
+        leave()
+        raise
 
 
 def _spend(cell: Cell, token: str, action: str) -> Resident:

@@ -1,5 +1,6 @@
 """What every workflow on an instance needs: the instance, its cell, and the cell's view of it."""
 
+import hashlib
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -124,6 +125,8 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "client_ca_pem": network.client_ca_pem,
         "domains": domains.verified_hostnames(db, instance),
         "source_snapshot": None,
+        # A cell need not know which organization it is.
+        "tenant": hashlib.sha256(instance.org_id.encode()).hexdigest()[:32],
     }
 
 

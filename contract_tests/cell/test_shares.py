@@ -1,0 +1,72 @@
+"""What one tenant has under way in a cell leaves it to the others."""
+
+import concurrent.futures
+import contextlib
+
+import pytest
+
+from cell.pools import FOLLOWED_LOGS
+from contract_tests.cell.rig import Rig, until
+from contract_tests.cell.test_console import Browser
+
+RUNS_OF_ONE = 6
+
+
+@pytest.fixture(scope="module")
+def versions(shared_rig: Rig) -> dict[str, str]:
+    """The newest of each engine."""
+    engines = shared_rig.get("/v1/cell").json()["engines"]
+    return {each["engine"]: each["versions"][-1] for each in engines}
+
+
+def test_consoles_of_one_tenant_leave_those_of_others_served(
+    shared_rig: Rig, versions: dict[str, str]
+) -> None:
+    version = versions["postgres"]
+    crowded = shared_rig.make(engine="postgres", engine_version=version, tenant="crowd")
+    beside = shared_rig.make(tenant="crowd")
+    other = shared_rig.make(tenant="other")
+    consoles = [Browser(shared_rig, crowded) for _ in range(9)]
+    for each in consoles:
+        each.load()
+    with concurrent.futures.ThreadPoolExecutor(9) as pool:
+        runs = [pool.submit(each.post, "run", {"sql": "SELECT pg_sleep(25)"}) for each in consoles]
+        until(lambda: sum(run.done() for run in runs) == 9 - RUNS_OF_ONE, "too many are refused")
+        refused = [run.result() for run in runs if run.done()]
+        assert [answer.status_code for answer in refused] == [503] * 3
+        assert "your organization's consoles" in refused[0].text
+        second = Browser(shared_rig, beside)
+        second.load()
+        assert second.post("run", {"sql": "SELECT 1"}).status_code == 503
+        served = Browser(shared_rig, other)
+        served.load()
+        assert served.run("SELECT 42")["rows"] == [["42"]]
+        for each in consoles:
+            each.post("stop")
+    assert second.run("SELECT 1")["rows"] == [["1"]]
+
+
+def test_followed_logs_of_one_tenant_leave_those_of_others(shared_rig: Rig) -> None:
+    crowd, other = shared_rig.make(tenant="readers"), shared_rig.make(tenant="another")
+    with contextlib.ExitStack() as held:
+        clients = [held.enter_context(shared_rig.client()) for _ in range(FOLLOWED_LOGS + 2)]
+        path = "/v1/logs/{}?follow=true"
+        last = held.enter_context(contextlib.ExitStack())
+        for number in range(FOLLOWED_LOGS):
+            token = shared_rig.token(crowd, "logs")
+            begun = last if number == 0 else held
+            followed = begun.enter_context(clients[number].stream("GET", path.format(token)))
+            assert followed.status_code == 200
+        token = shared_rig.token(crowd, "logs")
+        refused = clients[-2].get(path.format(token))
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_at_once")
+        assert refused.headers["retry-after"] == "1"
+        with clients[-1].stream("GET", path.format(shared_rig.token(other, "logs"))) as served:
+            assert served.status_code == 200
+        last.close()
+
+        def follows() -> bool:
+            with clients[-2].stream("GET", path.format(token)) as again:
+                return again.status_code == 200
+
+        until(follows, "a place is given back, and the URL was not used up")
