@@ -61,6 +61,32 @@ def test_a_login_that_ended_leaves_its_sessions_and_itself(running: Subject) -> 
     assert owner == "app"
 
 
+@every_version
+def test_an_open_transaction_keeps_no_login_alive(running: Subject) -> None:
+    """As of an intruder who holds what a rotation changes, in any way an owner can."""
+    second = running.new_login()
+    running.accept(second, running.login)
+    former = session(running)
+    former.execute("BEGIN")
+    former.execute("ALTER ROLE app PASSWORD 'mine'")
+    third = running.new_login()
+    running.accept(third, second, running.login)
+    with session(running, second) as stepped:
+        stepped.execute("GRANT CREATE ON SCHEMA public TO app_2")
+        stepped.execute("SET ROLE NONE")
+        stepped.execute("CREATE TABLE strayed (n int)")
+        stepped.execute("GRANT SELECT ON strayed TO app")
+    reading = session(running, third)
+    reading.execute("BEGIN")
+    reading.execute("SELECT FROM strayed")
+    running.accept(third)
+    assert not running.works(running.login)
+    assert not running.works(second)
+    assert running.works(third)
+    former.close()
+    reading.close()
+
+
 @newest
 def test_a_login_that_rights_were_given_stays_without_a_way_in(running: Subject) -> None:
     second, third = running.new_login(), running.new_login()

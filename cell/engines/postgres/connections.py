@@ -1,5 +1,6 @@
 """How the driver speaks to a server: over its socket, with a password, as itself."""
 
+import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncIterator
@@ -13,6 +14,8 @@ from cell.engines.driver import Login
 from cell.engines.postgres.settings import PORT, SOCKET
 
 CONNECT_TIMEOUT_S = 10
+# How long a statement of ours waits for an owner's transaction before that one is ended.
+PATIENCE_S = 1.0
 # Owners may set defaults for their database and their roles, which must not bend what we do.
 ANYBODYS = (
     *("search_path=", "role=none", "default_transaction_read_only=off", "statement_timeout=0"),
@@ -28,6 +31,10 @@ SUPERUSERS = (
 )
 # No server before takes them.
 SINCE_17 = ("transaction_timeout=0", "event_triggers=off")
+END_BLOCKERS = """
+SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+WHERE pid = ANY (pg_catalog.pg_blocking_pids(%s)) AND usename <> %s
+"""
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"
 NOT_NOW = "the database system is"
@@ -56,6 +63,30 @@ async def administration(
         yield connection
     finally:
         await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def unhindered(
+    connection: psycopg.AsyncConnection[TupleRow], folder: Path, login: Login
+) -> AsyncIterator[None]:
+    """Ends the sessions that keep a statement of this connection waiting; `login` is its own.
+
+    Else a transaction that is left open, by who should lose his login, would keep it.
+    """
+    watch = asyncio.create_task(_end_blockers(folder, login, connection.info.backend_pid))
+    try:
+        yield
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+
+async def _end_blockers(folder: Path, login: Login, pid: int) -> None:
+    await asyncio.sleep(PATIENCE_S)
+    async with administration(folder, login) as connection:
+        while True:
+            await connection.execute(END_BLOCKERS, [pid, login.username])
+            await asyncio.sleep(PATIENCE_S)
 
 
 async def connect(

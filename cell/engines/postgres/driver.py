@@ -284,7 +284,10 @@ class PostgreSQL:
         Those that are tried must work before any other ends.
         """
         superuser, wanted = self._superuser(site), logins.wanted(site)
-        async with connections.administration(site.run, login) as connection:
+        async with (
+            connections.administration(site.run, login) as connection,
+            connections.unhindered(connection, site.run, login),
+        ):
             async with connection.transaction():
                 if login != superuser:
                     await roles.set_password(connection, scram.verifier(superuser.password))
@@ -302,10 +305,11 @@ class PostgreSQL:
         """Removes a login that ended; what it owns in whatever database becomes the owner's."""
         major = int(places.major(site) or 0)
         for database in await roles.databases_owned_in(connection, name):
-            inside = connections.administration(
-                site.run, self._superuser(site), database, major=major
-            )
-            async with inside as there:
+            ours = self._superuser(site)
+            async with (
+                connections.administration(site.run, ours, database, major=major) as there,
+                connections.unhindered(there, site.run, ours),
+            ):
                 await roles.hand_over(there, name)
         await roles.drop(connection, name)
 

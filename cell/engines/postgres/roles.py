@@ -42,6 +42,11 @@ SET_IN = """
 SELECT datname FROM pg_catalog.pg_db_role_setting JOIN pg_catalog.pg_database d
 ON d.oid = setdatabase WHERE setrole = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = %s)
 """
+# Nobody changes roles meanwhile, nor makes us fail by changing one again and again. Logins read on.
+ALONE = """
+LOCK TABLE pg_catalog.pg_authid, pg_catalog.pg_auth_members, pg_catalog.pg_db_role_setting
+IN SHARE ROW EXCLUSIVE MODE
+"""
 # Ends what logged in with what is no longer valid; the session's user is who logged in.
 END_SESSIONS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
@@ -91,7 +96,8 @@ async def disable(connection: Connection) -> None:
 
 
 async def allow(connection: Connection, verifiers: Mapping[str, str]) -> None:
-    """From now on these logins work, and nobody else has a hand in them."""
+    """From now on these logins work, and nobody else has a hand in them. Within a transaction."""
+    await connection.execute(ALONE)
     await _expel(connection)
     family = await _family(connection)
     for name, verifier in verifiers.items():
@@ -105,7 +111,8 @@ async def allow(connection: Connection, verifiers: Mapping[str, str]) -> None:
 
 
 async def forbid_others(connection: Connection, verifiers: Mapping[str, str]) -> list[str]:
-    """Answers which of our logins ended."""
+    """Answers which of our logins ended. Within a transaction."""
+    await connection.execute(ALONE)
     ended = [name for name in await _family(connection) if name not in verifiers]
     for name in ended:
         await _forbid(connection, name)
