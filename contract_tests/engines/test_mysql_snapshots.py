@@ -10,6 +10,7 @@ import pytest
 from ulid import ULID
 
 from cell.engines.driver import EngineError, Login, Snapshot
+from cell.engines.mysql import snapshots
 from cell.engines.mysql.servers import Server
 from cell.layout import Layout
 from contract_tests.engines.conftest import UID, Subject
@@ -157,6 +158,23 @@ def test_a_failed_backup_says_why_and_leaves_nothing(running: Subject, folder: P
         _snapshot(running, folder)
     assert not folder.exists()
     assert not folder.with_name("snapshot.part").exists()
+
+
+@on_mariadb
+def test_a_session_that_locks_tables_does_not_hold_a_snapshot_for_long(
+    running: Subject, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is done with an instance meanwhile: no rotation, no pause, no deletion."""
+    if _tool(running) is None:
+        pytest.skip("mariadb-backup is not installed")
+    monkeypatch.setattr(snapshots, "LOCKED_MAX_S", 0.5)
+    rows(running, "CREATE TABLE numbers (n INT) ENGINE=MyISAM")
+    with session(running.site, running.login) as cursor:
+        cursor.execute("LOCK TABLES numbers WRITE")
+        with pytest.raises(EngineError, match="holds tables locked"):
+            _snapshot(running, folder)
+    assert not folder.exists()
+    assert _snapshot(running, folder).size_bytes > 0
 
 
 @on_mariadb

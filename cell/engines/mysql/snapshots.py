@@ -1,6 +1,7 @@
 """Copies of a server's data: by MariaDB's own backup tool, or by holding the server still."""
 
 import asyncio
+import contextlib
 import shutil
 import signal
 from dataclasses import dataclass
@@ -18,6 +19,13 @@ from cell.runtime.host import INSIDE, Host
 from cell.runtime.process import LaunchError, Process
 
 BACKUP_TIMEOUT_S = 6 * 3600.0
+# How long the tool may wait for a session's locks; nothing else is done with the instance meanwhile.
+LOCKED_MAX_S = 30.0
+LOOK_AGAIN_S = 1.0
+LOCKED = """
+SELECT ID FROM information_schema.PROCESSLIST
+WHERE USER = %s AND STATE LIKE 'Waiting for%%' AND TIME_MS > %s
+"""
 # Temporary tables, and what names one server among others.
 LEFT_OUT = ("ibtmp", "#innodb_temp", "auto.cnf", "mariadb_backup_", "xtrabackup_", "backup-my.cnf")
 
@@ -57,6 +65,8 @@ class Copier:
         ]
         preparing = [*common, "--prepare", "--innodb-use-native-aio=0", f"--tmpdir={inside}"]
         secret = {"MYSQL_PWD": ours.password}
+        ended: list[int] = []
+        watch = asyncio.create_task(self._watch(ended))
         try:
             for words, environment in ((copying, secret), (preparing, {})):
                 await self.host.run(
@@ -64,9 +74,32 @@ class Copier:
                 )
             return await asyncio.to_thread(self._keep, made / DATABASES, target)
         except LaunchError as error:
+            if ended:
+                raise EngineError(
+                    "the copy waited too long for a session that holds tables locked; "
+                    "end it (SHOW PROCESSLIST, KILL) and try again"
+                ) from error
             raise EngineError(f"the backup failed: {_last_line(error)}") from error
         finally:
+            watch.cancel()
             await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+
+    async def _watch(self, ended: list[int]) -> None:
+        """Ends the connections of the tool that wait too long, and so the tool; notes which."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.to_thread(self._end_waits, ended)
+
+    def _end_waits(self, ended: list[int]) -> None:
+        ours = administrator.login(self.host, self.site)
+        with (
+            contextlib.suppress(NotThereError, RefusedError),
+            session(self.site.socket, ours.username, ours.password) as cursor,
+        ):
+            cursor.execute(LOCKED, [ours.username, LOCKED_MAX_S * 1000])
+            for (number,) in cursor.fetchall():
+                ended.append(number)
+                cursor.execute("KILL %s", [number])
 
     async def _hold_still(self, process: Process, target: Path) -> Snapshot:
         try:
