@@ -1,8 +1,8 @@
 """The engines' log files: kept from growing, and read from their end on."""
 
 import asyncio
+import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,14 +12,18 @@ TAIL_BYTES_MAX = 4 * 2**20
 
 
 def rotate(path: Path, bytes_max: int) -> None:
-    """Sets a grown file aside. The engine holds it open to append, so it is copied and cut."""
-    try:
-        if path.stat().st_size <= bytes_max:
-            return
-        shutil.copyfile(path, path.with_suffix(".log.1"))
-        os.truncate(path, 0)
-    except FileNotFoundError:
+    """Sets a grown file's end aside. The engine holds it open to append, so it is copied and cut.
+
+    No more than `bytes_max` is kept: an engine that is made to write much must not fill the disk,
+    nor hold up the cell with the copy.
+    """
+    size = _size(path)
+    if size <= bytes_max:
         return
+    end = _read(path, size - bytes_max, bytes_max)
+    path.with_suffix(".log.1").write_bytes(end)
+    with contextlib.suppress(FileNotFoundError):
+        os.truncate(path, 0)
 
 
 def write(path: Path, line: str) -> None:
