@@ -19,7 +19,7 @@ from cell.runtime.host import INSIDE, Host
 from cell.runtime.process import LaunchError, Process
 
 BACKUP_TIMEOUT_S = 6 * 3600.0
-# How long the tool may wait for a session's locks; nothing else is done with the instance meanwhile.
+# For a session's locks; nothing else is done with the instance meanwhile.
 LOCKED_MAX_S = 30.0
 LOOK_AGAIN_S = 1.0
 LOCKED = """
