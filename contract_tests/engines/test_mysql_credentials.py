@@ -6,12 +6,13 @@ import socket
 import struct
 import subprocess
 
+import pymysql
 import pytest
 
 from cell.engines.driver import Login
 from cell.engines.mysql import accounts
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows
+from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows, session
 
 PROTOCOL_41, SECURE, PLUGINS = 0x200, 0x8000, 0x80000
 SWITCH = 0xFE
@@ -48,6 +49,20 @@ def test_every_password_is_tried_on_the_scramble_of_the_greeting(running: Subjec
     for further, login in enumerate(logins):
         assert _log_in(running, login) == (further, 0x00)
     assert _log_in(running, Login("app", "wrong")) == (2, 0xFF)
+
+
+@on_mariadb
+def test_sessions_end_with_a_password_and_not_before(running: Subject) -> None:
+    """Else who was in when it leaked would be in for good, and could set a password of his own."""
+    older, newer = running.login, running.new_login()
+    with session(running.site, older) as cursor:
+        running.accept(newer, older)
+        cursor.execute("SET PASSWORD = PASSWORD('of-the-intruders-own')")
+        running.accept(newer)
+        with pytest.raises((pymysql.err.OperationalError, pymysql.err.InterfaceError)):
+            cursor.execute("SELECT 1")
+    assert running.works(newer)
+    assert not running.works(Login("app", "of-the-intruders-own"))
 
 
 @on_mariadb

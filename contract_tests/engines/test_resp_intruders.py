@@ -71,3 +71,15 @@ def test_an_intruder_is_left_nothing(running: Subject, changed: Callable[[Subjec
         with pytest.raises(redis.exceptions.NoPermissionError):
             tenant.config_get("*")
         assert tenant.ping()
+
+
+def test_connections_end_with_a_password_and_not_before(running: Subject) -> None:
+    former, running.login = running.login, running.new_login()
+    with client(running, "app", former.password) as session:
+        number = session.client_id()
+        running.accept(running.login, former)
+        assert session.client_id() == number
+        running.accept(running.login)
+        with pytest.raises((redis.ConnectionError, redis.AuthenticationError)):
+            session.ping()
+    assert running.works(running.login)

@@ -7,13 +7,30 @@ a login by the user of the operating system would let every client be the admini
 # ruff: noqa: S608 - every name and every hash in these statements is ours
 
 import hashlib
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 TENANT = "app"
 TENANT_ACCOUNT = "app@'%'"
 DATABASE = "app"
 # Not before it is known in whose name they run.
 EVENTS_BEGIN = "SET GLOBAL event_scheduler = ON"
+
+
+LOCK = f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"
+_HASH = re.compile(r"'(\*[0-9A-F]{40})'")
+
+
+def ends(told: Path, hashes: Sequence[str]) -> bool:
+    """Whether a password that the server was told to take is none of these any more."""
+    try:
+        lines = told.read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    tenants = (line for line in lines if "@localhost" not in line)
+    former = {found for line in tenants for found in _HASH.findall(line)}
+    return not former <= set(hashes)
 
 
 def native_hash(password: str) -> str:

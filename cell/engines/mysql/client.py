@@ -1,6 +1,8 @@
 """What a cell says to a server of its own: on its socket, with a password, in a thread."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,10 @@ from cell import sockets
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 60
 PULSE_TIMEOUT_S = 10
+# One in the middle of something takes its time.
+END_WITHIN_S = 10.0
+LOOK_AGAIN_S = 0.05
+SESSIONS = "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s"
 # The client's own: nobody is there, or nobody answers in time. A server's are of other numbers.
 NOT_THERE = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
 
@@ -43,6 +49,11 @@ async def tell(socket: Path, username: str, password: str, statements: Sequence[
 async def ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:
     """The first row of the answer."""
     return await asyncio.to_thread(_ask, socket, username, password, query)
+
+
+async def end_sessions(socket: Path, username: str, password: str, of: str) -> None:
+    """Returns when the user `of` has no session any more, or some that will not end for long."""
+    await asyncio.to_thread(_end_sessions, socket, username, password, of)
 
 
 @contextmanager
@@ -100,6 +111,17 @@ def _tell(socket: Path, username: str, password: str, statements: Sequence[str])
     with session(socket, username, password) as cursor:
         for statement in statements:
             cursor.execute(statement)
+
+
+def _end_sessions(socket: Path, username: str, password: str, of: str) -> None:
+    deadline = time.monotonic() + END_WITHIN_S
+    with session(socket, username, password) as cursor:
+        while cursor.execute(SESSIONS, [of]) and time.monotonic() < deadline:
+            for (number,) in cursor.fetchall():
+                # One may end by itself meanwhile.
+                with contextlib.suppress(pymysql.err.OperationalError):
+                    cursor.execute("KILL %s", [number])
+            time.sleep(LOOK_AGAIN_S)
 
 
 def _ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:

@@ -98,6 +98,9 @@ class MySQLFamily:
         content = "".join(f"{statement};\n" for statement in statements).encode()
         owner = self._host.owner(site)
         path = site.configuration / ACCOUNTS
+        if accounts.ends(path, hashes):
+            # Nobody comes in and no password can be set until the sessions are gone.
+            await self._apply(site, [accounts.LOCK], ending=True)
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
         await self._apply(site, self._dialect.tenant(ours.username, hashes))
 
@@ -160,20 +163,27 @@ class MySQLFamily:
         place = f"{host}:{port}/{accounts.DATABASE}"
         return f"mysql://{login.username}:{password}@{place}?ssl-mode=VERIFY_IDENTITY"
 
-    async def _apply(self, site: Site, statements: Sequence[str]) -> None:
-        """Tells a server that runs; one that does not will read the accounts when it starts."""
+    async def _apply(self, site: Site, statements: Sequence[str], *, ending: bool = False) -> None:
+        """Tells a server that runs; one that does not will read the accounts when it starts.
+
+        With `ending` it returns when the tenant has no session.
+        """
         deadline = time.monotonic() + APPLY_FOR_S
         while True:
             try:
-                return await client.tell(*self._administrator(site), statements)
+                await client.tell(*self._administrator(site), statements)
+                if ending:
+                    await client.end_sessions(*self._administrator(site), accounts.TENANT)
             except client.RefusedError as error:
                 raise EngineError(f"the credentials were not taken: {error}") from error
             except client.NotThereError as error:
                 # It may just be starting, and have read the former accounts.
                 if self._host.find(site) is None:
-                    return None
+                    return
                 if time.monotonic() > deadline:
                     raise EngineError(f"the credentials were not taken: {error}") from error
+            else:
+                return
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _ask(self, site: Site, *expressions: str) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ ADMINISTRATOR_RULES = (
     "resetchannels",
     "-@all",
     *("+ping", "+info", "+bgsave", "+config|set", "+script|kill", "+function|kill"),
-    *("+acl|setuser", "+acl|users", "+acl|deluser"),
+    *("+acl|setuser", "+acl|list", "+acl|users", "+acl|deluser", "+client|kill"),
 )
 # Nobody can log in as it, but it is whose rights Redis 7.0 holds the transactions of its own log
 # against when it starts; without them it would drop what scripts and MULTI wrote.

@@ -238,14 +238,29 @@ class Valkey(Resp):
 async def _set_users(
     connection: Connection, tenant: Sequence[str], administrator: Sequence[str]
 ) -> None:
-    """As in the file: these users with these rules, and no others."""
+    """As in the file: these users with these rules, and no others.
+
+    Where a password ends, so do all connections: which of them came with it is not known.
+    """
     # First, for the rules may be those of an earlier release.
     known = {ADMINISTRATOR: administrator, "default": DEFAULT_RULES, USERNAME: tenant}
-    for name, rules in known.items():
-        await connection.ask("ACL", "SETUSER", name, *rules)
+    for name in (ADMINISTRATOR, "default"):
+        await connection.ask("ACL", "SETUSER", name, *known[name])
+    former = await _passwords(connection)
+    await connection.ask("ACL", "SETUSER", USERNAME, *tenant)
+    if not former <= set(tenant):
+        await connection.ask("CLIENT", "KILL", "USER", USERNAME)
     for name in await connection.ask_list("ACL", "USERS"):
         if name not in known:
             await connection.ask("ACL", "DELUSER", name)
+
+
+async def _passwords(connection: Connection) -> set[str]:
+    """Those that the tenant has now, as their hashes."""
+    users_ = (line.split() for line in await connection.ask_list("ACL", "LIST"))
+    return {
+        word for _, name, *words in users_ if name == USERNAME for word in words if word[0] == "#"
+    }
 
 
 async def _pulse(connection: Connection) -> Pulse:
