@@ -18,6 +18,8 @@ def main(arguments: list[str]) -> int:
     # Engines and servers are waited for: two of these keep hardly more than one CPU busy.
     count = (os.cpu_count() or 1) * 3 // 2
     workers = ["-n", str(count), "--dist", "worksteal"]
+    # `make check` has held the habits already.
+    rest += ["--ignore=contract_tests/habits"]
     parts = [(f"not exclusive{chosen}", workers), (f"exclusive{chosen}", ["-n0"])]
     worst = 0
     for marks, options in parts:

@@ -13,6 +13,10 @@ from contract_tests.cell.rig import until
 ORDER, NEW_ORDER, CERTIFICATE = "/my-order/", "/order-plz", "/certZ/"
 
 
+# Each has an ACME server of its own, and waits for it.
+pytestmark = pytest.mark.nightly
+
+
 @pytest.fixture
 def fresh(make_region: MakeRegion) -> Region:
     """For tests that stop parts of it, or count."""

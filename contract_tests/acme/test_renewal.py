@@ -8,6 +8,8 @@ import socket
 import time
 from itertools import pairwise
 
+import pytest
+
 from contract_tests.acme.conftest import MakeRegion
 from contract_tests.acme.region import Region, unverifying
 from contract_tests.cell.rig import until
@@ -70,6 +72,7 @@ def test_a_renewal_changes_the_certificate_and_cuts_nobody(make_region: MakeRegi
         assert later - earlier > SHORT_LIFE_S / 2, "not before it was due"
 
 
+@pytest.mark.nightly
 def test_the_former_certificate_stays_where_it_cannot_be_renewed(make_region: MakeRegion) -> None:
     region = make_region()
     region.start(lifetime_s=LIFE_S)

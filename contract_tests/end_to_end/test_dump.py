@@ -81,6 +81,7 @@ def test_an_archive_goes_from_one_instance_to_another(farm: Farm, tmp_path: Path
     assert farm.rows(target, SUM) == farm.sum
 
 
+@pytest.mark.nightly
 def test_sql_goes_through_a_pipe_and_into_an_older_version(farm: Farm) -> None:
     done = farm.run("dump", farm.full, "-")
     assert done.returncode == 0, done.stderr

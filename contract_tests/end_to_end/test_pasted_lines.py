@@ -21,7 +21,12 @@ from contract_tests.end_to_end.test_engines import refuse_missing
 
 DONE_S = 120
 ENGINES = ("postgres", "mariadb", "redis", "valkey", "duckdb")
-CASES = [(engine, client) for engine in ENGINES for client in CLIENTS[engine]]
+CASES = [
+    # Each engine's first client always; the others, of which each starts a program, at night.
+    pytest.param(engine, client, marks=[] if place == 0 else [pytest.mark.nightly])
+    for engine in ENGINES
+    for place, client in enumerate(CLIENTS[engine])
+]
 
 
 @pytest.fixture(scope="module")

@@ -109,10 +109,16 @@ class Subject:
                 await asyncio.sleep(0.02)
 
 
-SUBJECTS = [(engine, None) for engine in sorted(SPEAKERS)] + [*OLDER_VERSIONS]
+# The oldest version differs most from the newest; those between them have their turn at night.
+BETWEEN, OLDEST = OLDER_VERSIONS[:-1], OLDER_VERSIONS[-1]
+SUBJECTS = [
+    *(pytest.param((engine, None), id=engine) for engine in sorted(SPEAKERS)),
+    *(pytest.param(each, id="-".join(each), marks=pytest.mark.nightly) for each in BETWEEN),
+    pytest.param(OLDEST, id="-".join(OLDEST)),
+]
 
 
-@pytest.fixture(params=SUBJECTS, ids=["-".join(filter(None, each)) for each in SUBJECTS])
+@pytest.fixture(params=SUBJECTS)
 def subject(
     request: pytest.FixtureRequest,
     host: Host,
