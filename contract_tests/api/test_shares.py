@@ -1,5 +1,7 @@
 """What one organization has under way at once leaves the API to the others."""
 
+from typing import Any
+
 from contract_tests.api.harness import House
 
 
@@ -9,7 +11,7 @@ def test_long_polls_of_an_organization_are_bounded_over_all_its_keys(house: Hous
     waits = "?wait_for=running&timeout_s=2"
     instances = {each: house.instance(each, running=False) for each in (crowd, other)}
     path = f"{crowd.path}/instances/{instances[crowd]}{waits}"
-    asked = [("GET", path, key, {}) for key in (crowd.key, second) for _ in range(55)]
+    asked: list[Any] = [("GET", path, key, {}) for key in (crowd.key, second) for _ in range(55)]
     asked.append(("GET", f"{other.path}/instances/{instances[other]}{waits}", other.key, {}))
     *answers, served = house.together(*asked)
     assert served.status_code == 200

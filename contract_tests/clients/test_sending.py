@@ -1,6 +1,7 @@
 """Waits, ETags, cleared members, hints and rate limits, as the command line has them."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -50,11 +51,17 @@ def test_an_instance_on_its_way_is_waited_for(sales: str, plane: ControlPlane, c
 def test_a_domain_is_waited_for(
     end: str, code: int, sales: str, plane: ControlPlane, cli: Cli
 ) -> None:
-    domain = {"id": new_id("dom"), "hostname": "db.example.com", "status": "pending"}
+    domain: dict[str, Any] = {
+        "id": new_id("dom"),
+        "hostname": "db.example.com",
+        "status": "pending",
+    }
     domain |= {"created_at": "2026-11-21T09:00:00.000Z", "status_reason": None}
     ended = domain | {"status": end, "status_reason": "no CNAME record"}
     listed = at(plane, sales, "/domains")
-    pages = [(200, {}, {"items": [one], "next_cursor": None}) for one in (domain, domain, ended)]
+    pages: list[Any] = [
+        (200, {}, {"items": [one], "next_cursor": None}) for one in (domain, domain, ended)
+    ]
     plane.script("GET", listed, *pages)
     plane.script("POST", f"{listed}/{domain['id']}/actions/verify", (202, {}, domain))
     ran = cli("domains", "verify", "sales", domain["id"], "--wait", "-o", "json")

@@ -19,7 +19,7 @@ from contract_tests.engines.conftest import Subject
 from contract_tests.engines.speakers import ONCE
 
 # No second answer comes before the engine has been asked once more.
-SETTINGS = {"pulse_every_s": 0.5, "stuck_after_s": 1.0, "silent_after_s": 1.0}
+SETTINGS: dict[str, Any] = {"pulse_every_s": 0.5, "stuck_after_s": 1.0, "silent_after_s": 1.0}
 LOOP = "while true do end"
 WRITTEN = f"redis.call('SET', KEYS[1], 'written') {LOOP}"
 FUNCTION = f"#!lua name=hog\nredis.register_function('hog', function() {LOOP} end)"
@@ -67,7 +67,7 @@ def say(client: redis.Redis, *words: str) -> threading.Thread:
 
     def run() -> None:
         try:
-            client.execute_command(*words)
+            client.execute_command(*words)  # type: ignore[no-untyped-call]
         except redis.exceptions.RedisError:
             client.close()
 
@@ -110,7 +110,7 @@ def test_a_script_that_only_loops_ends_alone(rig: Rig, host: Host, engine: str) 
     instance_id = order(rig, host, engine)
     pid = rig.engine_pid(instance_id)
     client = tenant(rig, instance_id)
-    client.execute_command("FUNCTION", "LOAD", FUNCTION)
+    client.execute_command("FUNCTION", "LOAD", FUNCTION)  # type: ignore[no-untyped-call]
     for words in (("EVAL", LOOP, "0"), ("FCALL", "hog", "0")):
         say(tenant(rig, instance_id), *words).join()
         assert client.ping()

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-ROOMS = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour", "memory")
-ROOMS += ("command_line",)
+_SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour")
+ROOMS = (*_SERVICES, "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 
