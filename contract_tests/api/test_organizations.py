@@ -105,7 +105,7 @@ def test_a_project_goes_once_all_its_instances_are_erased(house: House, tenant: 
 
     assert "2 running or paused (delete or erase them)" in refused()
     house.request("DELETE", f"{tenant.path}/instances/{first}", tenant.key)
-    assert "1 live" in refused()
+    assert "1 running or paused" in refused()
     assert "1 being deleted or erased (wait)" in refused()
     house.settle()
     house.post(f"{tenant.path}/instances/{second}/actions/erase", tenant.key)
