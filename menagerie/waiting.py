@@ -70,7 +70,7 @@ def _bad(check: dict[str, str]) -> bool:
 
 def address(settings: Settings) -> str:
     """Where the API is reached from this machine: as its last start wrote down, or by settings."""
-    if settings.base_url or "port" in settings.model_fields_set:
+    if settings.base_url or (settings.port and "port" in settings.model_fields_set):
         return settings.api_url_local
     try:
         return str(json.loads(endpoints_file(settings.root).read_bytes())["base_url"])

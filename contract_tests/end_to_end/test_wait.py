@@ -12,6 +12,7 @@ from sqlalchemy import update
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation
 from menagerie import waiting
+from menagerie.endpoints import endpoints_file
 from menagerie.settings import load
 from storage.cells import Cell
 from storage.database import Database
@@ -84,3 +85,9 @@ def test_a_gateway_that_is_away_is_missing(fresh: Callable[..., Installation]) -
         until(lambda: waiting.look(settings).missing == "", "it is back")
     installation.stop()
     assert not waiting.is_served(settings)
+
+
+def test_a_port_that_the_system_chose_is_looked_up(tmp_path: Path) -> None:
+    endpoints_file(tmp_path).write_text('{"base_url": "http://127.0.0.1:4711"}')
+    assert waiting.address(load(home=tmp_path, port=0)) == "http://127.0.0.1:4711"
+    assert waiting.address(load(home=tmp_path, port=8181)) == "http://127.0.0.1:8181"
