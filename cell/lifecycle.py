@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from cell import entrance, snapshots
+from cell.ceilings import FullError
 from cell.credentials import Credential, Credentials
 from cell.engines import Found
 from cell.engines.driver import EngineError
@@ -276,7 +277,10 @@ class Lifecycle:
         log.info("cell.upgraded", instance_id=resident.instance_id, **versions)
 
     async def _start(self, resident: Resident) -> None:
-        """Raises Unavailable, and remembers why for whoever asks later."""
+        """Raises Unavailable, or Conflict where trying again is in vain.
+
+        Remembers why for whoever asks later.
+        """
         try:
             await self._supervisor.bring_up(resident)
         except (EngineError, OSError) as error:
@@ -284,6 +288,8 @@ class Lifecycle:
             resident.reason = for_owner(str(error))
             self._supervisor.publish()
             log.warning("cell.start_failed", instance_id=resident.instance_id, reason=str(error))
+            if isinstance(error, FullError):
+                raise Conflict(resident.reason) from error
             raise Unavailable(resident.reason, headers=RETRY_AFTER) from error
 
     async def _resume(self, resident: Resident) -> None:
@@ -300,7 +306,7 @@ class Lifecycle:
             if record.desired == "running" or record.paused_by == "idle":
                 try:
                     await self._resume(resident)
-                except Unavailable:
+                except (Conflict, Unavailable):
                     # Said by the instance's status, to everybody who waits.
                     return
 

@@ -13,6 +13,16 @@ Desired = Literal["running", "paused", "stopped", "erased"]
 PausedBy = Literal["idle", "request"]
 
 
+# Beyond an instance's storage, for what its engine needs besides its data for a while: logs that
+# recovery reads, temporary files, and a copy of what is being rewritten.
+HEADROOM_SHARE = 0.25
+HEADROOM_BYTES = 256 * 2**20
+
+
+def ceiling_bytes(storage_bytes: int) -> int:
+    return int(storage_bytes * (1 + HEADROOM_SHARE)) + HEADROOM_BYTES
+
+
 @dataclass(frozen=True)
 class Size:
     name: str
@@ -20,6 +30,11 @@ class Size:
     memory_bytes: int
     storage_bytes: int
     connections_max: int
+
+    @property
+    def ceiling_bytes(self) -> int:
+        """Where the engine is stopped."""
+        return ceiling_bytes(self.storage_bytes)
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:

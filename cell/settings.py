@@ -8,6 +8,8 @@ from typing import Literal
 
 from cell import ports
 
+DOUBLED_MAX = 20
+
 
 @dataclass(frozen=True)
 class CellSettings:
@@ -71,3 +73,13 @@ class CellSettings:
     # None leaves structlog as the caller has set it up.
     log_format: Literal["json", "text"] | None = None
     log_level: str = "info"
+
+    def restart_wait_s(self, failures: int) -> float:
+        """Before an engine is started again that ended so many times in a row."""
+        if failures == 1:
+            return 0.0
+        # Doubled, and not raised to a power: an instance may fail for days.
+        wait_s = self.restart_first_s
+        for _ in range(min(failures - 2, DOUBLED_MAX)):
+            wait_s *= 2
+        return min(self.restart_max_s, wait_s)

@@ -1,13 +1,14 @@
 """Keeps engines as their records want them: starts, adopts, restarts, and puts to sleep."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import structlog
 
-from cell import activity, liveness, logs, snapshots
+from cell import activity, ceilings, liveness, logs, snapshots
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.domains import Domains
@@ -29,7 +30,6 @@ LOOK_AGAIN_MAX_S = 0.05
 SLOW_AFTER_S = 3.0
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
-DOUBLED_MAX = 20
 MEMORY = "the engine was stopped because it exceeded the memory of its size"
 
 
@@ -114,6 +114,7 @@ class Supervisor:
         """In its tenant's turn; raises EngineError or OSError."""
         async with self.pools.starts.turn(resident.record.tenant):
             await self.prepare(resident)
+            await asyncio.to_thread(ceilings.check, resident)
             await self.start(resident)
 
     async def prepare(self, resident: Resident) -> None:
@@ -209,7 +210,27 @@ class Supervisor:
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
             self._ending.add(instance_id)
             self.spawn(self._end_overlap(instance_id))
-        await asyncio.to_thread(self._measure, list(self.residents.values()))
+        full = await asyncio.to_thread(self._measure, list(self.residents.values()))
+        for instance_id, reason in full.items():
+            self._end_full(self.residents[instance_id], reason)
+
+    def _end_full(self, resident: Resident, reason: str) -> None:
+        """What works on it must not let it grow on: there it ends as a crashed one does."""
+        log.warning("cell.storage_exceeded", instance_id=resident.instance_id, reason=reason)
+        if not resident.lock.locked():
+            self.spawn(self._stop_full(resident, reason))
+        elif resident.process is not None:
+            resident.cut = reason
+            resident.process.signal(signal.SIGKILL)
+
+    async def _stop_full(self, resident: Resident, reason: str) -> None:
+        async with resident.lock:
+            if resident.process is None or ceilings.excess(resident) is None:
+                return
+            await self.stop(resident)
+            self.publish()
+        # What was temporary is gone now, and it may run again.
+        await self.restart(resident, reason)
 
     async def _end_overlap(self, instance_id: str) -> None:
         """Tried again at a later tick where the engine cannot be told now."""
@@ -237,10 +258,15 @@ class Supervisor:
         if isinstance(driver, Flushing) and resident.process and (flush is None or flush.done()):
             resident.flush = self.spawn(driver.flush(resident.site))
 
-    def _measure(self, residents: Iterable[Resident]) -> None:
+    def _measure(self, residents: Iterable[Resident]) -> dict[str, str]:
+        """Answers which are past their storage, and what their owners are told."""
+        full = {}
         for resident in residents:
             if resident.record.desired != "erased":
                 self.measure(resident)
+                if (told := ceilings.excess(resident)) is not None:
+                    full[resident.instance_id] = told
+        return full
 
     @staticmethod
     def measure(resident: Resident) -> None:
@@ -272,7 +298,7 @@ class Supervisor:
         resident.unwell_since, resident.looked_at = None, time.monotonic()
         resident.usable = True
         resident.failed = False
-        resident.reason = None
+        resident.reason = resident.cut = None
         resident.awake_since = time.time()
         self.publish()
         self.watch(resident, process)
@@ -305,6 +331,10 @@ class Supervisor:
                 await asyncio.to_thread(self._host.forget, resident.site)
                 try:
                     await self.bring_up(resident)
+                except ceilings.FullError as error:
+                    resident.failed, resident.reason = True, str(error)
+                    self.publish()
+                    return
                 except (EngineError, OSError) as error:
                     reason = str(error)
                     continue
@@ -330,13 +360,7 @@ class Supervisor:
             resident.reason = f"the engine failed {times} times in a row; last reason: {told}"
             log.error("cell.failed", instance_id=resident.instance_id, reason=reason)
             self.publish()
-        if resident.failures == 1:
-            return 0.0
-        # Doubled, and not raised to a power: an instance may fail for days.
-        wait_s = settings.restart_first_s
-        for _ in range(min(resident.failures - 2, DOUBLED_MAX)):
-            wait_s *= 2
-        return min(settings.restart_max_s, wait_s)
+        return settings.restart_wait_s(resident.failures)
 
     def _is_idle(self, resident: Resident) -> bool:
         limit_s = resident.record.spec.idle_pause_s

@@ -114,9 +114,16 @@ class Instance(Record):
         self.desired_status = "running"
 
     def change(self, *, waits: bool) -> None:
-        """Allow a change: any live instance, or only a running one when the cell must act."""
+        """Allow a change: any live instance, or one that runs or failed when the cell must act.
+
+        One that failed for want of storage runs again with more.
+        """
         if waits:
-            self._move("change", {"running"}, "resizing")
+            if self.status == "failed":
+                self._refuse_gone("change")
+            # Without data there is nothing to change; and one to be paused would run afterwards.
+            kept = self.ready_at is not None and self.desired_status == "running"
+            self._move("change", {"running", "failed"} if kept else {"running"}, "resizing")
         else:
             self._refuse_gone("change")
 

@@ -17,7 +17,7 @@ LIVE: Final = set(STATUSES) - GOING
 ALLOWED: Final = {
     "pause": {"running": "pausing"},
     "resume": {"paused": "resuming"},
-    "resize": {"running": "resizing"},
+    "resize": dict.fromkeys(("running", "failed"), "resizing"),
     "rename": {status: status for status in LIVE},
     "delete": dict.fromkeys(LIVE, "deleting"),
     "undelete": {"deleted": "resuming"},
@@ -69,6 +69,8 @@ class Lifecycle(RuleBasedStateMachine):
         elif verb == "undelete" and self.instance.ready_at is None:
             # What never ran has no data to come back with.
             expected = None
+        elif verb == "resize" and self.status == "failed" and not self._is_to_run():
+            expected = None
         else:
             expected = ALLOWED[verb].get(self.status)
         if expected is None:
@@ -84,6 +86,10 @@ class Lifecycle(RuleBasedStateMachine):
             self.going = False
             assert self.instance.desired_status == self.before_delete
             assert self.instance.purge_after is None
+
+    def _is_to_run(self) -> bool:
+        """With data, and not on the way to anything but running."""
+        return self.instance.ready_at is not None and self.instance.desired_status == "running"
 
     def _note_what_undelete_restores(self, verb: str) -> None:
         """As it was to be when it was deleted, but what was idle is to run."""

@@ -159,6 +159,22 @@ def test_a_paused_instance_can_be_renamed_and_not_resized(database: Database) ->
         assert (renamed.status, renamed.applied_at, instance.name) == ("applied", moment, "new")
 
 
+def test_one_that_failed_with_data_can_be_given_more_storage(database: Database) -> None:
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db), status="failed")
+        moment = database.now(db)
+        more = {"storage": 2 * 10**9}
+        instance.ready_at = None
+        with pytest.raises(Conflict, match="cannot change an instance that is failed"):
+            changes.order(db, instance, more, requested_by=None, now=moment)
+        instance.ready_at, instance.desired_status = moment, "deleted"
+        with pytest.raises(Conflict, match="failed and to be deleted"):
+            changes.order(db, instance, more, requested_by=None, now=moment)
+        instance.desired_status = "running"
+        (change,) = changes.order(db, instance, more, requested_by=None, now=moment)
+        assert (change.status, instance.status) == ("pending", "resizing")
+
+
 def test_sessions_end_by_expiry_and_by_revocation(database: Database) -> None:
     with database.write() as db:
         moment = database.now(db)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control.cells import Answer, CellClient
 from control.work import Operation, workflow
 from control.workflows import starting
-from control.workflows.instances import put, usable
+from control.workflows.instances import put_what_was_kept, usable
 from control.workflows.subjects import (
     call,
     load,
@@ -67,7 +67,7 @@ def resize(op: Operation) -> None:
 @workflow(starting.CONVERGE, deadline_s=600)
 def converge(op: Operation) -> None:
     """Declare to the cell what the record holds, after a change that did not succeed."""
-    call(op, "put", "running", put(op))
+    call(op, "put", "running", put_what_was_kept(op))
 
 
 def _kinds(op: Operation) -> list[str]:

@@ -89,7 +89,7 @@ def resume(op: Operation) -> None:
             publish(db, instance, "instance.resumed.v1", resumed_by="user")
 
     wanted = op.step("wanted", lambda: _wanted(op))
-    call(op, "put", "resuming", _put_what_was_kept(op))
+    call(op, "put", "resuming", put_what_was_kept(op))
     if wanted != "paused":
         call(op, "resume", "resuming", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
         call(op, "usable", "resuming", usable)
@@ -125,7 +125,7 @@ def put(op: Operation, source_snapshot: str | None = None) -> Callable[..., Answ
     return declare
 
 
-def _put_what_was_kept(op: Operation) -> Callable[..., Answer]:
+def put_what_was_kept(op: Operation) -> Callable[..., Answer]:
     """Declares the instance where its data is; what is lost does not come back empty."""
     declare = put(op)
 

@@ -209,10 +209,11 @@ class PostgreSQL:
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         now = time.monotonic()
-        measured_at, storage_bytes = self._sizes.get(site.directory, (0.0, 0))
-        if now - measured_at > MEASURE_EVERY_S or measured_at == 0.0:
+        due_at, storage_bytes = self._sizes.get(site.directory, (0.0, 0))
+        if now > due_at:
             storage_bytes = size_bytes(site.data)
-            self._sizes[site.directory] = now, storage_bytes
+            wait_s = min(MEASURE_EVERY_S, storage.fills_in_s(site, storage_bytes))
+            self._sizes[site.directory] = now + wait_s, storage_bytes
             if process is not None:
                 with self._writing:
                     storage.hold(self._host, site, process, storage_bytes)

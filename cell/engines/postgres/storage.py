@@ -6,6 +6,7 @@ import structlog
 
 from cell.engines.postgres import places, server, settings
 from cell.layout import Site
+from cell.records import ceiling_bytes
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 
@@ -14,6 +15,19 @@ log = structlog.get_logger("cell.postgres")
 READ_ONLY = b"default_transaction_read_only = 'on'\n"
 # So that it does not go back and forth at the limit.
 LIFTED_BELOW = 0.95
+# As fast as a disk may be written to.
+BYTES_PER_S = 500 * 10**6
+
+
+def fills_in_s(site: Site, used_bytes: int) -> float:
+    """How soon it could reach the ceiling, and must be measured again."""
+    try:
+        limit_bytes = settings.storage_bytes((site.configuration / settings.FILE).read_bytes())
+    except FileNotFoundError:
+        limit_bytes = None
+    if limit_bytes is None:
+        return 0.0
+    return max(0.0, (ceiling_bytes(limit_bytes) - used_bytes) / BYTES_PER_S)
 
 
 def hold(host: Host, site: Site, process: Process, used_bytes: int) -> None:

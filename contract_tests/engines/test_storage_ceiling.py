@@ -1,0 +1,192 @@
+"""An engine that grows past its storage is stopped, says why, and comes back with more storage."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+import redis
+
+from cell.engines import find
+from cell.records import Size
+from cell.runtime.host import Host
+from contract_tests.cell.rig import SMALL, Rig, running, until
+from contract_tests.engines.speakers import ONCE
+
+TINY = {**SMALL, "name": "tiny", "storage_bytes": 60 * 10**6}
+MB = 10**6
+# Far past the ceiling of the tiny size, where nobody stops them.
+ROUNDS, ROUND_BYTES = 250, 4 * MB
+WRITABLE = b"SET default_transaction_read_only = off"
+FILL = "INSERT INTO filled SELECT repeat('x', 2000) FROM generate_series(1, 2000)"
+SEQUENCES = "INSERT INTO filled SELECT REPEAT('x', 2000) FROM seq_1_to_2000"
+# The server keeps these where no folder shows them: the files have no name.
+SORT = "SELECT seq FROM seq_1_to_1000000 ORDER BY REPEAT(REVERSE(seq), 200)"
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with running(tmp_path_factory.mktemp("ceiling") / "cell") as made:
+        yield made
+
+
+class Tenant:
+    """Writes until it cannot; `count` is how many of its writes are there."""
+
+    def __init__(self, rig: Rig, instance_id: str) -> None:
+        route = rig.route(instance_id)
+        assert route is not None
+        self.socket, self.password = route["socket"], rig.reveal(instance_id)["password"]
+
+    def fill(self) -> int: ...
+    def count(self) -> int: ...
+
+
+class Postgres(Tenant):
+    """Asks to write, whatever the default is."""
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host=str(Path(self.socket).parent),
+            user="app",
+            password=self.password,
+            dbname="app",
+            autocommit=True,
+        )
+
+    def fill(self) -> int:
+        written = 0
+        try:
+            with self._connect() as connection:
+                connection.execute("CREATE TABLE filled (x TEXT STORAGE PLAIN)")
+                while written < ROUNDS:
+                    connection.execute(WRITABLE)
+                    connection.execute(FILL)
+                    written += 1
+        except psycopg.OperationalError:
+            pass
+        return written
+
+    def count(self) -> int:
+        with self._connect() as connection:
+            found = connection.execute("SELECT count(*) / 2000 FROM filled").fetchone()
+            return int(found[0]) if found else 0
+
+
+class MariaDB(Tenant):
+    def connect(self) -> Any:
+        return pymysql.connect(
+            unix_socket=self.socket,
+            user="app",
+            password=self.password,
+            database="app",
+            autocommit=True,
+        )
+
+    def fill(self) -> int:
+        written = 0
+        try:
+            with self.connect() as connection, connection.cursor() as cursor:
+                cursor.execute("CREATE TABLE filled (x TEXT)")
+                while written < ROUNDS:
+                    cursor.execute(SEQUENCES)
+                    written += 1
+        except pymysql.err.MySQLError:
+            pass
+        return written
+
+    def count(self) -> int:
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) DIV 2000 FROM filled")
+            return int(cursor.fetchone()[0])
+
+
+class Resp(Tenant):
+    def _client(self) -> redis.Redis:
+        return redis.Redis(
+            unix_socket_path=self.socket, username="app", password=self.password, retry=ONCE
+        )
+
+    def fill(self) -> int:
+        written = 0
+        with self._client() as client:
+            try:
+                for written in range(ROUNDS):
+                    client.set(f"key-{written}", os.urandom(ROUND_BYTES))
+            except redis.exceptions.RedisError:
+                return written
+        return ROUNDS
+
+    def count(self) -> int:
+        with self._client() as client:
+            return int(str(client.dbsize()))
+
+
+TENANTS: dict[str, type[Tenant]] = {
+    "mariadb": MariaDB,
+    "postgres": Postgres,
+    "redis": Resp,
+    "valkey": Resp,
+}
+# They are past the ceiling while they rewrite their log, and are tried again.
+LOGGING = ("redis", "valkey")
+NIGHTLY = [pytest.param(each, marks=pytest.mark.nightly) for each in LOGGING]
+
+
+def order(rig: Rig, host: Host, engine: str, **changes: Any) -> str:
+    driver = find(host).drivers.get(engine)
+    if driver is None:
+        pytest.skip(f"no driver found {engine} on this machine")
+    return rig.make(engine=engine, engine_version=driver.versions()[0], **changes)
+
+
+@pytest.mark.parametrize("engine", ["mariadb", "postgres", *NIGHTLY])
+def test_what_grows_past_its_storage_is_stopped_until_it_has_more(
+    rig: Rig, host: Host, engine: str
+) -> None:
+    neighbour = rig.make()
+    password, pid = rig.reveal(neighbour)["password"], rig.engine_pid(neighbour)
+    instance_id = order(rig, host, engine, size=TINY)
+    written = TENANTS[engine](rig, instance_id).fill()
+    assert 20 < written < ROUNDS
+    seen = rig.status_is(instance_id, "failed")
+    assert "the storage is full" in seen["status_reason"]
+    assert "of the 0.06 GB" in seen["status_reason"]
+    assert "resize" in seen["status_reason"]
+    # What a busy machine lets through between two looks comes on top.
+    assert seen["storage_bytes"] < 2 * Size.parse(TINY).ceiling_bytes
+
+    if engine not in LOGGING:
+        again = rig.act("POST", f"/v1/instances/{instance_id}/actions/resume")
+        assert again.status_code == 409
+        assert "the storage is full" in again.json()["detail"]
+    assert rig.reveal(instance_id)["username"] == "app"
+    kept = rig.action(instance_id, "snapshot", {"label": "branch"})["snapshot_id"]
+    assert kept
+
+    assert rig.query(neighbour, password, "SELECT 1").json()["rows"] == [[1]]
+    assert rig.engine_pid(neighbour) == pid
+
+    larger = {"size": {**TINY, "name": "s0", "storage_bytes": 20 * 10**9}}
+    assert rig.action(instance_id, "resize", larger)["status"] == "running"
+    assert TENANTS[engine](rig, instance_id).count() >= written
+    for each in (instance_id, neighbour):
+        rig.action(each, "erase")
+
+
+@pytest.mark.nightly
+def test_a_file_without_a_name_counts(rig: Rig, host: Host) -> None:
+    instance_id = order(rig, host, "mariadb", size=TINY)
+    with (
+        pytest.raises(pymysql.err.MySQLError),
+        MariaDB(rig, instance_id).connect() as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(SORT)
+    told = until(lambda: rig.observe(instance_id)["status_reason"], "it is started again")
+    assert "the storage is full" in told
+    assert rig.status_is(instance_id, "running")
+    rig.action(instance_id, "erase")
