@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import math
+import os
 import signal
 from collections.abc import Sequence
 from importlib import metadata
@@ -67,7 +68,7 @@ class DuckDB:
             *("--data", str(view.data / DATABASE)),
             *("--users", str(view.configuration / "users.json")),
             *("--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)),
-            *("--threads", str(max(1, math.ceil(size.vcpu)))),
+            *("--threads", str(threads(size.vcpu))),
             *("--temp-directory", str(view.data / "temp")),
             *("--temp-bytes", str(size.storage_bytes)),
             *("--storage-bytes", str(size.storage_bytes)),
@@ -150,6 +151,11 @@ async def _query(site: Site, login: Login, sql: str, timeout_s: float = 10.0) ->
     return await ask(
         str(site.socket), "POST", "/query", login=credential, body={"sql": sql}, timeout_s=timeout_s
     )
+
+
+def threads(vcpu: float) -> int:
+    """As many as the size pays for, and no more than there are CPUs: each needs memory."""
+    return max(1, min(math.ceil(vcpu), os.cpu_count() or 1))
 
 
 def memory_limits(size_bytes: int) -> tuple[int, int]:

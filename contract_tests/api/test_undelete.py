@@ -186,7 +186,8 @@ def test_it_is_audited_and_told(house: House, tenant: Tenant) -> None:
     undelete(house, tenant, instance_id)
     house.settle()
     with house.database.read() as db:
-        rows = select(AuditEntry.action).where(AuditEntry.target == instance_id)
+        entries = select(AuditEntry.action).where(AuditEntry.target == instance_id)
+        rows = entries.order_by(AuditEntry.id)
         assert list(db.scalars(rows))[-1] == "instance.undelete"
         told = select(Event).where(Event.instance_id == instance_id).order_by(Event.id)
         kinds = [(event.type, event.data.get("resumed_by")) for event in db.scalars(told)]

@@ -96,8 +96,10 @@ def test_an_order_killed_at_any_moment_is_made_once_by_its_retry(
             assert (again.json(), again.headers["Idempotency-Replayed"]) == (answer.json(), "true")
         with house.database.read() as db:
             for record in (Instance, AuditEntry, Event, Work, Replay):
-                made = db.scalar(select(func.count()).select_from(record))
-                assert made == KILLS + 1, record.__name__
+                rows = select(func.count()).select_from(record)
+                if record is Work:  # and not what a start asks of the cells
+                    rows = rows.where(Work.kind.startswith("instances."))
+                assert db.scalar(rows) == KILLS + 1, record.__name__
 
 
 def die(doomed: Connection, *order: Any) -> tuple[bool, float]:

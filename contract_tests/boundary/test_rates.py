@@ -291,16 +291,18 @@ def test_a_forged_x_forwarded_for_gains_nothing(limited: Desk) -> None:
 
 def test_behind_a_trusted_proxy_clients_are_told_apart(make_desk: MakeDesk) -> None:
     desk = make_desk(rate_limits=True, trusted_proxies=("203.0.113.0/24",))
-    body = {"email": "a@example.org", "password": "wrong"}
 
-    def attempt(forwarded: str) -> int:
+    def attempt(forwarded: str, email: str = "a@example.org") -> int:
+        body = {"email": email, "password": "wrong"}
         headers = {"X-Forwarded-For": forwarded}
         return desk.post("/v1/sessions", json=body, headers=headers).status_code
 
     assert [attempt("192.0.2.1") for _ in range(11)][-1] == 429
     # What a client writes itself stands further left than what the proxy adds.
     assert attempt("9.9.9.9, 192.0.2.1") == 429
-    assert attempt("192.0.2.2") == 401
+    # Tries count by account too, so this one is at another.
+    assert attempt("192.0.2.1", "b@example.org") == 429
+    assert attempt("192.0.2.2", "b@example.org") == 401
 
 
 def test_refused_credentials_are_limited_by_address_and_good_ones_are_not(

@@ -131,7 +131,7 @@ def test_a_request_abandoned_in_the_queue_is_never_begun(tmp_path: Path) -> None
 def test_a_full_queue_refuses_and_is_still_healthy(tmp_path: Path) -> None:
     async def use(engine: Engine) -> None:
         jobs = [engine.submit(ENDLESS, []) for _ in range(3)]
-        with pytest.raises(Overloaded, match="3 requests are waiting"):
+        with pytest.raises(Overloaded, match="3 requests are already waiting"):
             engine.submit("SELECT 1", [])
         assert await trouble(engine) is None
         for job in jobs:

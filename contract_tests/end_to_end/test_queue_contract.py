@@ -158,4 +158,4 @@ def test_an_instance_without_queues(cell: tuple[CellClient, str]) -> None:
     client.put(paused, wanted, key=f"put-{paused}:put", lease=1)
     client.pause(paused, key=f"pause-{paused}:pause", lease=1)
     refused = refuses(409, client.queues(paused).purge, "any", key="any")
-    assert refused.detail == "the instance is paused; queues need it running"
+    assert refused.detail == "queues need a running instance; this instance is paused"
