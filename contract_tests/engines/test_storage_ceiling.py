@@ -41,8 +41,11 @@ class Tenant:
         assert route is not None
         self.socket, self.password = route["socket"], rig.reveal(instance_id)["password"]
 
-    def fill(self) -> int: ...
-    def count(self) -> int: ...
+    def fill(self) -> int:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        raise NotImplementedError
 
 
 class Postgres(Tenant):
