@@ -50,6 +50,12 @@ def require_second_factor(call: OrgCall) -> None:
         call.require_mfa()
 
 
+def require_step_up(call: OrgCall) -> None:
+    """Before a session gets, by a key, what the key may do without a second factor."""
+    if call.caller.kind == "session":
+        require_second_factor(call)
+
+
 def check_provisioned(instance: Instance, verb: str) -> None:
     """Conflict before the cell has heard of the instance, and once it is asked to go."""
     if instance.status == "requested" or instance.desired_status in GONE:

@@ -12,7 +12,7 @@ from control.policy.plans import PLANS
 from handlers import rooms
 from handlers.calls import OrgCall
 from handlers.violations import refuse
-from storage import cells, identifiers, instances
+from storage import cells, identifiers, instances, networks
 from storage.cells import Cell
 from storage.errors import Conflict, Unavailable
 from storage.instances import Instance
@@ -108,7 +108,9 @@ def place_branch(call: OrgCall, source: Instance, body: Body) -> Instance:
     details = {"project_id": source.project_id, "branch_of": source.id}
     cell = cells.fetch(call.db, source.cell_id)
     rooms.with_room(call, order, [cell], storage_asked="storage_bytes" in body, lock=True)
-    return _add(call, order, cell, body.get("name"), details)
+    branch = _add(call, order, cell, body.get("name"), details)
+    networks.hand_on(call.db, source, branch)
+    return branch
 
 
 def _add(call: OrgCall, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:

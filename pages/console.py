@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import orjson
 from flask import (
     Flask,
     Response,
@@ -134,7 +135,7 @@ class _Console:
 
     def run(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        body = request.get_json(silent=True)
+        body = _json(request.get_data())
         sql = body.get("sql") if isinstance(body, dict) else None
         if not isinstance(sql, str) or not sql.strip():
             return _refusal(400, "Enter a statement to run.")
@@ -170,6 +171,14 @@ class _Console:
             abort(403)
         if self._desk.about(_visit(instance_id)) is None:
             abort(401)
+
+
+def _json(text: bytes) -> Any:
+    """None for what is not JSON; nor is text that UTF-8 cannot hold, or that nests without end."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def link_notice(code: str, detail: str) -> tuple[str, str, str]:

@@ -41,3 +41,14 @@ def of_instance(db: Session, instance: Instance) -> Network:
         return found
     ids = {"instance_id": instance.id, "org_id": instance.org_id}
     return Network(**ids, version=0, applied_version=0, updated_at=instance.created_at)
+
+
+def hand_on(db: Session, source: Instance, branch: Instance) -> None:
+    """A copy of the data admits nobody who may not reach the data itself."""
+    network = of_instance(db, source)
+    if network.version == 0:
+        return
+    # The cell is told with the first specification, so the branch never runs without it.
+    kept = {"allow_cidrs": network.allow_cidrs, "client_ca_pem": network.client_ca_pem}
+    ids = {"instance_id": branch.id, "org_id": branch.org_id}
+    db.add(Network(**ids, **kept, version=1, applied_version=1, updated_by=network.updated_by))

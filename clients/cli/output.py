@@ -117,7 +117,8 @@ def _show_table(body: Any, title: str | None) -> None:
         if not rows:
             typer.echo("no results", err=True)
         if isinstance(body, Mapping) and body.get("next_cursor"):
-            typer.echo(f"more results: use --all, or --cursor {body['next_cursor']}", err=True)
+            cursor = plain(str(body["next_cursor"]))
+            typer.echo(f"more results: use --all, or --cursor {cursor}", err=True)
     elif isinstance(body, Mapping):
         print_record(body)
     else:

@@ -100,6 +100,20 @@ def test_who_enrolled_a_second_factor_is_asked_for_it(house: House) -> None:
     assert house.post(path, here.tenant.key).status_code == 200
 
 
+def test_no_key_stands_in_for_a_second_factor(house: House) -> None:
+    here = estate(house)
+    owner = here.tenant.owner
+    path, body = f"{here.tenant.path}/api-keys", {"name": "way round", "role": "owner"}
+    assert house.post(path, owner.session, json=body).status_code == 201
+    _enrol(house, here.tenant)
+    is_problem(house.post(path, owner.session, json=body), 403, "mfa_required")
+    suspended = f"{path}/{here.tenant.key_id}/actions/unsuspend"
+    is_problem(house.post(suspended, owner.session), 403, "mfa_required")
+    stepped_up = house.session(owner.id, mfa=True)
+    assert house.post(path, stepped_up, json=body).status_code == 201
+    assert house.post(path, here.tenant.key, json=body).status_code == 201
+
+
 def test_certificates_come_as_one_pem_file(house: House, here: Estate) -> None:
     for path in (f"{here.tenant.path}/ca.pem", of(here, "ca.pem"), f"{house.tenant().path}/ca.pem"):
         token = here.tenant.key

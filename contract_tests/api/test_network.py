@@ -62,6 +62,24 @@ def test_an_instance_begins_open(house: House, here: Estate) -> None:
     assert (told["client_ca_pem"], told["updated_by"]) == (None, None)
 
 
+def test_a_branch_admits_nobody_whom_its_source_refuses(house: House, here: Estate) -> None:
+    bundle = {"allow_cidrs": ["192.0.2.0/24"], "client_ca_pem": authority()[0]}
+    assert replace(house, here, bundle).status_code == 200
+    house.settle()
+    branches = f"{here.tenant.path}/instances/{here.instance_id}/branches"
+    made = house.post(branches, here.tenant.key, json={})
+    assert made.status_code == 201, made.text
+    branch_id = made.json()["id"]
+    told = house.get(f"{here.tenant.path}/instances/{branch_id}/network", here.tenant.key).json()
+    assert {name: told[name] for name in bundle} == bundle
+    assert (told["open_to_the_world"], told["applied"]) == (False, True)
+    house.settle()
+    # The first thing that the cell hears of the branch says so.
+    assert house.cell.effects(branch_id) == ["put"]
+    wanted = house.cell.told(branch_id)
+    assert {name: wanted[name] for name in bundle} == bundle
+
+
 def test_a_list_is_replaced_whole_and_reaches_the_cell(house: House, here: Estate) -> None:
     given = ["192.0.2.0/24", "2001:DB8:0::/32", "198.51.100.7", "192.0.2.0/24"]
     answer = replace(house, here, {"allow_cidrs": given})

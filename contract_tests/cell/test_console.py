@@ -115,6 +115,16 @@ def test_a_link_that_opens_nothing_is_a_page_to_a_browser(
         assert page.headers["x-frame-options"] == "DENY"
 
 
+@pytest.mark.parametrize(
+    "body", ['{"sql": "SELECT \\ud800"}', "[" * 200_000, '{"sql": ', "", '{"sql": 7}']
+)
+def test_a_statement_that_cannot_be_read_is_refused(browser: Browser, body: str) -> None:
+    given = {"Cookie": f"{COOKIE}={browser.secret}", "X-Console-Proof": browser.proof}
+    given["Content-Type"] = "application/json"
+    answer = browser.http.post(f"{browser.path}run", content=body, headers=given)
+    assert (answer.status_code, answer.json()["error"]) == (400, "Enter a statement to run.")
+
+
 def test_tables_are_listed_beside_a_statement_that_runs(browser: Browser) -> None:
     browser.run("CREATE OR REPLACE TABLE listed (n INTEGER)")
     assert browser.post("tables", **{"X-Console-Proof": "0"}).status_code == 403

@@ -36,6 +36,15 @@ def test_tables_in_a_pipe_are_neither_cut_nor_folded(
     assert "a" * 120 in out
 
 
+def test_a_cursor_drives_no_terminal(home: object, plane: ControlPlane, cli: Cli) -> None:
+    page = {"items": [plane.world.add("sales")], "next_cursor": "\x1b]0;owned\x07"}
+    path = f"/v1/orgs/{plane.world.org_id}/instances"
+    plane.script("GET", path, (200, {}, page))
+    ran = cli("instances", "list")
+    assert "--cursor" in ran.err
+    assert not {"\x1b", "\x07"} & set(ran.err)
+
+
 def test_columns_are_the_ones_people_look_for() -> None:
     rows = [
         {"created_at": "t", "status": "running", "org_id": "o", "id": "i", "name": "n",
