@@ -58,7 +58,9 @@ def test_https_kinds_may_share_a_port(tmp_path: Path) -> None:
 
 
 def test_others_may_not(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"^gateway_mysql_port: gateway_https_port is 9999"):
+    with pytest.raises(
+        SettingsError, match=r"^gateway_mysql_port: gateway_https_port is already 9999"
+    ):
         load(home=tmp_path, gateway_https_port=9999, gateway_mysql_port=9999)
     settings = GatewaySettings(tmp_path, ports={"https": 9999, "postgres": 9999})
     with pytest.raises(PortError, match="gateway_https_port and gateway_postgres_port"):

@@ -24,6 +24,7 @@ POLL_S: Final = 1.0
 LOOK_EVERY_S: Final = 0.5
 """How often is looked for workers that are gone; at the second look in vain one is."""
 STOP_WAIT_S: Final = 5.0
+SHOWN_WAIT_S: Final = 1.0
 THREADS: Final = 4
 _log = structlog.get_logger("work")
 
@@ -74,7 +75,13 @@ class Worker:
         ]
 
     def start(self) -> None:
-        for thread in self._threads:
+        *others, listening = self._threads
+        listening.start()
+        # What is claimed before others can see the claimer is held by the lease alone.
+        end = time.monotonic() + SHOWN_WAIT_S
+        while self._presence.shown is None and time.monotonic() < end:
+            time.sleep(0.002)
+        for thread in others:
             thread.start()
 
     def run(self) -> None:
