@@ -72,17 +72,23 @@ class Text:
 
 def objects(schema: Any, place: str = "") -> Iterator[tuple[str, Json]]:
     """Every object schema with members of its own, however deep, with the way to it."""
+    for where, inner in schemas(schema, place):
+        if "properties" in inner:
+            yield where or "the body", inner
+
+
+def schemas(schema: Any, place: str = "") -> Iterator[tuple[str, Json]]:
+    """A schema and all within it, with the way to each."""
     if not isinstance(schema, dict):
         return
-    if "properties" in schema:
-        yield place or "the body", schema
+    yield place, schema
     for name, inner in schema.get("properties", {}).items():
-        yield from objects(inner, f"{place}/{name}")
+        yield from schemas(inner, f"{place}/{name}")
     for keyword in ("allOf", "anyOf", "oneOf"):
         for inner in schema.get(keyword, ()):
-            yield from objects(inner, place)
+            yield from schemas(inner, place)
     for keyword in ("items", "additionalProperties"):
-        yield from objects(schema.get(keyword), f"{place}/{keyword}")
+        yield from schemas(schema.get(keyword), f"{place}/{keyword}")
 
 
 def examples(content: Json) -> list[Any]:

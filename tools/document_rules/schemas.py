@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from specserver.validation import ALLOWED
-from tools.document_rules.reading import Fault, Json, Operation, Text, objects
+from tools.document_rules.reading import Fault, Json, Operation, Text, objects, schemas
 
 # SERVICE says of these two that they answer an array.
 _ARRAYS = frozenset({"engines.list", "orgs.list"})
@@ -67,18 +67,10 @@ def _sent(operation: Operation) -> Iterator[tuple[str, Json]]:
 
 def _strings(schema: Any, place: str) -> Iterator[tuple[str, Json]]:
     """Every schema of a string, however deep, with the way to it."""
-    if not isinstance(schema, dict):
-        return
-    kinds = schema.get("type", [])
-    if "string" in ([kinds] if isinstance(kinds, str) else kinds):
-        yield place, schema
-    for name, inner in schema.get("properties", {}).items():
-        yield from _strings(inner, f"{place}/{name}")
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        for inner in schema.get(keyword, ()):
-            yield from _strings(inner, place)
-    for keyword in ("items", "additionalProperties"):
-        yield from _strings(schema.get(keyword), f"{place}/{keyword}")
+    for where, inner in schemas(schema, place):
+        kinds = inner.get("type", [])
+        if "string" in ([kinds] if isinstance(kinds, str) else kinds):
+            yield where, inner
 
 
 def _required(operation: Operation, status: str, schema: Any) -> Iterator[Fault]:
