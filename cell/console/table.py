@@ -7,6 +7,7 @@ from typing import Any
 CHARACTERS_MAX = 100_000
 """Of one value; what is longer is cut."""
 NOTES_MAX = 50
+NOTE_CHARACTERS_MAX = 10_000
 
 
 class StatementError(Exception):
@@ -67,7 +68,7 @@ class Table:
 
     def note(self, text: str) -> None:
         if len(self.notes) < NOTES_MAX:
-            self.notes.append(text)
+            self.notes.append(text[:NOTE_CHARACTERS_MAX])
 
     def document(self, elapsed_ms: float) -> dict[str, Any]:
         return {

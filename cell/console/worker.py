@@ -13,7 +13,7 @@ import time
 from typing import Any, NoReturn
 
 from cell.console.place import Place
-from cell.console.table import Limits, StatementError, Table
+from cell.console.table import CHARACTERS_MAX, Limits, StatementError, Table
 
 # By the driver's protocol; loaded one at a time, for each takes its while.
 DIALECTS = {"https": "duckdb", "postgres": "postgres", "mysql": "mysql"}
@@ -52,7 +52,11 @@ def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
 
 
 def _error(text: str, started: float) -> dict[str, Any]:
-    return {"error": text, "elapsed_ms": round((time.monotonic() - started) * 1000, 1)}
+    # The engine's words may be its user's, and as long as they like.
+    return {
+        "error": text[:CHARACTERS_MAX],
+        "elapsed_ms": round((time.monotonic() - started) * 1000, 1),
+    }
 
 
 def _on_time(*_: object) -> NoReturn:

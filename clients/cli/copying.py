@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 import typer
 
@@ -128,7 +128,13 @@ class Progress:
         return f"{size:.1f} GB"
 
 
-def copy(source: IO[bytes], target: IO[bytes], progress: Progress) -> None:
+class Source(Protocol):
+    """Answers as many bytes as it likes of those that are asked for, and none at its end."""
+
+    def read(self, size_bytes: int, /) -> bytes: ...
+
+
+def copy(source: Source, target: IO[bytes], progress: Progress) -> None:
     while content := source.read(CHUNK_BYTES):
         target.write(content)
         progress.count(len(content))

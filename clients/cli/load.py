@@ -13,6 +13,7 @@ from clients.cli.confirming import YesOption
 from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
+from clients.cli.restricting import Restricted
 from clients.errors import ConfigurationError
 
 STDIN: Final = "-"
@@ -39,6 +40,14 @@ def load(
         bool,
         typer.Option("--owners", help="With owners and rights of roles.", show_default=False),
     ] = False,
+    psql_commands: Annotated[
+        bool,
+        typer.Option(
+            "--psql-commands",
+            help="Let SQL use psql's backslash commands, which can run programs on this machine.",
+            show_default=False,
+        ),
+    ] = False,
     yes: YesOption = False,
     no_store: StoreOption = False,
     org: OrgOption = None,
@@ -46,8 +55,8 @@ def load(
 ) -> None:
     r"""Load a dump into a PostgreSQL instance, all of it or nothing.
 
-    Takes archives of pg_dump's custom format, and SQL. psql reads the latter, and a line with `\!`
-    in it runs a command on this machine: load SQL only from those whom you trust.
+    Takes archives of pg_dump's custom format, and SQL. psql reads the latter and refuses backslash
+    commands in it, such as `\!`, unless you allow them.
     """
     from clients.cli import copying  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
@@ -69,7 +78,11 @@ def load(
             progress = copying.Progress("loaded")
             with copying.started(words, way, stdin=subprocess.PIPE, stdout=NOWHERE) as process:
                 assert process.stdin is not None
-                copying.copy(source, process.stdin, progress)
+                copying.copy(
+                    source if is_archive or psql_commands else Restricted(source),
+                    process.stdin,
+                    progress,
+                )
             progress.end(way.name)
 
 

@@ -78,7 +78,9 @@ class Queues:
         assert answer.status_code == 200, answer.text
         return {each["name"]: each for each in answer.json()["items"]}
 
-    def session(self, role: str | None = None) -> psycopg.Connection[tuple[Any, ...]]:
+    def session(
+        self, role: str | None = None, database: str = "app"
+    ) -> psycopg.Connection[tuple[Any, ...]]:
         """As the owner's client, which may act as a role of the data API."""
         revealed = self.rig.reveal(self.instance_id)
         route = self.rig.route(self.instance_id)
@@ -87,7 +89,7 @@ class Queues:
             host=route["socket"].rpartition("/")[0],
             user=revealed["username"],
             password=revealed["password"],
-            dbname="app",
+            dbname=database,
             autocommit=True,
         )
         if role is not None:

@@ -97,6 +97,33 @@ def test_sql_goes_through_a_pipe_and_into_an_older_version(farm: Farm) -> None:
     assert farm.rows(target, "SELECT to_regclass('half')") == [[None]]
 
 
+def test_sql_runs_nothing_on_the_machine_that_loads_it(farm: Farm, tmp_path: Path) -> None:
+    """Not even a dump of a hostile database: what its names hold is quoted, or refused."""
+    hostile, planted = farm.instance(NEWEST), tmp_path / "planted"
+    name = f"a\n\\! touch {planted}\nb"
+    farm.rows(hostile, f'CREATE TABLE "{name}" (n int); COMMENT ON TABLE "{name}" IS $${name}$$')
+    assert farm.run("dump", hostile, tmp_path / "a.sql").returncode == 0
+    dumped = (tmp_path / "a.sql").read_text()
+    assert dumped.count("\\restrict") == dumped.count("\\unrestrict") == 1
+    target = farm.instance(NEWEST)
+    done = farm.run("load", target, tmp_path / "a.sql")
+    assert done.returncode == 0, done.stderr
+    assert farm.rows(target, "SELECT relname FROM pg_class WHERE relname LIKE 'a%b'") == [[name]]
+    key = dumped.partition("\\restrict ")[2].partition("\n")[0]
+    (tmp_path / "b.sql").write_text(
+        f"\\restrict {key}\n\\unrestrict {key}\n\\! touch {planted}\nSELECT 1;\n"
+    )
+    for text in (f"\\! touch {planted}\n", f"SELECT 1 \\g |touch {planted}\n"):
+        (tmp_path / "c.sql").write_text(text)
+        for file in ("b.sql", "c.sql"):
+            done = farm.run("load", target, tmp_path / file)
+            assert (done.returncode, "restrict" in done.stderr) == (1, True), done.stderr
+    assert not planted.exists()
+    done = farm.run("load", target, tmp_path / "c.sql", "--psql-commands")
+    assert done.returncode == 0, done.stderr
+    assert planted.exists()
+
+
 def test_a_file_is_not_replaced_unless_told(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "a.sql"
     file.write_text("mine")

@@ -9,7 +9,7 @@ from cell.console import tables
 from cell.console.desk import has_console
 from cell.console.place import Place
 from cell.console.runs import Run
-from cell.console.table import Limits
+from cell.console.table import CHARACTERS_MAX, NOTE_CHARACTERS_MAX, Limits
 from cell.engines import DRIVERS
 from cell.runtime.host import Host
 from contract_tests.cell.rig import until
@@ -92,6 +92,15 @@ def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
     open_ = perform(running, "BEGIN; INSERT INTO kept VALUES (1000)")
     assert "error" not in open_
     assert value(running, "SELECT count(*) FROM kept") == "2"
+
+
+@on_postgres
+def test_errors_and_notices_of_any_length_are_cut(running: Subject) -> None:
+    """They are code's of the user's, and the cell reads them whole."""
+    long = perform(running, "DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 10000000); END $$")
+    assert len(long["error"]) == CHARACTERS_MAX
+    noted = perform(running, "DO $$ BEGIN RAISE NOTICE '%', repeat('x', 10000000); END $$")
+    assert [len(note) for note in noted["notes"]] == [NOTE_CHARACTERS_MAX]
 
 
 @with_console

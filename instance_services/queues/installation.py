@@ -65,9 +65,11 @@ async def _installed(connection: Connection) -> int | None:
     there = "SELECT pg_catalog.to_regclass('menagerie_queues.installed') IS NOT NULL"
     if not await _is(connection, there):
         return None
-    found = await connection.execute("SELECT version FROM menagerie_queues.installed")
+    found = await connection.execute(
+        "SELECT version::integer FROM menagerie_queues.installed LIMIT 1"
+    )
     row = await found.fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else row[0]
 
 
 async def _install_pgmq(connection: Connection) -> None:

@@ -16,6 +16,8 @@ DOCUMENT: Final = Path(__file__).with_name("openapi.yaml")
 BODY_BYTES_MAX: Final = 8 * 2**20
 """More than the control plane takes: a number may be longer in its JSON than in its caller's."""
 RETRY_AFTER: Final = {"Retry-After": "1"}
+REFUSED: Final = "refused_by_instance"
+SAID_CHARACTERS_MAX: Final = 1000
 _RESOURCES: Final = "53"
 _GOING: Final = "57"
 
@@ -66,13 +68,16 @@ def make_app(databases: Databases, boundary: Boundary, problem_types: str) -> Ap
 def meaning(error: psycopg.Error) -> Exception:
     """What it is to the caller that the database did not do it."""
     state = error.sqlstate or ""
-    said = error.diag.message_primary or "the connection was lost"
-    if isinstance(error, psycopg.DataError):
-        return Invalid(f"the instance cannot hold this: {error.diag.message_primary or error}")
+    said = (error.diag.message_primary or "the connection was lost")[:SAID_CHARACTERS_MAX]
+    if isinstance(error, psycopg.DataError) and state:
+        return Invalid(f"the instance cannot hold this: {said}")
     if isinstance(error, psycopg.errors.QueryCanceled):
         return Unavailable("the instance took too long to respond", headers=RETRY_AFTER)
+    if isinstance(error, psycopg.DataError):
+        # The client's own word on what it was answered.
+        return Conflict(f"the instance's answer cannot be read: {error}", code=REFUSED)
     if not state or state.startswith((_RESOURCES, _GOING)):
         return Unavailable(f"the instance cannot do it now: {said}", headers=RETRY_AFTER)
     if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
         return Unavailable(f"the queue is locked by another session: {said}", headers=RETRY_AFTER)
-    return Conflict(f"the instance refused this: {said}", code="refused_by_instance")
+    return Conflict(f"the instance refused this: {said}", code=REFUSED)

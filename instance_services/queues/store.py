@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
-from psycopg import AsyncConnection, Rollback
+from psycopg import AsyncConnection, AsyncCursor, Rollback
 from psycopg.rows import TupleRow
 from psycopg.types.json import Jsonb
 
 from instance_services.queues import names
-from instance_services.queues.installation import DEFAULT_ROLES
+from instance_services.queues.installation import DEFAULT_ROLES, ROLES
 from specserver import Conflict, NotFound
 
 Answer = dict[str, Any]
@@ -23,30 +23,47 @@ READ_BYTES_MAX: Final = 4 * 2**20
 KEPT: Final = "2 days"
 """How long an answer is kept; longer than the control plane keeps its own."""
 
+# Whatever SQL made of these tables and functions: the columns are of the kinds that an answer has,
+# and what cannot be a queue is none.
 _QUEUES: Final = """
-SELECT m.queue_name, m.is_unlogged, m.created_at, coalesce(a.roles, %(roles)s::text[]),
-    x.queue_visible_length, x.queue_length, x.total_messages,
-    CASE WHEN x.queue_length > 0 THEN greatest(x.oldest_msg_age_sec, 0) END
+SELECT m.name, m.unlogged, m.created_at,
+    CASE WHEN a.roles IS NULL THEN %(roles)s::text[]
+        ELSE ARRAY(SELECT r FROM pg_catalog.unnest(%(known)s::text[]) r WHERE r = ANY(a.roles)) END,
+    greatest(x.queue_visible_length::bigint, 0), greatest(x.queue_length::bigint, 0),
+    greatest(x.total_messages::bigint, 0),
+    CASE WHEN x.queue_length::bigint > 0 THEN greatest(x.oldest_msg_age_sec::bigint, 0) END
 FROM (
-    SELECT * FROM pgmq.meta
-    WHERE queue_name COLLATE "C" > %(after)s
-    AND pg_catalog.to_regclass(pg_catalog.format('pgmq.%%I', 'q_' || lower(queue_name))) IS NOT NULL
-    ORDER BY queue_name COLLATE "C" LIMIT %(limit)s
+    SELECT queue_name::text AS name, coalesce(is_unlogged::boolean, false) AS unlogged,
+        created_at::timestamptz AS created_at
+    FROM pgmq.meta
+    WHERE queue_name::text COLLATE "C" > %(after)s AND octet_length(queue_name::text) <= %(most)s
+    AND isfinite(created_at::timestamptz)
+    AND pg_catalog.to_regclass(
+        pg_catalog.format('pgmq.%%I', 'q_' || lower(queue_name::text))) IS NOT NULL
+    ORDER BY queue_name::text COLLATE "C" LIMIT %(limit)s
 ) m
-LEFT JOIN menagerie_queues.access a USING (queue_name)
-CROSS JOIN LATERAL pgmq.metrics(m.queue_name) x
-ORDER BY m.queue_name COLLATE "C"
+LEFT JOIN menagerie_queues.access a ON a.queue_name::text = m.name
+CROSS JOIN LATERAL (SELECT * FROM pgmq.metrics(m.name) LIMIT 1) x
+ORDER BY m.name COLLATE "C" LIMIT %(limit)s
 """
-# The bodies that fit; of the others only that they are there.
+NAME_BYTES_MAX: Final = 63
+"""As PostgreSQL's own: what is longer names no table."""
+# The bodies where all fit, for else they are asked for again; else only that they are there.
 _READ: Final = """
-WITH found AS MATERIALIZED (SELECT * FROM pgmq.read(%(name)s, %(timeout)s, %(count)s)),
+WITH found AS MATERIALIZED (
+    SELECT * FROM pgmq.read(%(name)s, %(timeout)s, %(count)s) LIMIT %(count)s
+),
 measured AS (
-    SELECT *, sum(octet_length(message::text)) OVER (ORDER BY msg_id) <= %(most)s AS fits
-    FROM found
+    SELECT *, sum(coalesce(octet_length(message::text), 0)) OVER (ORDER BY msg_id) <= %(most)s
+        AS fits
+    FROM found WHERE msg_id + read_ct IS NOT NULL AND isfinite(enqueued_at) AND isfinite(vt)
 )
-SELECT msg_id, read_ct, enqueued_at, vt, CASE WHEN fits THEN message::text END, fits
+SELECT msg_id::bigint, read_ct::integer, enqueued_at::timestamptz, vt::timestamptz,
+    CASE WHEN bool_and(fits) OVER () THEN message::text END, fits
 FROM measured ORDER BY msg_id
 """
+_DELETE: Final = "SELECT d.id::bigint FROM pgmq.delete(%s, %s::bigint[]) AS d(id)"
+_ARCHIVE: Final = "SELECT a.id::bigint FROM pgmq.archive(%s, %s::bigint[]) AS a(id)"
 _FORGET: Final = f"""
 DELETE FROM menagerie_queues.answers WHERE key IN (
     SELECT key FROM menagerie_queues.answers WHERE at < now() - interval '{KEPT}'
@@ -68,7 +85,7 @@ async def once(connection: Connection, key: str, act: Callable[[], Awaitable[Ans
             return orjson_object(
                 await _one(
                     connection,
-                    "SELECT answer::text FROM menagerie_queues.answers WHERE key = %s",
+                    "SELECT answer::text FROM menagerie_queues.answers WHERE key = %s LIMIT 1",
                     [key],
                 )
             )
@@ -83,7 +100,13 @@ async def once(connection: Connection, key: str, act: Callable[[], Awaitable[Ans
 
 async def page(connection: Connection, *, limit: int, after: str) -> Answer:
     """Queues in the order of their names, and the name the next page goes on after."""
-    given = {"after": after, "limit": limit + 1, "roles": list(DEFAULT_ROLES)}
+    given = {
+        "after": after,
+        "limit": limit + 1,
+        "most": NAME_BYTES_MAX,
+        "roles": list(DEFAULT_ROLES),
+        "known": list(ROLES),
+    }
     rows = await (await connection.execute(_QUEUES, given)).fetchall()
     items = [_queue(row) for row in rows[:limit]]
     return {"items": items, "next_after": items[-1]["name"] if len(rows) > limit else None}
@@ -102,7 +125,7 @@ async def create(connection: Connection, name: str, *, unlogged: bool) -> Answer
     await connection.execute(make, [name])
     if unlogged:
         await connection.execute("SELECT menagerie_queues.keep_ids(%s)", [name])
-    made = "SELECT created_at FROM pgmq.meta WHERE queue_name = %s"
+    made = "SELECT created_at::timestamptz FROM pgmq.meta WHERE queue_name = %s LIMIT 1"
     created_at = (await _one(connection, made, [name]))[0]
     return _queue((name, unlogged, created_at, DEFAULT_ROLES, 0, 0, 0, None))
 
@@ -129,10 +152,10 @@ async def send(
 ) -> Answer:
     await require(connection, name)
     found = await connection.execute(
-        "SELECT * FROM pgmq.send_batch(%s, %s, %s::integer)",
+        "SELECT s.id::bigint FROM pgmq.send_batch(%s, %s, %s::integer) AS s(id)",
         [name, [Jsonb(each, dumps=orjson.dumps) for each in messages], delay_s],
     )
-    return {"message_ids": sorted(row[0] for row in await found.fetchall())}
+    return {"message_ids": await _ids(found)}
 
 
 async def read(connection: Connection, name: str, *, count: int, timeout_s: int) -> Answer:
@@ -158,17 +181,18 @@ async def read(connection: Connection, name: str, *, count: int, timeout_s: int)
 
 
 async def delete(connection: Connection, name: str, ids: Sequence[int]) -> Answer:
-    return await _remove(connection, "SELECT * FROM pgmq.delete(%s, %s::bigint[])", name, ids)
+    return await _remove(connection, _DELETE, name, ids)
 
 
 async def archive(connection: Connection, name: str, ids: Sequence[int]) -> Answer:
-    return await _remove(connection, "SELECT * FROM pgmq.archive(%s, %s::bigint[])", name, ids)
+    return await _remove(connection, _ARCHIVE, name, ids)
 
 
 async def purge(connection: Connection, name: str) -> Answer:
     """Takes out every message, hidden ones too; the archive stays."""
     await require(connection, name)
-    return {"purged": (await _one(connection, "SELECT pgmq.purge_queue(%s)", [name]))[0]}
+    statement = "SELECT greatest(pgmq.purge_queue(%s)::bigint, 0) LIMIT 1"
+    return {"purged": (await _one(connection, statement, [name]))[0]}
 
 
 async def require(connection: Connection, name: str) -> None:
@@ -181,7 +205,11 @@ async def require(connection: Connection, name: str) -> None:
 async def _remove(connection: Connection, statement: str, name: str, ids: Sequence[int]) -> Answer:
     await require(connection, name)
     found = await connection.execute(statement.encode(), [name, list(ids)])
-    return {"message_ids": sorted(row[0] for row in await found.fetchall())}
+    return {"message_ids": await _ids(found)}
+
+
+async def _ids(found: AsyncCursor[TupleRow]) -> list[int]:
+    return sorted(number for (number,) in await found.fetchall() if number is not None)
 
 
 async def _one(connection: Connection, statement: str, given: Sequence[Any]) -> TupleRow:
@@ -224,7 +252,14 @@ def _message(row: Sequence[Any]) -> Answer:
 
 
 def orjson_object(row: TupleRow) -> Answer:
-    return dict(orjson.loads(row[0]))
+    """Raises Conflict for what was not answered here."""
+    found = orjson.loads(row[0] or "null")
+    if not isinstance(found, dict):
+        raise Conflict(
+            "what menagerie_queues.answers keeps of this request was changed with SQL",
+            code="refused_by_instance",
+        )
+    return found
 
 
 def moment(at: datetime) -> str:

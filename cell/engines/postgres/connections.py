@@ -11,14 +11,25 @@ from psycopg.rows import TupleRow
 
 from cell import sockets
 from cell.engines.driver import Login
+from cell.engines.postgres import relay
+from cell.engines.postgres.relay import Relay
 from cell.engines.postgres.settings import PORT, SOCKET
 
 CONNECT_TIMEOUT_S = 10
 # How long a statement of ours waits for an owner's transaction before that one is ended.
 PATIENCE_S = 1.0
+# Of all that a database with tenants' code in it may answer the superuser: names, and errors.
+ADMINISTRATION_BYTES_MAX = 64 * 2**20
+# Nothing of a tenant's runs there: nobody but the superuser makes anything in it.
+OURS = "postgres"
 # Owners may set defaults for their database and their roles, which must not bend what we do.
 ANYBODYS = (
-    *("search_path=", "role=none", "default_transaction_read_only=off", "statement_timeout=0"),
+    *(
+        "search_path=pg_catalog,pg_temp",
+        "role=none",
+        "default_transaction_read_only=off",
+        "statement_timeout=0",
+    ),
     *("lock_timeout=10s", "idle_in_transaction_session_timeout=0", "local_preload_libraries="),
     *("client_min_messages=warning", "standard_conforming_strings=on", "synchronous_commit=on"),
     *("idle_session_timeout=0", "quote_all_identifiers=off", "transform_null_equals=off"),
@@ -51,18 +62,24 @@ class NotRunningError(Exception):
 
 @contextlib.asynccontextmanager
 async def administration(
-    folder: Path, login: Login, database: str = "postgres", *, major: int = 0
+    folder: Path, login: Login, database: str = OURS, *, major: int = 0
 ) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
     """As the superuser, each statement by itself. `folder` is that of the socket.
 
-    `major` is the server's version, for any database but `postgres`: there owners have settings.
+    `major` is the server's version, for any database but `postgres`: there owners have settings,
+    and code of theirs may run and answer.
     """
     settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()))  # noqa: PLR2004 - a version
-    connection = await connect(folder, login, database, settings)
-    try:
-        yield connection
-    finally:
-        await connection.close()
+    async with contextlib.AsyncExitStack() as stack:
+        way: Path | Relay = folder
+        if database != OURS:
+            bounded = relay.opened(folder / SOCKET, bytes_max=ADMINISTRATION_BYTES_MAX)
+            way = await stack.enter_async_context(bounded)
+        connection = await connect(way, login, database, settings)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
 
 @contextlib.asynccontextmanager
@@ -90,10 +107,15 @@ async def _end_blockers(folder: Path, login: Login, pid: int) -> None:
 
 
 async def connect(
-    folder: Path, login: Login, database: str, settings: tuple[str, ...] = ANYBODYS
+    way: Path | Relay, login: Login, database: str, settings: tuple[str, ...] = ANYBODYS
 ) -> psycopg.AsyncConnection[TupleRow]:
-    """Raises NotRunningError, or psycopg's OperationalError where the server says no."""
-    path = folder / SOCKET
+    """Raises NotRunningError, or psycopg's OperationalError where the server says no.
+
+    The way is the socket's folder, or a relay, which has looked who answers there.
+    """
+    if isinstance(way, Relay):
+        return await _connected(str(way.folder), login, database, settings)
+    path = way / SOCKET
     with contextlib.ExitStack() as stack:
         try:
             held = stack.enter_context(sockets.folder_of(path))

@@ -20,6 +20,7 @@ from cell.engines.postgres import (
     backup,
     connections,
     extensions,
+    lockouts,
     logins,
     places,
     roles,
@@ -46,6 +47,7 @@ log = structlog.get_logger("cell.postgres")
 FRESH = "fresh"
 # A cluster has a thousand files, and looking at each of them every second would be work.
 MEASURE_EVERY_S = 10.0
+REASON_CHARACTERS = 500
 
 
 class PostgreSQL:
@@ -293,6 +295,8 @@ class PostgreSQL:
                 if login != superuser:
                     await roles.set_password(connection, scram.verifier(superuser.password))
                 await roles.allow(connection, wanted)
+                await lockouts.lift_settings(connection, list(wanted))
+            await self._open_database(connection)
             for each in tried:
                 await connections.try_login(site.run, each)
             async with connection.transaction():
@@ -301,6 +305,13 @@ class PostgreSQL:
             for name in ended:
                 await self._take_apart(site, connection, name)
         logins.mark_applied(site)
+
+    async def _open_database(self, connection: roles.Connection) -> None:
+        try:
+            await lockouts.open_database(connection)
+        except psycopg.Error as error:
+            # As with a disk that is full; logins to other databases work.
+            log.warning("cell.postgres.database_closed", reason=str(error)[:REASON_CHARACTERS])
 
     async def _take_apart(self, site: Site, connection: roles.Connection, name: str) -> None:
         """Removes a login that ended; what it owns in whatever database becomes the owner's."""

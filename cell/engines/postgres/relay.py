@@ -1,0 +1,94 @@
+"""Between a client library and a server whose answers tenants' code makes: bounds bytes and time.
+
+libpq takes a message whole, be it a row or an error and have it a gigabyte, and limits that the
+server holds are settings, which code in the database can lift.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from cell import sockets
+
+CHUNK_BYTES = 64 * 1024
+
+
+class Relay:
+    """Leads from a socket in `folder` to the server's, until there was too much or it is over."""
+
+    def __init__(self, folder: Path, target: Path, bytes_max: int) -> None:
+        self.folder = folder
+        self.exceeded = False
+        """More came from the server than may."""
+        self.late = False
+        self._target = target
+        self._left = bytes_max
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._hang_up, writer)
+            self._writers.add(writer)
+            with contextlib.suppress(OSError):
+                peer = sockets.connect(self._target, 0)
+                from_server, to_server = await asyncio.open_unix_connection(sock=peer)
+                stack.callback(self._hang_up, to_server)
+                self._writers.add(to_server)
+                sending = asyncio.create_task(_pass_on(reader, to_server))
+                stack.callback(sending.cancel)
+                await self._answer(from_server, writer)
+
+    def expire(self) -> None:
+        self.late = True
+        self.end()
+
+    def end(self) -> None:
+        for writer in tuple(self._writers):
+            self._hang_up(writer)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while content := await reader.read(CHUNK_BYTES):
+            self._left -= len(content)
+            if self._left < 0:
+                self.exceeded = True
+                self.end()
+                return
+            writer.write(content)
+            await writer.drain()
+        # What the server said last is said.
+        writer.close()
+        await writer.wait_closed()
+
+    def _hang_up(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        # What is not sent yet is not sent any more, so that nobody can hold it up.
+        writer.transport.abort()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while content := await reader.read(CHUNK_BYTES):
+            writer.write(content)
+            await writer.drain()
+        writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    target: Path, *, bytes_max: int, within_s: float | None = None
+) -> AsyncIterator[Relay]:
+    """For connections to the server's socket `target`, which end with it."""
+    with tempfile.TemporaryDirectory(prefix="menagerie-") as name:
+        relay = Relay(Path(name), target, bytes_max)
+        server = await asyncio.start_unix_server(relay.serve, Path(name) / target.name)
+        loop = asyncio.get_running_loop()
+        ending = None if within_s is None else loop.call_later(within_s, relay.expire)
+        try:
+            yield relay
+        finally:
+            if ending is not None:
+                ending.cancel()
+            relay.end()
+            server.close()

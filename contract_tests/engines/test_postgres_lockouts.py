@@ -1,0 +1,213 @@
+"""What keeps an owner from logging in to his database, and what brings him back."""
+
+import time
+
+import psycopg
+import pytest
+
+from cell.engines.driver import Login
+from cell.engines.postgres import connections
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import (
+    ask,
+    every_version,
+    newest,
+    session,
+    superuser,
+    value,
+)
+
+# Each is said in `postgres`, and nobody logs in to `app` after it.
+LOCKING = (
+    "ALTER ROLE app SET local_preload_libraries = 'nothing'",
+    "ALTER ROLE app IN DATABASE app SET local_preload_libraries = 'nothing'",
+    "ALTER DATABASE app SET local_preload_libraries = 'nothing'",
+    "ALTER DATABASE app CONNECTION LIMIT 0",
+    "ALTER DATABASE app ALLOW_CONNECTIONS false",
+    "REVOKE CONNECT ON DATABASE app FROM app, PUBLIC",
+    "ALTER DATABASE app RENAME TO former",
+    "DROP DATABASE app",
+)
+# These let him in, for too short a time to do anything.
+ENDING = (
+    "ALTER ROLE app SET idle_session_timeout = '1ms'",
+    "ALTER DATABASE app SET idle_session_timeout = 2",
+    "ALTER DATABASE app SET transaction_timeout = '0.001s'",
+    "ALTER ROLE app IN DATABASE app SET transaction_timeout = '1000us'",
+)
+# An owner has no right to these, not for himself.
+REFUSED = (
+    "ALTER ROLE app NOLOGIN",
+    "ALTER ROLE app CONNECTION LIMIT 0",
+    "ALTER ROLE app VALID UNTIL '2000-01-01'",
+    "ALTER ROLE app RENAME TO former",
+    "ALTER ROLE app SET session_preload_libraries = 'nothing'",
+    "ALTER DATABASE app SET session_preload_libraries = 'nothing'",
+    "ALTER ROLE ALL SET local_preload_libraries = 'nothing'",
+    "ALTER DATABASE postgres CONNECTION LIMIT 0",
+    "ALTER DATABASE postgres SET local_preload_libraries = 'nothing'",
+    "ALTER DATABASE template1 SET local_preload_libraries = 'nothing'",
+    "DROP DATABASE postgres",
+    "DROP ROLE app",
+)
+# His own business, and kept.
+KEPT = (
+    "ALTER DATABASE app SET idle_session_timeout = '5min'",
+    "ALTER DATABASE app SET statement_timeout = '30s'",
+    "ALTER DATABASE app SET search_path = 'own'",
+    "ALTER DATABASE app CONNECTION LIMIT 7",
+    "REVOKE CONNECT ON DATABASE app FROM PUBLIC",
+    "ALTER ROLE app SET default_transaction_read_only = on",
+)
+CREATING = (
+    "CREATE TABLE public.t (n int)",
+    "CREATE TEMP TABLE t (n int)",
+    "CREATE SCHEMA own",
+    "CREATE FUNCTION public.now() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE FUNCTION pg_catalog.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE OPERATOR public.= (FUNCTION = texteq, LEFTARG = text, RIGHTARG = text)",
+    "CREATE CAST (text AS regrole) WITH INOUT AS IMPLICIT",
+    "CREATE EXTENSION hstore",
+    "CREATE PUBLICATION p",
+    "CREATE EVENT TRIGGER t ON ddl_command_end EXECUTE FUNCTION pg_catalog.version()",
+)
+
+
+def lets_in(running: Subject, login: Login | None = None) -> bool:
+    """As any client that brings no settings of its own."""
+    try:
+        with session(running, login) as connection:
+            time.sleep(0.05)
+            return connection.execute("SELECT pg_sleep(0.05)").fetchone() is not None
+    except psycopg.Error:
+        return False
+
+
+def say(running: Subject, statement: str) -> None:
+    with session(running, database="postgres") as connection:
+        connection.execute(statement.encode())
+
+
+@every_version
+def test_an_owner_who_is_locked_out_is_let_in_again(running: Subject) -> None:
+    ending = ENDING if running.spec.engine_version not in {"15", "16"} else ENDING[:2]
+    for number, statement in enumerate((*LOCKING, *ending)):
+        say(running, statement)
+        assert not lets_in(running), statement
+        if number % 2:
+            running.stop()
+            running.start()
+        else:
+            running.accept(running.login)
+        assert lets_in(running), statement
+
+
+@newest
+def test_a_rotation_lets_in_whom_a_former_holder_locked_out(running: Subject) -> None:
+    """Whoever had the credential leaves all of it behind at once."""
+    second = running.new_login()
+    running.accept(second, running.login)
+    with session(running, second, "postgres") as connection:
+        connection.execute("SET ROLE NONE")
+        connection.execute("ALTER ROLE app_2 SET local_preload_libraries = 'nothing'")
+    assert not lets_in(running, second)
+    running.accept(second)
+    assert lets_in(running, second)
+    with session(running, second, "postgres") as connection:
+        for statement in (*ENDING[1:3], *LOCKING[2:6]):
+            connection.execute(statement.encode())
+    running.accept(third := running.new_login())
+    assert lets_in(running, third)
+
+
+@newest
+def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(running: Subject) -> None:
+    ask(running, "CREATE TABLE kept (n int)")
+    # Who stays in the template that is used by default keeps nobody out.
+    with session(running, database="template1"):
+        say(running, LOCKING[-2])
+        running.accept(running.login)
+    assert value(running, "SELECT to_regclass('kept')") is None
+    owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'app'"
+    assert value(running, owner) == "app"
+    with session(running, database="former") as connection:
+        connection.execute("SELECT FROM kept")
+        connection.execute("DROP DATABASE app")
+    with session(running, database="postgres") as connection:
+        connection.execute("ALTER DATABASE former RENAME TO app")
+    running.accept(running.login)
+    assert ask(running, "SELECT * FROM kept") == []
+
+
+@every_version
+def test_what_would_lock_others_out_is_refused(running: Subject) -> None:
+    for statement in REFUSED:
+        with pytest.raises(psycopg.Error) as caught:
+            say(running, statement)
+        assert caught.value.sqlstate, statement
+    assert lets_in(running)
+
+
+@newest
+def test_what_keeps_nobody_out_is_kept(running: Subject) -> None:
+    for statement in KEPT:
+        say(running, statement)
+    running.accept(running.login)
+    running.stop()
+    running.start()
+    shown = ask(
+        running,
+        """SELECT current_setting('idle_session_timeout'), current_setting('statement_timeout'),
+        current_setting('search_path'), current_setting('default_transaction_read_only'),
+        (SELECT datconnlimit FROM pg_database WHERE datname = 'app')""",
+    )
+    assert shown == [("5min", "30s", "own", "on", 7)]
+
+
+@every_version
+def test_nothing_is_made_where_the_administrator_works(running: Subject) -> None:
+    for database in ("postgres", "template1"):
+        for statement in CREATING:
+            with (
+                session(running, database=database) as connection,
+                pytest.raises(psycopg.Error) as caught,
+            ):
+                connection.execute(statement.encode())
+            assert not isinstance(caught.value, psycopg.OperationalError), statement
+
+
+@newest
+def test_large_objects_of_a_login_are_the_owners_wherever_they_are(running: Subject) -> None:
+    """They need no right but to connect."""
+    running.accept(second := running.new_login(), running.login)
+    places = ("postgres", "template1", "app")
+    for database in places:
+        with session(running, second, database) as connection:
+            connection.execute("SET ROLE NONE")
+            connection.execute("SELECT lo_from_bytea(4711, 'x')")
+    running.accept(third := running.new_login())
+    assert ask(running, "SELECT FROM pg_roles WHERE rolname = 'app_2'", third) == []
+    for database in places:
+        with session(running, third, database) as connection:
+            connection.execute("SELECT lo_unlink(4711)")
+
+
+@newest
+def test_what_a_tenant_makes_is_not_what_the_administrator_calls(running: Subject) -> None:
+    with session(running) as connection:
+        connection.execute(
+            "CREATE FUNCTION public.version() RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$"
+        )
+        connection.execute("ALTER DATABASE app SET search_path = public, pg_catalog")
+
+    async def asked() -> list[tuple[object, ...]]:
+        inside = connections.administration(
+            running.site.run, superuser(running), "app", major=int(running.spec.engine_version)
+        )
+        async with inside as connection:
+            found = await connection.execute("SELECT current_schemas(true)::text, version()")
+            return await found.fetchall()
+
+    ((schemas, version),) = running.run(asked())
+    assert schemas == "{pg_catalog}"
+    assert str(version).startswith("PostgreSQL")

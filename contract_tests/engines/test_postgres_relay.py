@@ -1,0 +1,91 @@
+"""A relay in front of a real server: what comes through it, and what ends it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import psycopg
+import pytest
+
+from cell.engines.postgres import connections, relay
+from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.settings import SOCKET
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import newest
+
+ASK = Callable[[psycopg.AsyncConnection[tuple[object, ...]]], Awaitable[None]]
+FEW, MANY = 100_000, 2_000_000
+LARGE = f"SELECT repeat('x', {MANY})"
+LARGE_ERROR = f"DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', {MANY}); END $$"
+LARGE_WARNINGS = "DO $$ BEGIN LOOP RAISE WARNING '%', repeat('x', 10000); END LOOP; END $$"
+MANY_ROWS = f"SELECT n FROM generate_series(1, {MANY}) n"
+# A limit of the server's own is lifted from within.
+STUBBORN = """DO $$ BEGIN PERFORM set_config('statement_timeout', '0', false); LOOP BEGIN
+PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$"""
+
+
+def through(
+    running: Subject, ask: ASK, *, bytes_max: int = FEW, within_s: float | None = None
+) -> Relay:
+    async def asked() -> Relay:
+        target = running.site.run / SOCKET
+        async with relay.opened(target, bytes_max=bytes_max, within_s=within_s) as way:
+            connection = await connections.connect(way, running.login, "app")
+            await ask(connection)
+            await connection.close()
+        return way
+
+    way: Relay = running.run(asked())
+    assert not way.folder.exists()
+    return way
+
+
+@newest
+def test_what_is_asked_in_bounds_is_answered(running: Subject) -> None:
+    async def ask(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        found = await connection.execute("SELECT repeat('x', 50000)")
+        assert await found.fetchone() == ("x" * 50_000,)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await connection.execute("SELECT 1 / 0")
+        # A cancel comes on a connection of its own.
+        sleeping = asyncio.create_task(connection.execute("SELECT pg_sleep(60)"))
+        while not sleeping.done():
+            await connection.cancel_safe()
+            await asyncio.sleep(0.05)
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            await sleeping
+
+    way = through(running, ask, within_s=60)
+    assert (way.exceeded, way.late) == (False, False)
+
+
+@newest
+@pytest.mark.parametrize("statement", [LARGE, LARGE_ERROR, LARGE_WARNINGS, MANY_ROWS])
+def test_what_is_more_than_may_be_ends_the_connection(running: Subject, statement: str) -> None:
+    async def ask(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        with pytest.raises(psycopg.OperationalError, match="closed the connection"):
+            await connection.execute(statement.encode())
+
+    assert through(running, ask).exceeded
+
+
+@newest
+def test_a_statement_that_no_limit_ends_is_not_waited_for(running: Subject) -> None:
+    async def ask(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        began = time.monotonic()
+        with pytest.raises(psycopg.OperationalError, match="closed the connection"):
+            await connection.execute(STUBBORN)
+        assert time.monotonic() - began < 30
+
+    assert through(running, ask, within_s=0.5).late
+
+
+@newest
+def test_nobody_is_let_in_without_the_password(running: Subject) -> None:
+    running.stop()
+
+    async def ask(_: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        pytest.fail("nobody runs")
+
+    with pytest.raises(connections.NotRunningError):
+        through(running, ask)
