@@ -103,6 +103,20 @@ def test_one_statement_that_outgrows_the_storage_is_stopped(tmp_path: Path) -> N
         assert service.rows("SHOW TABLES") == []
 
 
+def test_what_a_query_spills_counts_as_storage(tmp_path: Path) -> None:
+    limits = ("--storage-bytes", "40000000", "--temp-bytes", "1000000000")
+    # Of two options the later counts.
+    with running(tmp_path, *limits, "--memory-bytes", "100000000") as service:
+        service.query(
+            "CREATE TABLE kept AS SELECT md5(i::VARCHAR) AS s FROM range(1000000) t(i); CHECKPOINT"
+        )
+        kept_bytes = service.database.stat().st_size
+        assert 10_000_000 < kept_bytes < 40_000_000
+        sort = "SELECT s FROM (SELECT a.s || b.range AS s FROM kept a, range(5) b) ORDER BY s"
+        assert "storage is full" in service.error(f"{sort} OFFSET 4999990")
+        assert service.rows("SELECT count(*) FROM kept") == [[1_000_000]]
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 6 MB, where this process may mount one."""

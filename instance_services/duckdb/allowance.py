@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+# With what is written before anybody looks, less than an engine is stopped for.
+_SPILLING = 1.25
+
 
 class Full(Exception):  # noqa: N818 - an answer to the client and not a fault
     """The database may not grow."""
@@ -23,6 +26,13 @@ class Allowance:
 
     def exceeded(self) -> bool:
         return self.storage_bytes is not None and self.used_bytes() > self.storage_bytes
+
+    def overspilled(self) -> bool:
+        """For what only reads, and spills: a database that is nearly full can still be sorted."""
+        most = self.storage_bytes
+        if most is None or self.used_bytes() <= most * _SPILLING:
+            return False
+        return _size_within(self._temp_directory) > 0
 
     def check(self) -> None:
         """Raises Full at the limit; deleting and dropping need no check."""

@@ -30,6 +30,7 @@ _LOST = (
     "the engine failed at this statement by a fault of its own and is about to be restarted; what"
     " was committed is kept"
 )
+_ENDED = "the credential that this request came with has ended; use the current one"
 _UNHEEDED = (
     "a statement whose client is gone, or that filled the storage, does not obey its interruption;"
     " the engine is about to be replaced, what was committed is kept; try again in a few seconds"
@@ -48,6 +49,10 @@ class Overloaded(Exception):  # noqa: N818 - an answer to the client and not a f
     """More requests wait than the queue holds."""
 
 
+class Ended(Exception):  # noqa: N818 - an answer to the client and not a fault
+    """The credential that a request came with is not valid any more."""
+
+
 class Broken(Exception):  # noqa: N818 - a state of the engine
     """The engine answers nothing any more; only a restart of the process helps."""
 
@@ -56,12 +61,15 @@ class Job:
     """One request on its way to the engine and back."""
 
     __slots__ = (
-        *("_engine", "abandoned", "error", "finished", "future", "params", "result", "sql"),
-        "unheeded_s",
+        *("_engine", "abandoned", "allowed", "error", "finished", "future", "params", "result"),
+        *("sql", "unheeded_s"),
     )
 
-    def __init__(self, engine: "Engine", sql: str, params: list[Any]) -> None:
+    def __init__(
+        self, engine: "Engine", sql: str, params: list[Any], allowed: Callable[[], bool]
+    ) -> None:
         self._engine = engine
+        self.allowed = allowed
         self.sql = sql
         self.params = params
         self.future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -140,14 +148,19 @@ class Engine:
             return _UNHEEDED
         return None
 
-    def submit(self, sql: str, params: list[Any]) -> Job:
-        """Puts a request in the queue; its future gives the answer as JSON."""
+    def submit(
+        self, sql: str, params: list[Any], allowed: Callable[[], bool] = lambda: True
+    ) -> Job:
+        """Puts a request in the queue; its future gives the answer as JSON.
+
+        It ends soon after its caller is `allowed` no more.
+        """
         if not self.is_alive:
             raise Broken(self._why)
         waiting = len(self._jobs)
         if waiting >= self._waiting_max:
             raise Overloaded(f"{waiting} requests are already waiting; try again later")
-        job = Job(self, sql, params)
+        job = Job(self, sql, params, allowed)
         self._jobs.add(job)
         self._turns.put(job)
         return job
@@ -166,10 +179,15 @@ class Engine:
         self._guard(job)
 
     def _guard(self, job: Job) -> None:
-        """Keeps a request from growing the database beyond its storage."""
-        if job.finished or self.allowance.storage_bytes is None:
+        """Keeps a request from outliving its credential, and the files from outgrowing storage."""
+        if job.finished or job.abandoned:
             return
-        if self._session is not None and self._session.growing and self.allowance.exceeded():
+        if not job.allowed():
+            if not job.future.done():
+                job.future.set_exception(Ended(_ENDED))
+            self.abandon(job)
+            return
+        if self._running is job and self._session is not None and self._session.overgrows():
             self._insist(job, _GUARD_S)
         asyncio.get_running_loop().call_later(_GUARD_S, self._guard, job)
 

@@ -45,21 +45,23 @@ class Session:
             log.warning("dropped, as it calls what is not offered", name=name)
         self._plans = Plans(connection, refusals)
         self._prepared = Prepared(connection)
-        # Whether the statement that runs now may grow the database.
-        self.growing = False
+        # Of the statement that runs now: whether it may grow the database, and why it was ended.
+        self._growing = False
+        self._full: str | None = None
 
     def answer(self, sql: str, params: list[Any]) -> bytes:
         """The answer as JSON; Failed where the statement is at fault."""
         started = time.perf_counter()
         plan = None
+        self._full = None
         try:
             plan = self._plans.of(sql, params)
             return self._run(plan, params, started)
         except Refused as error:
             raise Failed(str(error)) from None
         except duckdb.InterruptException as error:
-            if self.growing and self._allowance.exceeded():
-                raise Failed(self._allowance.refusal()) from error
+            if self._full is not None:
+                raise Failed(self._full) from error
             raise Failed(str(error)) from error
         except Exception as error:
             if isinstance(error, _WRITING) and _NO_SPACE in str(error):
@@ -70,12 +72,18 @@ class Session:
             if plan is not None:
                 self._tidy(plan)
 
+    def overgrows(self) -> bool:
+        """Whether what runs now must be ended for the storage that it takes."""
+        if self._allowance.exceeded() if self._growing else self._allowance.overspilled():
+            self._full = self._allowance.refusal()
+        return self._full is not None
+
     def _told(self, error: Exception, plan: Plan | None) -> str:
         rendered = plan is not None and plan.rendered
         return told(error, self._allowance.directory, rendered=rendered)
 
     def _tidy(self, plan: Plan) -> None:
-        self.growing = False
+        self._growing = False
         if plan.first or not plan.is_select:
             self._prepared.forget(catalogue=not plan.keeps_types)
         if not plan.keeps_types:
@@ -96,7 +104,7 @@ class Session:
     def _run(self, plan: Plan, params: list[Any], started: float) -> bytes:
         if plan.grows:
             self._allowance.check()
-            self.growing = True
+            self._growing = True
         connection = self._connection
         if plan.first:
             for statement in plan.first:

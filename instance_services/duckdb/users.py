@@ -2,12 +2,26 @@
 
 import hashlib
 import hmac
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
 import structlog
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who signed in, and by which of the user's passwords."""
+
+    username: str
+    digest: str
+    users: "Users" = field(repr=False)
+
+    def is_known(self) -> bool:
+        """Whether that password is valid still."""
+        return self.digest in self.users.digests(self.username)
 
 
 class Users:
@@ -23,14 +37,17 @@ class Users:
         self._digests: dict[str, list[str]] = {}
         self._reread()
 
-    def verify(self, username: str, password: str) -> str | None:
-        """The user's name, or None where name and password do not fit."""
-        self._reread()
+    def verify(self, username: str, password: str) -> Caller | None:
+        """Who it is, or None where name and password do not fit."""
         digest = hashlib.sha256(password.encode()).hexdigest()
         # Every digest is compared, and one for an unknown name too, so that time tells nothing.
-        known = self._digests.get(username) or ["0" * 64]
+        known = self.digests(username) or ["0" * 64]
         matches = [hmac.compare_digest(digest, each) for each in known]
-        return username if any(matches) else None
+        return Caller(username, digest, self) if any(matches) else None
+
+    def digests(self, username: str) -> list[str]:
+        self._reread()
+        return self._digests.get(username, [])
 
     def _reread(self) -> None:
         try:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from instance_services.duckdb.engine import Broken, Engine, Overloaded
+from instance_services.duckdb.engine import Broken, Ended, Engine, Overloaded
 from instance_services.duckdb.session import DiskFull, Failed
+from instance_services.duckdb.users import Caller
 from instance_services.duckdb.waiting import answer
 from specserver import Exchange, Problem, Reply
 
@@ -11,8 +12,11 @@ from specserver import Exchange, Problem, Reply
 async def run(body: dict[str, Any], exchange: Exchange) -> Reply:
     engine: Engine = exchange.app_state
     try:
-        job = engine.submit(body["sql"], body.get("params") or [])
+        caller: Caller = exchange.principal
+        job = engine.submit(body["sql"], body.get("params") or [], caller.is_known)
         return Reply(200, await answer(engine, job, exchange))
+    except Ended as error:
+        raise Problem(401, str(error)) from None
     except (Broken, DiskFull, Overloaded) as error:
         raise Problem(503, str(error), headers={"Retry-After": "1"}) from None
     except Failed as error:
