@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from cell.engines.resp import driver
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.speakers import ONCE
 
@@ -18,6 +19,8 @@ PLANTED = (
     f"ACL SETUSER default on >{PASSWORD}",
     f"ACL SETUSER menagerie >{PASSWORD} ~* +@all",
 )
+# It has written, so that the server would not stop it.
+ENDLESS = "redis.call('SET', 'key', 'value') while true do end"
 USERNAMES = ("intruder", "app", "default", "menagerie")
 
 
@@ -83,3 +86,19 @@ def test_connections_end_with_a_password_and_not_before(running: Subject) -> Non
         with pytest.raises((redis.ConnectionError, redis.AuthenticationError)):
             session.ping()
     assert running.works(running.login)
+
+
+def test_a_script_that_cannot_be_stopped_keeps_no_credential_alive(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "TOLD_WITHIN_S", 0.5)
+    former, running.login = running.login, running.new_login()
+    with client(running, "app", former.password) as session:
+        connection = session.connection_pool.get_connection()
+        connection.send_command("EVAL", ENDLESS, 0)  # type: ignore[no-untyped-call]
+        running.accept(running.login)
+        assert running.process is not None
+        running.run(running.process.ended())
+    running.start()
+    assert running.works(running.login)
+    assert not running.works(former)

@@ -1,6 +1,7 @@
 """What the cell can do with Redis and Valkey: the same, but for where the server comes from."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -36,6 +37,8 @@ DUMP_TIMEOUT_S = 600.0
 # Longer than a script runs before everybody else is told of it.
 PULSE_TIMEOUT_S = 2 * SCRIPT_MS / 1000
 LOOK_AGAIN_S = 0.05
+# An engine that is busy for its owner has as long to take a credential.
+TOLD_WITHIN_S = 30.0
 # A dump that was put off begins within a tenth of a second of what it waited for.
 DUMP_BEGINS_S = 5.0
 
@@ -99,17 +102,36 @@ class Resp:
         tenant = rules_of(logins, TENANT_RULES)
         administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
         self._write(site, USERS, users(tenant, administrator))
+        deadline = time.monotonic() + TOLD_WITHIN_S
+        while not await self._told(site, tenant, administrator):
+            if time.monotonic() > deadline:
+                # Its owner's commands must not keep a credential alive: started anew, it has no
+                # sessions and reads the file.
+                if (process := self._host.find(site)) is not None:
+                    process.signal(signal.SIGKILL)
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _told(self, site: Site, tenant: Sequence[str], administrator: Sequence[str]) -> bool:
+        """Whether the engine has these users now, or will when it starts."""
         try:
             async with self._connected(site) as connection:
-                # Loading the file would do as well, but ends everybody's connections in 7.0.
-                await _set_users(connection, tenant, administrator)
+                try:
+                    # Loading the file would do as well, but ends all connections in 7.0.
+                    await _set_users(connection, tenant, administrator)
+                except RefusalError as error:
+                    if not str(error).startswith("BUSY"):
+                        raise
+                    await _pulse(connection)
+                    return False
         except RefusalError as error:
             raise EngineError(f"the engine refused its administrator: {error}") from error
         except (FileNotFoundError, ConnectionRefusedError):
             # Not running: it reads the file when it starts.
-            return
-        except OSError as error:
-            raise EngineError("the engine is not responding") from error
+            return True
+        except OSError:
+            return False
+        return True
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         limits = Limits.of(size)
