@@ -77,6 +77,16 @@ class Resident:
             return "idle"
         return states.get(self.status, self.status)
 
+    def _fullness(self) -> str | None:
+        """Told while it runs: what it refuses then is its engine's matter."""
+        used, size = self.metrics.storage_bytes, self.record.spec.size.storage_bytes
+        if self.status != "running" or used <= size:
+            return None
+        return (
+            f"the storage is full: {used / 10**9:.2f} GB are used of {size / 10**9:.2f} GB; remove "
+            "data, or choose more storage or a larger size (resize)"
+        )
+
     def observation(
         self, port: int, traffic: Traffic, credentials: tuple[int, float | None]
     ) -> dict[str, Any]:
@@ -85,7 +95,7 @@ class Resident:
         return {
             "instance_id": self.instance_id,
             "status": self.status,
-            "status_reason": self.reason,
+            "status_reason": self.reason or self._fullness(),
             "paused_by": self.record.paused_by if self.record.desired == "paused" else None,
             "engine": spec.engine,
             "engine_version": spec.engine_version,

@@ -1,21 +1,35 @@
 """Rotation on MariaDB: several passwords of one user, and none of them on disk."""
 
+import contextlib
 import hashlib
 import shutil
 import socket
 import struct
 import subprocess
+from collections.abc import Iterator
 
 import pymysql
 import pytest
 
 from cell.engines.driver import Login
 from cell.engines.mysql import accounts
+from contract_tests.attacks.statements import called
+from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows, session
 
 PROTOCOL_41, SECURE, PLUGINS = 0x200, 0x8000, 0x80000
 SWITCH = 0xFE
+INTRUDER = Login("app", "Of-the-1ntruders-own")
+SET = f"SET PASSWORD = PASSWORD('{INTRUDER.password}')"
+EVENT = f"""
+CREATE EVENT own_password ON SCHEDULE EVERY 1 SECOND DO
+BEGIN
+  INSERT INTO app.ticks VALUES (NOW());
+  {SET};
+END
+"""
+ROUTINE = f"CREATE PROCEDURE own() {SET}"
 
 
 @on_mariadb
@@ -57,12 +71,11 @@ def test_sessions_end_with_a_password_and_not_before(running: Subject) -> None:
     older, newer = running.login, running.new_login()
     with session(running.site, older) as cursor:
         running.accept(newer, older)
-        cursor.execute("SET PASSWORD = PASSWORD('of-the-intruders-own')")
+        cursor.execute("SELECT 1")
         running.accept(newer)
         with pytest.raises((pymysql.err.OperationalError, pymysql.err.InterfaceError)):
             cursor.execute("SELECT 1")
     assert running.works(newer)
-    assert not running.works(Login("app", "of-the-intruders-own"))
 
 
 @on_mariadb
@@ -82,13 +95,48 @@ def test_passwords_change_while_the_engine_rests_or_starts(running: Subject) -> 
 
 
 @on_mariadb
-def test_a_password_of_the_owners_own_ends_with_the_next_start(running: Subject) -> None:
-    rows(running, "SET PASSWORD = PASSWORD('of my own')")
-    assert running.works(Login("app", "of my own"))
-    running.stop()
-    running.start()
+def test_an_owner_sets_no_password(running: Subject) -> None:
+    for statement in called("mariadb", "passwords"):
+        with pytest.raises(pymysql.err.MySQLError):
+            rows(running, statement)
+        assert running.works(running.login), statement
+        assert not running.works(INTRUDER), statement
+
+
+@on_mariadb
+def test_an_event_of_the_former_holder_sets_no_password(running: Subject) -> None:
+    """It runs without anybody logged in, after each rotation and each start."""
+    with session(running.site, running.login) as cursor:
+        cursor.execute("CREATE TABLE ticks (at TIMESTAMP)")
+        cursor.execute(EVENT)
+        cursor.execute(ROUTINE)
+    running.login = running.new_login()
+    running.accept(running.login)
+    for begun_anew in (False, True):
+        if begun_anew:
+            running.stop()
+            running.start()
+        before = ticks(running)
+        until(lambda since=before: ticks(running) > since + 1, "the event has run")  # type: ignore[misc]
+        with pytest.raises(pymysql.err.MySQLError):
+            rows(running, "CALL own()")
+        assert not running.works(INTRUDER)
+
+
+@on_mariadb
+def test_a_login_that_was_half_done_ends_with_its_password(running: Subject) -> None:
+    """The server has looked up the account by then, with the passwords that it had."""
+    former, running.login = running.login, running.new_login()
+    with contextlib.ExitStack() as held:
+        halves = [held.enter_context(half_login(running)) for _ in range(3)]
+        assert finish(*halves.pop(), former)
+        running.accept(running.login)
+        assert not any(finish(*half, former) for half in halves)
     assert running.works(running.login)
-    assert not running.works(Login("app", "of my own"))
+
+
+def ticks(subject: Subject) -> int:
+    return int(rows(subject, "SELECT COUNT(*) FROM ticks")[0][0])
 
 
 @on_mariadb
@@ -112,6 +160,27 @@ def test_without_a_valid_password_nobody_is_let_in(running: Subject) -> None:
     assert not running.works(running.login)
     running.accept(running.login)
     assert running.works(running.login)
+
+
+@contextlib.contextmanager
+def half_login(subject: Subject) -> Iterator[tuple[socket.socket, int, bytes]]:
+    """As far as the server's question."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(subject.site.socket))
+        number, _ = _read(peer)
+        fixed = struct.pack("<IIB23x", PROTOCOL_41 | SECURE | PLUGINS | 1, 1 << 24, 45)
+        _write(peer, number + 1, fixed + b"app\0" + bytes([20]) + bytes(20) + b"ask_again\0")
+        number, asked = _read(peer)
+        assert asked[0] == SWITCH
+        yield peer, number, asked.split(b"\0", 1)[1][:20]
+
+
+def finish(peer: socket.socket, number: int, scramble: bytes, login: Login) -> bool:
+    try:
+        _write(peer, number + 1, _native_answer(login.password, scramble))
+        return _read(peer)[1][0] == 0x00
+    except (AssertionError, ConnectionError):
+        return False
 
 
 def _log_in(subject: Subject, login: Login) -> tuple[int, int]:

@@ -4,18 +4,22 @@ import pymysql
 import pytest
 
 from cell.engines.driver import Login
+from cell.engines.mysql.accounts import native_hash
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows, session
 
 PASSWORD = "of the intruder's own"
+HASH = native_hash(PASSWORD)
 # Said by an administrator; `{}` is its name.
-PLANTED = """
-CREATE USER intruder@'%' IDENTIFIED BY "of the intruder's own"
+PLANTED = f"""
+SET GLOBAL strict_password_validation = OFF
+CREATE USER intruder@'%' IDENTIFIED BY PASSWORD '{HASH}'
 GRANT ALL PRIVILEGES ON *.* TO intruder@'%' WITH GRANT OPTION
-CREATE USER app@localhost IDENTIFIED BY "of the intruder's own"
+CREATE USER app@localhost IDENTIFIED BY PASSWORD '{HASH}'
 GRANT ALL PRIVILEGES ON *.* TO app@localhost
-CREATE USER ''@localhost IDENTIFIED BY "of the intruder's own"
+CREATE USER ''@localhost IDENTIFIED BY PASSWORD '{HASH}'
+DROP TABLE mysql.password_reuse_check_history
 CREATE ROLE keeper
 GRANT ALL PRIVILEGES ON *.* TO keeper
 GRANT keeper TO app@'%'
@@ -24,13 +28,13 @@ GRANT ALL PRIVILEGES ON *.* TO app@'%' WITH GRANT OPTION
 GRANT ALL PRIVILEGES ON mysql.* TO app@'%'
 GRANT ALL PRIVILEGES ON `#mysql50#mysql`.* TO app@'%'
 GRANT SELECT ON mysql.global_priv TO app@'%'
-GRANT PROXY ON {}@localhost TO app@'%'
+GRANT PROXY ON {{}}@localhost TO app@'%'
 INSERT INTO mysql.plugin VALUES ('federatedx', 'ha_federatedx.so')
 INSERT INTO mysql.servers (Server_name, Wrapper) VALUES ('s', 'mysql')
-CREATE DEFINER={}@localhost PROCEDURE app.planted() SELECT * FROM mysql.global_priv
-CREATE DEFINER={}@localhost VIEW app.planted AS SELECT * FROM mysql.global_priv
-CREATE DEFINER={}@localhost EVENT app.planted ON SCHEDULE EVERY 1 SECOND DO CREATE USER z
-CREATE DEFINER={}@localhost PROCEDURE mysql.planted() SELECT * FROM mysql.db
+CREATE DEFINER={{}}@localhost PROCEDURE app.planted() SELECT * FROM mysql.global_priv
+CREATE DEFINER={{}}@localhost VIEW app.planted AS SELECT * FROM mysql.global_priv
+CREATE DEFINER={{}}@localhost EVENT app.planted ON SCHEDULE EVERY 1 SECOND DO CREATE USER z
+CREATE DEFINER={{}}@localhost PROCEDURE mysql.planted() SELECT * FROM mysql.db
 CHANGE MASTER 'x' TO MASTER_HOST='127.0.0.1', MASTER_USER='x'
 """.strip().splitlines()
 KEPT = ("mysql.plugin", "mysql.servers", "mysql.roles_mapping", "mysql.proxies_priv", "mysql.func")
@@ -69,6 +73,10 @@ def nothing_is_left(subject: Subject) -> None:
         with session(subject.site, subject.login) as cursor, pytest.raises(pymysql.err.MySQLError):
             cursor.execute(statement)
     ours = administrator(subject)
+    with pytest.raises(pymysql.err.MySQLError):
+        rows(subject, f"SET PASSWORD = '{HASH}'")
+    with pytest.raises(pymysql.err.MySQLError):
+        rows(subject, f'SET PASSWORD = PASSWORD("{PASSWORD}")')
     found = rows(subject, "SELECT User FROM mysql.global_priv", ours)
     assert {name for (name,) in found} == {"app", ours.username}
     for table in KEPT:

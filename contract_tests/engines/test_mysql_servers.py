@@ -39,6 +39,9 @@ def _program(folder: Path, name: str, says: str) -> Path:
     path = folder / name
     path.write_text(f"#!/bin/sh\necho '{says}'\n")
     path.chmod(0o755)
+    library = folder.parent / "lib" / "plugin" / "password_reuse_check.so"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.touch()
     return path
 
 
@@ -66,8 +69,9 @@ def test_servers_are_found_on_path_once_and_the_newest_first(
     path = ":".join(str(tmp_path / str(name) / "bin") for name in folders)
     monkeypatch.setenv("PATH", path)
     monkeypatch.setattr(servers, "FURTHER", ())
+    # Too old, one for the plugin that refuses passwords, one for two passwords of one user.
+    (tmp_path / "1" / "lib" / "plugin" / "password_reuse_check.so").unlink()
     maria, other = mariadb(host), mysql(host)
-    # Too old for two passwords of one user: MariaDB 10.5 by our measure, MySQL 5.7.
     assert maria.versions() == ("11.8", "10.11")
     assert other.versions() == ("8.4", "8.0")
     assert "8.4.6" in other.source
@@ -78,9 +82,9 @@ def test_without_a_server_nothing_is_reported(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Debian links mysqld to MariaDB's server, which does not make it MySQL.
-    real = _program(tmp_path, "mariadbd", next(iter(SAID)))
-    (tmp_path / "mysqld").symlink_to(real)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    real = _program(tmp_path / "bin", "mariadbd", next(iter(SAID)))
+    (tmp_path / "bin" / "mysqld").symlink_to(real)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(servers, "FURTHER", ())
     assert mysql(host).versions() == ()
     assert mysql(host).source == "no mysql server on PATH"

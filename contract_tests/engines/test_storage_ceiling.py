@@ -17,6 +17,8 @@ from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.speakers import ONCE
 
 TINY = {**SMALL, "name": "tiny", "storage_bytes": 60 * 10**6}
+# An empty MariaDB needs 40 MB of it, and one that was filled keeps more.
+MODEST = {**TINY, "storage_bytes": 160 * 10**6}
 MB = 10**6
 # Far past the ceiling of the tiny size, where nobody stops them.
 ROUNDS, ROUND_BYTES = 250, 4 * MB
@@ -102,9 +104,19 @@ class MariaDB(Tenant):
         return written
 
     def count(self) -> int:
+        return int(self.ask("SELECT COUNT(*) DIV 2000 FROM filled")[0][0])
+
+    def ask(self, statement: str) -> Any:
         with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("SELECT COUNT(*) DIV 2000 FROM filled")
-            return int(cursor.fetchone()[0])
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+    def refuses(self, statement: str) -> bool:
+        try:
+            self.ask(statement)
+        except pymysql.err.OperationalError as error:
+            return "denied" in str(error)
+        return False
 
 
 class Resp(Tenant):
@@ -154,7 +166,7 @@ def full(rig: Rig, instance_id: str, engine: str) -> dict[str, Any] | None:
     return seen if seen["status"] == "failed" else None
 
 
-@pytest.mark.parametrize("engine", ["mariadb", "postgres", *NIGHTLY])
+@pytest.mark.parametrize("engine", ["postgres", *NIGHTLY])
 def test_what_grows_past_its_storage_is_stopped_until_it_has_more(
     rig: Rig, host: Host, engine: str
 ) -> None:
@@ -186,6 +198,42 @@ def test_what_grows_past_its_storage_is_stopped_until_it_has_more(
     assert TENANTS[engine](rig, instance_id).count() >= written
     for each in (instance_id, neighbour):
         rig.action(each, "erase")
+
+
+def test_mariadb_refuses_what_adds_and_not_what_frees(rig: Rig, host: Host) -> None:
+    instance_id = order(rig, host, "mariadb", size=MODEST)
+    tenant = MariaDB(rig, instance_id)
+    tenant.ask("CREATE PROCEDURE add_one() INSERT INTO filled VALUES ('one')")
+    written = tenant.fill()
+    assert 0 < written < ROUNDS
+    until(lambda: tenant.refuses("INSERT INTO filled VALUES ('more')"), "it is full")
+    for statement in (
+        *("CREATE TABLE more (x TEXT)", "UPDATE filled SET x = ''", "ALTER TABLE filled ADD y INT"),
+        *("CREATE TEMPORARY TABLE more (x TEXT)", "REPLACE INTO filled VALUES ('')"),
+        *("CALL add_one()", "CREATE DATABASE more", "CREATE TABLE more LIKE filled"),
+    ):
+        assert tenant.refuses(statement), statement
+    seen = rig.observe(instance_id)
+    assert seen["status"] == "running"
+    assert "the storage is full" in seen["status_reason"]
+    assert seen["restarts"] == 0
+    # A rotation and a start give back no rights.
+    tenant.password = rig.rotate(instance_id)["password"]
+    assert tenant.refuses("INSERT INTO filled VALUES ('more')")
+    assert tenant.count() >= written
+
+    tenant.ask("DELETE FROM filled LIMIT 1")
+    tenant.ask("DROP TABLE filled")
+    until(lambda: not tenant.refuses("CREATE TABLE filled (x TEXT)"), "there is room")
+    assert rig.status_is(instance_id, "running")
+    until(lambda: rig.observe(instance_id)["status_reason"] is None, "nothing is wrong")
+
+    tenant.fill()
+    until(lambda: tenant.refuses("INSERT INTO filled VALUES ('more')"), "it is full again")
+    larger = {"size": {**MODEST, "storage_bytes": 20 * 10**9}}
+    assert rig.action(instance_id, "resize", larger)["status"] == "running"
+    until(lambda: not tenant.refuses("INSERT INTO filled VALUES ('more')"), "it is larger")
+    rig.action(instance_id, "erase")
 
 
 @pytest.mark.nightly

@@ -10,6 +10,9 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 TENANT = "app"
 TENANT_ACCOUNT = "app@'%'"
@@ -19,7 +22,7 @@ EVENTS_BEGIN = "SET GLOBAL event_scheduler = ON"
 
 
 LOCK = f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"
-_HASH = re.compile(r"'(\*[0-9A-F]{40})'")
+_HASH = re.compile(r"['\"](\*[0-9A-F]{40})['\"]")
 
 
 def ends(told: Path, hashes: Sequence[str]) -> bool:
@@ -28,7 +31,7 @@ def ends(told: Path, hashes: Sequence[str]) -> bool:
         lines = told.read_text().splitlines()
     except FileNotFoundError:
         return False
-    tenants = (line for line in lines if "@localhost" not in line)
+    tenants = (line for line in lines if "localhost" not in line)
     former = {found for line in tenants for found in _HASH.findall(line)}
     return not former <= set(hashes)
 
@@ -59,6 +62,24 @@ _SHOWN = (
     "table_io_waits_summary_by_table",
     "table_lock_waits_summary_by_table",
 )
+# The server asks this plugin of its own before it sets a password, and the plugin writes into a
+# table that takes nothing. So an owner's session, event or routine sets none, which would outlive
+# the credential of whoever wrote it.
+GUARD = "password_reuse_check"
+_REFUSING = (
+    "SET GLOBAL strict_password_validation = ON",
+    (
+        f"CREATE OR REPLACE TABLE mysql.{GUARD}_history (hash BINARY(64) PRIMARY KEY,"
+        " time TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,"
+        " CONSTRAINT `rotate the credential instead` CHECK (FALSE)) ENGINE=Aria"
+    ),
+)
+_ALL_RIGHTS = 2**64 - 1
+_FREEING = ("Select", "Delete", "Delete_history", "Drop", "Execute", "Lock_tables", "Show_view")
+_WRITING = (
+    *("Insert", "Update", "Create", "Alter", "Index", "References", "Create_tmp_table"),
+    *("Create_view", "Create_routine", "Alter_routine", "Event", "Trigger"),
+)
 _SYSTEMS_ROUTINES = "'AddGeometryColumn', 'DropGeometryColumn'"
 
 
@@ -72,27 +93,55 @@ def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[s
 
     The server stops reading at an error and works on: so the last thing is to let the tenant in.
     """
-    account = f"{administrator}@localhost"
+    account = {"access": _ALL_RIGHTS, **_proofs([administrators_hash])}
     return [
-        (
-            f"CREATE OR REPLACE USER {account}"
-            f" IDENTIFIED VIA mysql_native_password USING '{administrators_hash}'"
-        ),
-        f"GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION",
-        f"CREATE OR REPLACE USER {TENANT_ACCOUNT} ACCOUNT LOCK",
-        f"GRANT ALL PRIVILEGES ON `%`.* TO {TENANT_ACCOUNT}",
+        _account("localhost", administrator, account),
+        _account("%", TENANT, {"access": 0, "account_locked": True}),
+        "FLUSH PRIVILEGES",
         *_alone(administrator),
+        *rights(True),
+        "FLUSH PRIVILEGES",
         "RESET SLAVE ALL",
         EVENTS_BEGIN,
         *_ways(hashes),
     ]
 
 
+def rights(writing: bool) -> list[str]:
+    """The tenant's own, on all databases that are not shut; they count after FLUSH PRIVILEGES."""
+    given = (*_FREEING, *_WRITING) if writing else _FREEING
+    names, values = ", ".join(f"{each}_priv" for each in given), ", ".join("'Y'" for _ in given)
+    return [
+        f"DELETE FROM mysql.db WHERE Db = '%' AND User = '{TENANT}'",
+        f"INSERT INTO mysql.db (Host, Db, User, {names}) VALUES ('%', '%', '{TENANT}', {values})",
+    ]
+
+
 def _ways(hashes: Sequence[str]) -> list[str]:
-    ways = " OR ".join(f"mysql_native_password USING '{each}'" for each in hashes)
     if not hashes:
-        return [f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"]
-    return [f"ALTER USER {TENANT_ACCOUNT} IDENTIFIED VIA {ways} ACCOUNT UNLOCK"]
+        return [LOCK]
+    account = {"access": 0, **_proofs(hashes)}
+    return [_account("%", TENANT, account), "FLUSH PRIVILEGES"]
+
+
+def _account(host: str, user: str, properties: dict[str, Any]) -> str:
+    """Written and not told: the server refuses each statement that sets a password."""
+    content = orjson.dumps(properties).decode()
+    return (
+        "REPLACE INTO mysql.global_priv (Host, User, Priv)"
+        f" VALUES ('{host}', '{user}', '{content}')"
+    )
+
+
+def _proofs(hashes: Sequence[str]) -> dict[str, Any]:
+    # A refused SET PASSWORD to a hash of 16 digits changes the plugin of an account that has one
+    # way only, until privileges are read again: nobody could log in. So there are two at least.
+    newest, *older = (
+        {"plugin": "mysql_native_password", "authentication_string": each}
+        for each in (*hashes, *hashes[: len(hashes) == 1])
+    )
+    # An empty one stands for the account's own.
+    return {**newest, "auth_or": [{}, *older]}
 
 
 def _alone(administrator: str) -> list[str]:
@@ -105,6 +154,7 @@ def _alone(administrator: str) -> list[str]:
         f"('%', 'performance_schema', '{TENANT}', '{table}', 'Select')" for table in _SHOWN
     )
     return [
+        *_REFUSING,
         f"DELETE FROM mysql.global_priv WHERE NOT {known}",
         (
             "UPDATE mysql.global_priv SET Priv = JSON_SET("
@@ -112,6 +162,7 @@ def _alone(administrator: str) -> list[str]:
             f" WHERE User = '{TENANT}'"
         ),
         f"DELETE FROM mysql.db WHERE NOT {known} OR Db <> '%'",
+        "UPDATE mysql.db SET Grant_priv = 'N'",
         f"INSERT INTO mysql.db (Host, Db, User) VALUES {shut}",
         *(f"DELETE FROM mysql.{table}" for table in _OTHERS),
         f"INSERT INTO mysql.tables_priv (Host, Db, User, Table_name, Table_priv) VALUES {shown}",

@@ -116,12 +116,19 @@ def _tell(socket: Path, username: str, password: str, statements: Sequence[str])
 def _end_sessions(socket: Path, username: str, password: str, of: str) -> None:
     deadline = time.monotonic() + END_WITHIN_S
     with session(socket, username, password) as cursor:
-        while cursor.execute(SESSIONS, [of]) and time.monotonic() < deadline:
-            for (number,) in cursor.fetchall():
-                # One may end by itself meanwhile.
-                with contextlib.suppress(pymysql.err.OperationalError):
-                    cursor.execute("KILL %s", [number])
+        while kill_all(cursor, of) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN_S)
+
+
+def kill_all(cursor: Any, of: str) -> int:
+    """Asks all sessions of a user to end, and answers how many there were."""
+    cursor.execute(SESSIONS, [of])
+    found = cursor.fetchall()
+    for (number,) in found:
+        # One may end by itself meanwhile.
+        with contextlib.suppress(pymysql.err.OperationalError):
+            cursor.execute("KILL %s", [number])
+    return len(found)
 
 
 def _ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:

@@ -37,6 +37,10 @@ class Dialect:
     """Until the connection ends, files are of one moment, as far as no log would mend them."""
     template: tuple[str, ...]
     """What a new server begins with."""
+    rights: Callable[[bool], list[str]] | None
+    """Gives the tenant all rights, or those only that free storage; None where that cannot be."""
+    library: str | None
+    """The only one that the server loads, and can: of its own plugins."""
     backup_tool: str | None
     upgrade_tool: str | None
     """None where the server brings old data up to date when it starts."""
@@ -69,6 +73,8 @@ def _mariadb_options(server: Server, size: Size) -> list[str]:  # noqa: ARG001 -
     return [
         *("--collation-server=utf8mb4_unicode_ci", "--feedback=OFF", "--unix-socket=OFF"),
         "--skip-slave-start",
+        # Nobody sets a password by a statement.
+        *(f"--plugin-load-add={accounts.GUARD}", "--strict-password-validation=ON"),
         *("--aria-pagecache-buffer-size=8M", "--log-warnings=1"),
         *("--innodb-temp-data-file-path=ibtmp1:2M:autoextend", "--innodb-buffer-pool-dump-pct=25"),
         f"--innodb-log-file-size={log_bytes(size)}",
@@ -103,13 +109,16 @@ def _mysql_options(server: Server, size: Size) -> list[str]:
 MARIADB = Dialect(
     engine="mariadb",
     missing=Refusal(
-        "no mariadbd of version 10.6 or newer is on the cell's machine",
+        "no mariadbd of version 10.7 or newer, with its own plugin password_reuse_check, is on the "
+        "cell's machine",
         "install mariadb-server on it (Debian: apt-get install mariadb-server mariadb-backup), "
         "then restart the cell",
     ),
     programs=("mariadbd", "mysqld"),
-    # Several passwords of one account came with 10.4, a redo log of one file with 10.5.
-    runs=lambda server: server.number >= (10, 6, 0),
+    # Several passwords of one account came with 10.4, the plugin with 10.7.
+    runs=lambda server: server.library(accounts.GUARD) is not None,
+    rights=accounts.rights,
+    library=accounts.GUARD,
     install=_install_mariadb,
     options=_mariadb_options,
     changeable=_mariadb_changeable,
@@ -143,6 +152,8 @@ MYSQL = Dialect(
     tenant=accounts.mysql_tenant,
     hold=("LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"),
     template=("CREATE DATABASE app CHARACTER SET utf8mb4",),
+    rights=None,
+    library=None,
     backup_tool=None,
     upgrade_tool=None,
 )

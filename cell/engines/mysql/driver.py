@@ -8,7 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, measured
-from cell.engines.mysql import accounts, administrator, client, files, options, upgrades
+from cell.engines.mysql import (
+    accounts,
+    administrator,
+    client,
+    files,
+    options,
+    storage,
+    upgrades,
+)
 from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import Server, find, newest_first
 from cell.engines.mysql.snapshots import Copier
@@ -19,7 +27,6 @@ from cell.runtime.host import Host, size_bytes
 from cell.runtime.process import Process
 
 ACCOUNTS = "accounts.sql"
-NOTHING = "nothing"
 APPLY_FOR_S = 30.0
 LOOK_AGAIN_S = 0.05
 
@@ -37,6 +44,7 @@ class MySQLFamily:
             server for server in found if server.engine == dialect.engine and dialect.runs(server)
         )
         self._templates = Templates(host, dialect)
+        self._holder = storage.Holder(host, dialect.rights) if dialect.rights else None
         named = ", ".join(f"{each.program} {each.version}" for each in self.servers.values())
         self.source = named or f"no {dialect.engine} server on PATH"
 
@@ -51,12 +59,14 @@ class MySQLFamily:
         return site.socket
 
     async def provision(self, site: Site, spec: Spec) -> None:
-        await self._prepare_folders(site)
+        server = self._server(spec)
+        await asyncio.to_thread(self._make_folders, site, server)
         if not (site.data / options.DATABASES).exists():
-            await self._templates.copy(self._server(spec), site)
+            await self._templates.copy(server, site)
 
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec)
+        storage.starts(site, spec.size)
         site.socket.unlink(missing_ok=True)
         # It is a replica of nobody.
         files.drop(site.data / options.DATABASES, "multi-master.info")
@@ -71,7 +81,7 @@ class MySQLFamily:
         base = [] if server.is_systems else [f"--basedir={server.base}"]
         return [
             *(str(server.program), "--no-defaults", *base),
-            *options.for_all(view, str(view.configuration / NOTHING), databases, socket),
+            *options.for_all(view, databases, socket),
             *self._dialect.options(server, size),
             *options.words(self._dialect.fixed(size)),
             *options.words(self._dialect.changeable(size)),
@@ -113,6 +123,7 @@ class MySQLFamily:
             if now[0] > wanted[pool] or list(map(str, now[1:])) != list(map(str, fixed.values())):
                 return False
             self._host.resize(process, size)
+            storage.limit(site, size)
             changes = [f"SET GLOBAL {name} = {value}" for name, value in wanted.items()]
             await client.tell(*self._administrator(site), changes)
         except (client.NotThereError, client.RefusedError):
@@ -128,8 +139,8 @@ class MySQLFamily:
         if _number(spec.engine_version) < _number(former.engine_version):
             versions = f"from {former.engine_version} cannot be opened by {spec.engine_version}"
             raise EngineError(f"data of {self.engine} {versions}")
-        await self._prepare_folders(site)
         server = self._server(spec)
+        await asyncio.to_thread(self._make_folders, site, server)
         words = self.command(site, server, spec.size, upgrades.DATABASES, upgrades.SOCKET)
         upgrade = upgrades.Upgrade(self._host, self._dialect, server, site, spec)
         await upgrade.run(words, administrator.login(self._host, site))
@@ -156,7 +167,10 @@ class MySQLFamily:
     async def erase(self, site: Site) -> None: ...
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        return measured(self._host, process, size_bytes(site.data))
+        used_bytes = size_bytes(site.data)
+        if self._holder is not None and process is not None:
+            self._holder.look(site, used_bytes)
+        return measured(self._host, process, used_bytes)
 
     def uri(self, login: Login, host: str, port: int) -> str:
         password = quote(login.password, safe="")
@@ -205,11 +219,14 @@ class MySQLFamily:
         # Removed while it runs: what was installed instead will do, or refuse.
         return self.servers.get(series) or next(iter(self.servers.values()))
 
-    async def _prepare_folders(self, site: Site) -> None:
-        await asyncio.to_thread(self._make_folders, site)
-
-    def _make_folders(self, site: Site) -> None:
-        (site.configuration / NOTHING).mkdir(mode=0o755, exist_ok=True)
+    def _make_folders(self, site: Site, server: Server) -> None:
+        (site.configuration / options.NOTHING).mkdir(mode=0o755, exist_ok=True)
+        libraries = site.configuration / options.LIBRARIES
+        libraries.mkdir(exist_ok=True)
+        libraries.chmod(0o755)
+        if self._dialect.library and (path := server.library(self._dialect.library)):
+            # Of the release that starts now.
+            write_atomically(libraries / path.name, path.read_bytes(), mode=0o644)
         temporary = site.data / options.TEMPORARY
         files.remove(temporary)
         temporary.mkdir(mode=0o700)

@@ -10,6 +10,9 @@ RESERVED_CONNECTIONS = 5
 """For the cell itself, beside those the size gives to its owner."""
 DATABASES = "db"
 TEMPORARY = "tmp"
+# Folders that the server cannot write to: an empty one, and one with the library of its dialect.
+NOTHING = "nothing"
+LIBRARIES = "libraries"
 # Must be the same for a template and everything copied from it.
 FILES = ("--innodb-data-file-path=ibdata1:1M:autoextend", "--innodb-autoextend-increment=4")
 TEMPLATE_LOG = "--innodb-log-file-size=4M"
@@ -17,8 +20,9 @@ TEMPLATE_LOG = "--innodb-log-file-size=4M"
 Values = dict[str, int | str]
 
 
-def for_all(view: View, nothing: str, databases: str, socket: str) -> list[str]:
-    """Both engines'. `nothing` is an empty folder the server cannot write to."""
+def for_all(view: View, databases: str, socket: str) -> list[str]:
+    """Both engines'."""
+    nothing = view.configuration / NOTHING
     return [
         f"--datadir={view.data / databases}",
         f"--tmpdir={view.data / TEMPORARY}",
@@ -32,8 +36,8 @@ def for_all(view: View, nothing: str, databases: str, socket: str) -> list[str]:
         *("--character-set-server=utf8mb4", "--default-time-zone=+00:00"),
         # Begun when the accounts are set, and no sooner.
         "--event-scheduler=OFF",
-        # No library is ever loaded, whatever a table of the server's says.
-        f"--plugin-dir={nothing}",
+        # No other library is ever loaded, whatever a table of the server's says.
+        f"--plugin-dir={view.configuration / LIBRARIES}",
         # A commit is on disk when it is acknowledged.
         *("--innodb-flush-log-at-trx-commit=1", "--innodb-doublewrite=ON"),
         # Its ring in the kernel is attack surface that no size here needs.

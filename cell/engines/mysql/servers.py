@@ -49,6 +49,12 @@ class Server:
         """What a sandbox must show beside the system's folders."""
         return [] if self.is_systems else [Mount(self.base, self.base, writable=False)]
 
+    def library(self, name: str) -> Path | None:
+        """A plugin that came with this server."""
+        places = ("lib/mysql/plugin", "lib64/mysql/plugin", "lib/plugin", "lib64/plugin")
+        paths = (self.base / place / f"{name}.so" for place in places)
+        return next((path.resolve() for path in paths if path.is_file()), None)
+
     def tool(self, *names: str) -> Path | None:
         """A program that came with this server."""
         folders = [self.base / name for name in ("bin", "scripts", "sbin")]
