@@ -138,8 +138,18 @@ async def _finish(folder: Path, major: int) -> None:
                     await connection.execute(statement)
                 except psycopg.Error as error:
                     # It works as it was; the owner may update it.
-                    log.warning("cell.postgres.extension_kept", extension=name, reason=str(error))
-            await connection.execute("ANALYZE")
+                    log.warning(
+                        "cell.postgres.extension_kept", extension=name, reason=_short(error)
+                    )
+            try:
+                await connection.execute("ANALYZE")
+            except psycopg.Error as error:
+                # Code of indexes runs, which is the owner's; the server counts by itself later.
+                log.warning("cell.postgres.not_analysed", reason=_short(error))
+
+
+def _short(error: psycopg.Error) -> str:
+    return str(error)[:COMPLAINT_CHARACTERS]
 
 
 async def _databases(connection: roles.Connection) -> list[str]:
