@@ -9,6 +9,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from cell.addresses import customer
+from cell.gateway.crowds import Member
 from cell.gateway.refusal import Refusal
 from cell.gateway.routes import Route
 
@@ -22,8 +23,10 @@ SALT = secrets.token_bytes(16)
 
 
 class Places:
-    def __init__(self, shared: "Shared") -> None:
+    def __init__(self, shared: "Shared", member: Member) -> None:
         self._shared = shared
+        self._member = member
+        self._joined: tuple[str, str] | None = None
         self.held: list[str] = []
         self.logs_in = self.waits = False
 
@@ -32,7 +35,7 @@ class Places:
         own = settings.cell_address_connections_max
         if not self._take(_share(route, address), own):
             raise _too_many(f"the cell allows {own} from one address")
-        if not self._take(route.place, settings.cell_connections_max):
+        if not self._join(route.place, address, settings.cell_connections_max):
             self.leave()
             raise _too_many(f"the cell allows {settings.cell_connections_max}")
 
@@ -43,7 +46,7 @@ class Places:
             raise _too_many(f"this size allows {limit}")
         waited = self.held.copy()
         if self._take(_share(route, address), own):
-            if self._take(f"login:{route.place}", every):
+            if self._join(f"login:{route.place}", address, every):
                 self.logs_in, self.waits = True, False
                 for key in waited:
                     self._give_back(key)
@@ -69,6 +72,9 @@ class Places:
 
     def leave(self) -> None:
         self.logs_in = self.waits = False
+        if self._joined is not None:
+            self._shared.pools.leave(*self._joined, self._member)
+            self._joined = None
         for key in self.held.copy():
             self._give_back(key)
 
@@ -83,6 +89,17 @@ class Places:
             own = max(own, route.connections_max or 0)
             every = max(every, own + own // 2)
         return own, every
+
+    def _join(self, pool: str, address: str, limit: int) -> bool:
+        """Take a place in a pool that others have to leave to who has fewer in it."""
+        from_whom = customer(address)
+        if not self._take(pool, limit):
+            has_room = self._shared.pools.make_room(pool, from_whom)
+            if not has_room or not self._take(pool, limit):
+                return False
+        self._joined = (pool, from_whom)
+        self._shared.pools.join(pool, from_whom, self._member)
+        return True
 
     def _give_back(self, key: str) -> None:
         self.held.remove(key)
@@ -109,19 +126,15 @@ class Handshake:
         if self._customer is not None or self._connection not in self._shared.unproven:
             return
         self._customer = customer(address)
-        others = self._shared.unproven_of.setdefault(self._customer, {})
-        others[self._connection] = None
-        if len(others) > self._shared.settings.address_handshakes_max:
+        count = self._shared.handshakes.join(self._customer, self._connection)
+        if count > self._shared.settings.address_handshakes_max:
             self._shared.refused["made_room"] += 1
-            next(iter(others)).close()
+            self._shared.handshakes.oldest(self._customer).close()
 
     def end(self) -> None:
         self._shared.unproven.pop(self._connection, None)
         if self._customer is not None:
-            others = self._shared.unproven_of.get(self._customer, {})
-            others.pop(self._connection, None)
-            if not others:
-                self._shared.unproven_of.pop(self._customer, None)
+            self._shared.handshakes.leave(self._customer, self._connection)
 
 
 def _share(route: Route, address: str) -> str:

@@ -76,6 +76,10 @@ class Connection(Relay):
             log.error("gateway.connection_failed", step=self._step.__name__, exc_info=error)
             self.close()
 
+    @property
+    def gives_way(self) -> bool:
+        return not self._places.logs_in or self._talk.gives_way
+
     def close(self) -> None:
         super().close()
         self._talk.closed()

@@ -35,7 +35,7 @@ class Relay:
         self._backend_step: Callable[[memoryview], None] = self._to_client
         self._opening: asyncio.Task[None] | None = None
         self._entered: Route | None = None
-        self._places = Places(shared)
+        self._places = Places(shared, self)
         self.traffic = Traffic()
         self._client_ended = False
         self._backend_ended = False
@@ -189,6 +189,11 @@ class Relay:
             self.close()
 
     # Small things.
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it may be hung up on for others, as it has not logged in, or is the cell's."""
+        return True
 
     def broken_by(self, error: Exception) -> None:
         """What went wrong while bytes were passed on ends this connection and no other."""

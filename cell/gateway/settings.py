@@ -40,7 +40,8 @@ class GatewaySettings:
     keepalive_s: int = 60
     stalled_timeout_s: float = 900.0
 
-    # Per worker. Past the second, the oldest unfinished handshake makes room for the newest.
+    # Per worker. Past the second, the oldest unfinished handshake of the address that has most of
+    # them makes room for the newest.
     connections_max: int = 8_000
     handshakes_max: int = 1_000
     # To the cell itself, over all workers: who fills it leaves the instances' connections alone.
@@ -50,11 +51,12 @@ class GatewaySettings:
     address_handshakes_max: int = 100
     cell_address_connections_max: int = 50
     # To one instance, before its engine has let the client in: all told, and from one address.
-    # Whoever comes after waits so long for a place. They count against no limit of its size.
+    # Past the first, as for the cell, the oldest of the address that has most of them makes room
+    # for one that has fewer; else a newcomer waits so long. No size's limit counts them.
     logins_max: int = logins.MAX
     address_logins_max: int = logins.MAX // 2
     login_wait_s: float = 10.0
-    login_timeout_s: float = 60.0
+    login_timeout_s: float = 20.0
     poll_s: float = 0.2
     drain_s: float = 5.0
 

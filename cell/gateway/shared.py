@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cell.addresses import Network
 from cell.gateway.activity import Activity
 from cell.gateway.certificates import Certificates
+from cell.gateway.crowds import Crowd, Pools
 from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
@@ -24,7 +25,7 @@ RECEIVE_BYTES = 262_144
 class Shared:
     """`unproven` are the connections, oldest first, that have not asked for anything yet.
 
-    `unproven_of` are the same by the address that they come from.
+    `handshakes` are those of them whose address is known; `pools` are the connections after them.
     """
 
     settings: GatewaySettings
@@ -38,5 +39,9 @@ class Shared:
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BYTES)))
     connections: "set[Connection]" = field(default_factory=set)
     unproven: "dict[Connection, None]" = field(default_factory=dict)
-    unproven_of: "dict[str, dict[Connection, None]]" = field(default_factory=dict)
+    handshakes: Crowd = field(default_factory=Crowd)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
+    pools: Pools = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pools = Pools(self)

@@ -123,7 +123,8 @@ class Worker:
         crowded = len(shared.unproven) >= self._settings.handshakes_max
         full = len(shared.connections) >= self._settings.connections_max
         if (crowded or full) and shared.unproven:
-            next(iter(shared.unproven)).close()
+            # Those who have yet to say their address come by a balancer, which says it at once.
+            (shared.handshakes.first_to_go() or next(iter(shared.unproven))).close()
             shared.refused["made_room"] += 1
             return True
         return not full
@@ -142,6 +143,7 @@ class Worker:
             # Connections, too, read routes.
             self._say("gateway.routes_loaded")
         self._shared.certificates.refresh()
+        self._shared.pools.heed_others()
         if self._shared.activity.urgent:
             self._shared.activity.write()
 

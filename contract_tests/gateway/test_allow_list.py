@@ -143,3 +143,30 @@ def test_others_cannot_claim_an_address(door: Door) -> None:
     backend = door.serve(door.home / "run" / "claimed.sock", http("claimed"))
     assert status_through(door, host, proxied("203.0.113.7")) is None
     assert backend.connections == 0
+
+
+VERSION_1 = b"PROXY TCP4 203.0.113.7 192.0.2.1 50000 443\r\n"
+
+
+@pytest.mark.parametrize("proxy_cidrs", [[], ["127.0.0.0/8"]])
+def test_version_1_of_the_header_is_believed_from_nobody(
+    make_door: MakeDoor, proxy_cidrs: list[str]
+) -> None:
+    door = make_door(proxy_cidrs=proxy_cidrs)
+    host = f"duckdb-former.{ZONE}"
+    door.routes[host] = {
+        "instance_id": "inst_former",
+        "socket": str(door.home / "run" / "former.sock"),
+        "protocol": "https",
+        "state": "running",
+        "allow_cidrs": ["203.0.113.7"] if proxy_cidrs else None,
+        "connections_max": 10,
+    }
+    backend = door.serve(door.home / "run" / "former.sock", http("former"))
+    door.write_routes()
+    believed = proxied("203.0.113.7") if proxy_cidrs else b""
+    until(lambda: status_through(door, host, believed) == 200, "it is routed")
+    served = backend.connections
+    assert status_through(door, host, VERSION_1 + believed) is None
+    assert status_through(door, host, believed + VERSION_1) is None
+    assert backend.connections == served

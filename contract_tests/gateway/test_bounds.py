@@ -36,12 +36,14 @@ ANYBODY = b"GET /name HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 @contextlib.contextmanager
-def not_logged_in(door: Door, host: str, count: int) -> Iterator[list[ssl.SSLSocket]]:
+def not_logged_in(
+    door: Door, host: str, count: int, source: str = CROWD
+) -> Iterator[list[ssl.SSLSocket]]:
     """So many sessions of PostgreSQL from another address, which have sent a startup packet."""
     with contextlib.ExitStack() as held:
         made = []
         for _ in range(count):
-            plain = held.enter_context(dial(door, CROWD))
+            plain = held.enter_context(dial(door, source))
             plain.sendall(SSL_REQUEST)
             assert plain.recv(1) == b"S"
             made.append(held.enter_context(door.context().wrap_socket(plain, server_hostname=host)))
@@ -174,6 +176,106 @@ def test_a_crowd_of_unfinished_requests_leaves_the_cell_to_others(make_door: Mak
                 refused += 1
         assert refused == 9
         assert raw_get(held.enter_context(door.connect(cell)))[0] == 200
+
+
+def test_two_addresses_that_hold_all_logins_give_way(
+    make_door: MakeDoor, postgres: Postgres
+) -> None:
+    door = make_door(ports={"postgres": 0}, logins_max=6, address_logins_max=3, login_wait_s=3_600)
+    host = add_postgres(door, "held", postgres)
+    with (
+        not_logged_in(door, host, 3) as first,
+        not_logged_in(door, host, 3, "127.0.0.3") as second,
+    ):
+        for each in (*first, *second):
+            assert each.recv(1)  # the engine's question: all places are taken
+        with connect(door, host) as owner:
+            assert owner.execute("SELECT 1").fetchone() == (1,)
+        ended = [_is_over(each) for each in (*first, *second)]
+        assert ended.count(True) == 1, "only so many give way as others need"
+
+
+def test_all_logins_of_another_worker_give_way_too(make_door: MakeDoor, postgres: Postgres) -> None:
+    """Whichever worker the owner comes to, and whichever hold the crowd."""
+    options = {"workers": 4, "logins_max": 2, "address_logins_max": 1, "login_wait_s": 3_600}
+    door = make_door(ports={"postgres": 0}, **options)
+    host = add_postgres(door, "workers", postgres)
+    with not_logged_in(door, host, 1) as first, not_logged_in(door, host, 1, "127.0.0.3") as second:
+        assert first[0].recv(1)
+        assert second[0].recv(1)
+        for _ in range(8):
+            with connect(door, host) as owner:
+                assert owner.execute("SELECT 1").fetchone() == (1,)
+
+
+def _is_over(connection: ssl.SSLSocket) -> bool:
+    connection.settimeout(0.2)
+    try:
+        while connection.recv(1_000):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize(
+    ("head", "rest", "stays"),
+    [
+        (b"POST /query HTTP/1.1\r\nauthorization: x\r\ncontent-length: 3\r\n\r\nab", b"c", True),
+        (b"GET /query HTTP/1.1\r\nauthorization: x\r\n\r\n", b"", True),
+        (b"POST /query HTTP/1.1\r\nauthorization: x\r\ncontent-length: 3\r\n\r\nab", b"", False),
+        (b"POST /query HTTP/1.1\r\ncontent-length: 0\r\n\r\n", b"", False),
+        (
+            b"POST /query HTTP/1.1\r\nauthorization: x\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"0\r\n\r\n",
+            False,
+        ),
+    ],
+)
+def test_a_whole_request_that_is_worked_on_is_not_broken_off(
+    head: bytes, rest: bytes, stays: bool
+) -> None:
+    talk = HttpsTalk()
+    assert talk.begin(bytearray(head))
+    talk.opened(head, "inst_x")
+    talk.from_client(rest)
+    assert talk.gives_way is not stays
+    talk.from_backend(b"HTTP/1.1 401 Unauthorized\r\n\r\n")
+    assert talk.gives_way
+
+
+def test_who_holds_all_of_the_cell_gives_way_to_others(make_door: MakeDoor) -> None:
+    door = make_door(cell_address_connections_max=3, cell_connections_max=6)
+    door.serve(door.cell_socket, http("cell"))
+    cell = f"cell.{ZONE}"
+    with contextlib.ExitStack() as held:
+        for source in (CROWD, "127.0.0.3"):
+            for _ in range(3):
+                crowd = held.enter_context(door.connect(cell, source=source))
+                assert raw_get(crowd)[0] == 200
+        for _ in range(2):
+            assert raw_get(held.enter_context(door.connect(cell)))[0] == 200
+
+
+def test_unfinished_handshakes_of_a_few_addresses_make_room_for_others(
+    make_door: MakeDoor,
+) -> None:
+    """The one who was there first is not the one who goes, but one of those who have most."""
+    door = make_door(handshakes_max=9, address_handshakes_max=4)
+    with contextlib.ExitStack() as held:
+        patient = held.enter_context(door.dial(source="127.0.0.4"))
+        crowds = [
+            [held.enter_context(door.dial(source=source)) for _ in range(4)]
+            for source in (CROWD, "127.0.0.3")
+        ]
+        held.enter_context(door.dial(source="127.0.0.5"))
+        assert is_hung_up_on(crowds[0][0])
+        for other in (patient, crowds[0][1], crowds[1][0]):
+            other.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                other.recv(1)
 
 
 def test_unfinished_handshakes_of_one_address_make_room_for_their_own(make_door: MakeDoor) -> None:

@@ -83,6 +83,13 @@ class Talk(Protocol):
     def logs_in(self) -> bool:
         """Whether a client that says nothing is hung up on before it is answered, too."""
 
+    @property
+    def gives_way(self) -> bool:
+        """Whether a client that has yet to log in may be hung up on for another that would.
+
+        Not one whose whole request the engine is at work on.
+        """
+
     def before_tls(
         self, received: bytearray
     ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:

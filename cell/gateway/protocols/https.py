@@ -26,6 +26,8 @@ ASKS_FOR_ITS_OWN = re.compile(
     rb"(?!OPTIONS)[A-Z]+ /(?!(?:health|healthz|livez|readyz|openapi\.json|docs)[ ?/])"
     rb"\w[\w.-]*(?:/\w[\w.-]*)*/?[ ?]"
 )
+CODED = re.compile(rb"\ntransfer-encoding:", re.IGNORECASE)
+LENGTH = re.compile(rb"\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*(?:\r?\n|$)", re.IGNORECASE)
 ACCEPTED, INTERIM = b"HTTP/1.1 2", b"HTTP/1.1 1"
 FIRST_BYTES_OF_ANSWER = 4_096
 
@@ -43,7 +45,12 @@ class HttpsTalk(TlsFirst):
     def __init__(self) -> None:
         self._first = b""
         self._has_credentials = False
+        self._to_come: int | None = 0
         self._answered = b""
+
+    @property
+    def gives_way(self) -> bool:
+        return not self._has_credentials or self._to_come != 0
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:
         # Every method begins with a capital; anything else would not understand the answer.
@@ -58,6 +65,7 @@ class HttpsTalk(TlsFirst):
         self._first = bytes(received[:FIRST_BYTES])
         head = re.split(rb"\r?\n\r?\n", received, maxsplit=1)[0]
         self._has_credentials = bool(ASKS_FOR_ITS_OWN.match(head) and CREDENTIALS.search(head))
+        self._to_come = _bytes_to_come(bytes(received), bytes(head))
         return Begun(bytes(received))
 
     # A client that shows no credentials with its first request, or wrong ones, stays among those
@@ -68,6 +76,8 @@ class HttpsTalk(TlsFirst):
         return Turn(to_backend=first, spliced=seen)
 
     def from_client(self, data: bytes) -> Turn:
+        if self._to_come:
+            self._to_come = max(0, self._to_come - len(data))
         return Turn(to_backend=data)
 
     def from_backend(self, data: bytes) -> Turn:
@@ -101,6 +111,15 @@ class HttpsTalk(TlsFirst):
             media_type="application/problem+json" if problem else "application/json",
             retry_after_s=refusal.retry_after_s,
         )
+
+
+def _bytes_to_come(received: bytes, head: bytes) -> int | None:
+    """How much of the first request's body is missing yet; None where that is not known."""
+    if CODED.search(head):
+        return None
+    length = LENGTH.search(head)
+    body = re.split(rb"\r?\n\r?\n", received, maxsplit=1)[1:]
+    return max(0, int(length[1]) - sum(map(len, body))) if length else 0
 
 
 def _http2_refusal(text: str) -> bytes:

@@ -88,6 +88,7 @@ class MySqlTalk:
     needs_alpn = False
     names_instances = True
     logs_in = True
+    gives_way = True
 
     def __init__(self, greeting: Greeting) -> None:
         self._greeting = greeting

@@ -43,6 +43,7 @@ class PostgresTalk:
     greeting = b""
     names_instances = True
     logs_in = True
+    gives_way = True
 
     def __init__(self, cancels: Cancels) -> None:
         self._cancels = cancels

@@ -15,6 +15,10 @@ class TlsFirst:
     names_instances = False
     logs_in = False
 
+    @property
+    def gives_way(self) -> bool:
+        return True
+
     def plaintext_refusal(self, first: bytes) -> bytes | None:
         """What to say to a client that did not begin with TLS; None hangs up."""
         raise NotImplementedError
