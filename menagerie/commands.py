@@ -156,7 +156,8 @@ def cell(home: Home = None, log_format: LogFormat = None) -> None:
     settings = _settings("cell", home=home, log_format=log_format)
     from menagerie import data_plane  # noqa: PLC0415 -- keeps the other commands quick
 
-    data_plane.run_cell(settings)
+    with unusable("cell"):
+        data_plane.run_cell(settings)
 
 
 def gateway(

@@ -11,7 +11,7 @@ import uvicorn
 
 from control.services import Services
 from control.work import Worker
-from menagerie import composition, first_start
+from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
 from menagerie.processes import loaded, started_by_serve
 from menagerie.settings import Settings, environment
@@ -33,7 +33,8 @@ HTTP: Final[dict[str, Any]] = {
 def http_options(settings: Settings) -> dict[str, Any]:
     """What uvicorn is told of HTTP; in each process, as connections are counted there."""
     render = partial(render_problem, type_prefix=composition.PROBLEM_TYPES)
-    crowds = Crowds(settings.address_connections, settings.trusted_proxies)
+    most = open_files.connections(open_files.raise_limit(), settings.threads)
+    crowds = Crowds(settings.address_connections, settings.trusted_proxies, most)
     return HTTP | {"http": http_protocol(render, crowds)}
 
 
@@ -64,6 +65,7 @@ def build_worker(settings: Settings, services: Services) -> Worker:
 
 def run_api(settings: Settings) -> int:
     """Serve the API until SIGTERM: under gunicorn, or alone where `serve` tends this process."""
+    open_files.raise_limit()
     if not started_by_serve():
         command = [
             *(sys.executable, "-m", "gunicorn"),
@@ -85,6 +87,7 @@ def run_api(settings: Settings) -> int:
 
 def run_worker(settings: Settings) -> int:
     """Work until SIGTERM."""
+    open_files.raise_limit()
     loaded()
     services = composition.build_services(settings)
     worker = build_worker(settings, services)

@@ -1,6 +1,6 @@
 """The parts that run where the data is: a cell and its gateway."""
 
-from menagerie import keys
+from menagerie import keys, open_files
 from menagerie.processes import loaded
 from menagerie.settings import Settings, SettingsError
 
@@ -11,6 +11,7 @@ def run_cell(settings: Settings) -> None:
     import cell.main  # noqa: PLC0415
     from cell.settings import CellSettings  # noqa: PLC0415
 
+    open_files.raise_limit()
     loaded()
     cell.main.run(
         CellSettings(
@@ -36,6 +37,7 @@ def run_gateway(settings: Settings) -> None:
     from cell.gateway.listening import PortError  # noqa: PLC0415
     from cell.gateway.settings import GatewaySettings  # noqa: PLC0415
 
+    relayed = open_files.relayed(open_files.raise_limit())
     loaded()
     try:
         main.run(
@@ -45,6 +47,9 @@ def run_gateway(settings: Settings) -> None:
                 ports=settings.gateway_ports,
                 mysql_version=settings.gateway_mysql_version,
                 workers=settings.gateway_processes,
+                connections_max=relayed,
+                handshakes_max=min(GatewaySettings.handshakes_max, relayed // 2),
+                cell_connections_max=min(GatewaySettings.cell_connections_max, relayed // 2),
             )
         )
     except PortError as error:

@@ -1,36 +1,54 @@
 """Owns how many connections one address may have to a server."""
 
+import math
+from asyncio import Transport
 from collections.abc import Iterable
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Protocol
+
+
+class Connection(Protocol):
+    transport: Transport
 
 
 class Crowds:
     """Counts by address, IPv6 by its /64, which is one customer's.
 
-    Not those that come by one of the `exempt` networks, as proxies speak for many.
+    Not those that come by one of the `exempt` networks, as proxies speak for many; they count
+    among `all_told`.
     """
 
-    def __init__(self, of_one: int, exempt: Iterable[str] = ()) -> None:
+    def __init__(self, of_one: int, exempt: Iterable[str] = (), all_told: float = math.inf) -> None:
         self.of_one = of_one
         self._exempt = [ip_network(cidr, strict=False) for cidr in exempt]
-        self._counts: dict[str, int] = {}
+        self._all_told = all_told
+        self._total = 0
+        self._of: dict[str, dict[Connection, None]] = {}
 
-    def enter(self, peer: str) -> tuple[str, int]:
+    def enter(self, peer: str, connection: Connection) -> tuple[str, int]:
         """Under which it is counted, and how many there are now."""
+        self._total += 1
         customer = self._customer(peer)
         if not customer:
             return "", 0
-        count = self._counts[customer] = self._counts.get(customer, 0) + 1
-        return customer, count
+        own = self._of.setdefault(customer, {})
+        own[connection] = None
+        return customer, len(own)
 
-    def leave(self, customer: str) -> None:
-        if not customer:
-            return
-        left = self._counts[customer] - 1
-        if left:
-            self._counts[customer] = left
-        else:
-            del self._counts[customer]
+    def leave(self, customer: str, connection: Connection) -> None:
+        self._total -= 1
+        own = self._of.get(customer, {})
+        own.pop(connection, None)
+        if not own:
+            self._of.pop(customer, None)
+
+    def is_full(self) -> bool:
+        return self._total > self._all_told
+
+    def first_to_go(self, newcomer: Connection) -> Connection | None:
+        """The oldest of the address that has most; None where there is none but the newcomer."""
+        most = max(self._of.values(), key=len, default={})
+        return next((each for each in most if each is not newcomer), None)
 
     def _customer(self, peer: str) -> str:
         """Empty where it is not counted."""

@@ -28,6 +28,7 @@ from specserver.problems import (
 )
 from specserver.replies import raw_headers
 from specserver.requests import Headers, request_id_of
+from specserver.turns import overloaded
 
 ARRIVE_WITHIN_S = 30.0
 # RFC 9110 asks for 8,000 octets at the least.
@@ -64,7 +65,7 @@ class HttpProtocol(HttpToolsProtocol):
     arrive_within_s = ARRIVE_WITHIN_S
     crowds: Crowds | None = None
 
-    _counted_as = ""
+    _counted_as: str | None = None
     _arriving = True
     _head_is_read = False
     _opening = b""
@@ -87,8 +88,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
-        if self.crowds is not None:
-            self.crowds.leave(self._counted_as)
+        if self.crowds is not None and self._counted_as is not None:
+            self.crowds.leave(self._counted_as, self)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -121,11 +122,17 @@ class HttpProtocol(HttpToolsProtocol):
             super().shutdown()
 
     def _enter(self, crowds: Crowds, peer: str) -> None:
-        self._counted_as, count = crowds.enter(peer)
+        self._counted_as, count = crowds.enter(peer, self)
         if count > 2 * crowds.of_one:
             self.transport.abort()  # so many were told already, and hold on
         elif count > crowds.of_one:
             self._refuse(_too_many(crowds.of_one))
+        elif crowds.is_full():
+            first = crowds.first_to_go(self)
+            if first is None:
+                self._refuse(overloaded())
+            else:
+                first.transport.abort()
 
     # What the parser tells.
 

@@ -4,8 +4,10 @@ import contextlib
 import socket
 import subprocess
 import sys
+from asyncio import Transport
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
@@ -328,12 +330,68 @@ def test_a_crowd_of_unfinished_bodies_leaves_the_server_to_others(bounded: Addre
         assert crowd[0].recv(100).startswith(b"HTTP/1.1 200")
 
 
+class Peer:
+    """Stands for a connection where only its place among others counts."""
+
+    transport = cast("Transport", None)
+
+
 def test_proxies_speak_for_many() -> None:
     crowds = Crowds(1, ["192.0.2.0/24"])
-    assert [crowds.enter("192.0.2.9")[1] for _ in range(3)] == [0, 0, 0]
-    assert [crowds.enter("198.51.100.1")[1] for _ in range(2)] == [1, 2]
-    assert [crowds.enter(f"2001:db8::{n}")[1] for n in (1, 2)] == [1, 2]
-    assert crowds.enter("::ffff:198.51.100.1")[1] == 3
-    for _ in range(3):
-        crowds.leave("198.51.100.1")
-    assert crowds.enter("198.51.100.1")[1] == 1
+    assert [crowds.enter("192.0.2.9", Peer())[1] for _ in range(3)] == [0, 0, 0]
+    first = [Peer(), Peer(), Peer()]
+    assert [crowds.enter("198.51.100.1", each)[1] for each in first[:2]] == [1, 2]
+    assert [crowds.enter(f"2001:db8::{n}", Peer())[1] for n in (1, 2)] == [1, 2]
+    assert crowds.enter("::ffff:198.51.100.1", first[2])[1] == 3
+    for each in first:
+        crowds.leave("198.51.100.1", each)
+    assert crowds.enter("198.51.100.1", Peer())[1] == 1
+
+
+def test_the_oldest_of_who_has_most_gives_way_and_no_proxy_does() -> None:
+    crowds = Crowds(5, ["192.0.2.0/24"], all_told=5)
+    few, proxy = Peer(), Peer()
+    many = [Peer(), Peer(), Peer()]
+    crowds.enter("198.51.100.1", few)
+    for each in many:
+        crowds.enter("198.51.100.2", each)
+    crowds.enter("192.0.2.9", proxy)
+    assert not crowds.is_full()
+    late = Peer()
+    crowds.enter("198.51.100.3", late)
+    assert crowds.is_full()
+    assert crowds.first_to_go(late) is many[0]
+    crowds.leave("198.51.100.2", many[0])
+    assert not crowds.is_full()
+    alone = Crowds(5, ["192.0.2.0/24"], all_told=1)
+    alone.enter("192.0.2.9", proxy)
+    alone.enter("198.51.100.3", late)
+    assert (alone.is_full(), alone.first_to_go(late)) == (True, None)
+
+
+@pytest.fixture(scope="module")
+def narrow(loop: str) -> Iterator[Address]:
+    crowds = Crowds(3, ["127.0.0.9/32"], all_told=6)
+    with serving(loop, type("Narrow", (Patient,), {"crowds": crowds})) as found:
+        yield found
+
+
+def test_a_few_addresses_that_hold_all_connections_leave_room(narrow: Address) -> None:
+    unfinished = POST + b"content-length: 9\r\n\r\nx"
+    with contextlib.ExitStack() as held:
+        crowd = [
+            held.enter_context(dial(narrow, source))
+            for source in ("127.0.0.2", "127.0.0.3")
+            for _ in range(3)
+        ]
+        for each in crowd:
+            each.sendall(unfinished)
+        assert statuses(exchanged(narrow, LAST)) == [200]
+        with contextlib.suppress(ConnectionResetError):
+            assert crowd[0].recv(1) == b""
+    with contextlib.ExitStack() as held:
+        for _ in range(6):  # a proxy's own, which it must bound itself
+            held.enter_context(dial(narrow, "127.0.0.9")).sendall(unfinished)
+        (answer,) = exchanged(narrow, LAST)
+        assert (answer.status, answer.document["code"]) == (503, "overloaded")
+        assert answer.fields["retry-after"] == "1"

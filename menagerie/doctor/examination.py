@@ -11,6 +11,7 @@ from menagerie.settings import Settings
 def examine(settings: Settings) -> list[Finding]:
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "python": machine.python,
+        "open files": machine.files,
         "engines": machine.confinement_and_engines,
         "home": partial(installation.of_home, settings),
         "disk": partial(installation.of_disk, settings),

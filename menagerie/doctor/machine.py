@@ -13,6 +13,7 @@ from cell.agent import UID_FIRST
 from cell.engines import PACKAGES, find
 from cell.runtime.confinement import LOST, Means
 from cell.runtime.host import Host
+from menagerie import open_files
 from menagerie.doctor.findings import Finding
 from menagerie.settings import Settings
 
@@ -36,6 +37,21 @@ _TIMEX_BYTES: Final = 512
 def python() -> Iterator[Finding]:
     detail = f"{platform.python_version()} at {sys.executable}"
     yield Finding("python", "ok", detail)
+
+
+def files() -> Iterator[Finding]:
+    """Each part raises its soft limit to the hard one, so that is what counts."""
+    hard = open_files.limits()[1]
+    relayed = open_files.relayed(hard)
+    detail = f"a process may open {hard}"
+    if hard < open_files.LEAST:
+        detail += f", and at least {open_files.LEAST} are needed"
+        yield Finding("open files", "failure", detail, open_files.REMEDY)
+    elif relayed < open_files.RELAYED_MAX:
+        detail += f", so the gateway takes {relayed} connections in each process"
+        yield Finding("open files", "warning", detail, open_files.REMEDY)
+    else:
+        yield Finding("open files", "ok", detail)
 
 
 def confinement_and_engines() -> Iterator[Finding]:
