@@ -1,6 +1,6 @@
 """The work table's statements: enqueue, claim, checkpoint, renew and end, each held by a lease."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -96,13 +96,20 @@ def announce(db: Session) -> None:
 
 
 def _heads() -> Select[Work]:
-    """Unfinished work of the kinds with nothing unfinished before it in its lane."""
+    """Unfinished work of the kinds with nothing unfinished before it in its lane.
+
+    Not that of the organizations `passed_over`; work of nobody in particular never is.
+    """
     earlier = aliased(Work)
     ahead = exists().where(
         earlier.lane == Work.lane, earlier.due.is_not(None), earlier.seq < Work.seq
     )
     kinds: BindParameter[str] = bindparam("kinds", expanding=True)
-    return select(Work).where(Work.due.is_not(None), Work.kind.in_(kinds), ~ahead)
+    passed_over: BindParameter[str] = bindparam("passed_over", expanding=True)
+    org_id = func.coalesce(Work.args["org_id"].as_string(), "")
+    return select(Work).where(
+        Work.due.is_not(None), Work.kind.in_(kinds), ~ahead, org_id.not_in(passed_over)
+    )
 
 
 _NEXT_DUE: Final = _heads().with_only_columns(func.min(Work.due), DatabaseClock())
@@ -119,16 +126,21 @@ _HOLDERS: Final = select(Work.holder).where(*_LEASED).distinct()
 
 
 def claim(
-    database: Database, kinds: Sequence[str], lease_s: float, holder: str | None = None
+    database: Database,
+    kinds: Sequence[str],
+    lease_s: float,
+    holder: str | None = None,
+    passed_over: Collection[str] = (),
 ) -> Claim | None:
     """Take the next due operation that heads its lane, and lease it; None when nothing is due.
 
     `holder` is the name by which others see that this worker lives; without one the lease alone
-    tells.
+    tells. `passed_over` are organizations that have enough under way.
     """
     with database.write() as db:
         moment = now(db)
-        work = db.scalars(_DUE, {"kinds": kinds, "moment": moment}).one_or_none()
+        given = {"kinds": kinds, "moment": moment, "passed_over": list(passed_over)}
+        work = db.scalars(_DUE, given).one_or_none()
         if work is None:
             return None
         limit = timedelta(seconds=registry.find(work.kind).deadline_s)
@@ -140,10 +152,13 @@ def claim(
         return Claim(work, overdue=moment > work.deadline)
 
 
-def next_due_s(database: Database, kinds: Sequence[str]) -> float | None:
+def next_due_s(
+    database: Database, kinds: Sequence[str], passed_over: Collection[str] = ()
+) -> float | None:
     """Seconds until the next operation is due (0 or less: now), or None when there is none."""
+    given = {"kinds": kinds, "passed_over": list(passed_over)}
     with database.read() as db:
-        due, clock = db.execute(_NEXT_DUE, {"kinds": kinds}).one()
+        due, clock = db.execute(_NEXT_DUE, given).one()
         if due is None:
             return None
         return float((due - clock - database.clock_offset).total_seconds())

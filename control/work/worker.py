@@ -12,6 +12,7 @@ from control.work.bell import Bell
 from control.work.errors import LeaseLost
 from control.work.operation import Operation
 from control.work.presence import Presence
+from control.work.shares import Shares
 from storage.errors import Unavailable
 
 if TYPE_CHECKING:  # services name the room that names this one
@@ -56,6 +57,8 @@ class Worker:
         self._presence = Presence(self._database)
         self._missed: set[str] = set()
         self._held: set[Operation] = set()
+        self._claiming = threading.Lock()
+        self._shares = Shares(threads)
         self._threads = [
             threading.Thread(
                 target=self._until_stopped, args=(turn,), name=f"work-{name}", daemon=True
@@ -121,7 +124,7 @@ class Worker:
 
     def _work(self) -> None:
         """Run all that is due, then wait until there may be more."""
-        wait_s = queue.next_due_s(self._database, self._kinds)
+        wait_s = queue.next_due_s(self._database, self._kinds, self._shares.used_up(self._held))
         if wait_s is not None and wait_s <= 0:
             while self._run_next():
                 pass
@@ -131,13 +134,21 @@ class Worker:
     def _run_next(self) -> bool:
         if self._stopping.is_set():
             return False
-        claim = queue.claim(self._database, self._kinds, self._lease_s, self._presence.shown)
-        if claim is None:
-            return False
+        # One at a time, or several threads would give an organization the same place.
+        with self._claiming:
+            claim = queue.claim(
+                self._database,
+                self._kinds,
+                self._lease_s,
+                self._presence.shown,
+                self._shares.used_up(self._held),
+            )
+            if claim is None:
+                return False
+            operation = Operation(claim.work, self._services)
+            self._held.add(operation)
         # Where one was due there may be more: pass the ring on before working.
         self._bell.ring()
-        operation = Operation(claim.work, self._services)
-        self._held.add(operation)
         try:
             runner.run(operation, claim)
         except LeaseLost:
