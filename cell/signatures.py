@@ -81,11 +81,15 @@ def last_heard(database: Database) -> int:
 
 
 def decode(text: str) -> bytes:
-    """base64url without padding; empty for what is not that, which no signature is."""
+    """base64url without padding; empty for what is not that, which no signature is.
+
+    Each value is written in one way only: the last bits that mean nothing are zero.
+    """
     try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return b""
+    return raw if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() == text else b""
 
 
 def _target(request: Request) -> str:

@@ -141,7 +141,7 @@ class Binding:
             if headers.raw(key) is not None:
                 violations.append(_unheeded(condition))
         if self._body is not None:
-            value, wrong = self._body.read(headers.raw(b"content-type"), body)
+            value, wrong = self._body.read(headers, body)
             violations += wrong
             arguments["body"] = value
         if violations:

@@ -50,6 +50,13 @@ def _too_large(limit: int) -> TooLarge:
     )
 
 
+def _encoded() -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        "the body must not be compressed or otherwise encoded; send it without Content-Encoding",
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
 class Body:
     """The request body of one operation."""
 
@@ -64,8 +71,9 @@ class Body:
         # The same few spellings of a content type come again and again.
         self._seen: dict[bytes, Kind] = {}
 
-    def read(self, content_type: bytes | None, raw: bytes) -> tuple[Any, list[Violation]]:
+    def read(self, headers: Headers, raw: bytes) -> tuple[Any, list[Violation]]:
         """The body's value and its violations; raises where it cannot be read at all."""
+        content_type = headers.raw(b"content-type")
         if not raw:
             if self.required:
                 return None, [_violation("required", "is required")]
@@ -74,6 +82,9 @@ class Body:
         kind = self._seen.get(content_type or b"") or self._kind(content_type)
         if not raw:
             return None, []
+        coding = headers.raw(b"content-encoding")
+        if coding is not None and coding.strip().lower() != b"identity":
+            raise _encoded()
         return kind.read(raw)
 
     def _kind(self, content_type: bytes | None) -> "Kind":

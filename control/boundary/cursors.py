@@ -21,13 +21,15 @@ class Cursors:
 
     def write(self, position: dict[str, Any], place: str) -> str:
         content = orjson.dumps(position)
-        return base64.urlsafe_b64encode(self._mac(content, place) + content).rstrip(b"=").decode()
+        return _encode(self._mac(content, place) + content)
 
     def read(self, cursor: str, place: str) -> dict[str, Any]:
         """Raises Invalid for a cursor that was altered, or belongs to another list."""
         try:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
+            raw = b""
+        if _encode(raw) != cursor:  # padded, or with bits set that mean nothing
             raw = b""
         mac, content = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(content, place)):
@@ -42,3 +44,7 @@ class Cursors:
     def _mac(self, content: bytes, place: str) -> bytes:
         message = b"cursor\0" + place.encode() + b"\0" + content
         return hmac.digest(self._key, message, hashlib.sha256)[:_MAC_BYTES]
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

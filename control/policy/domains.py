@@ -9,6 +9,8 @@ from control.policy.plans import Plan
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""A last label by which a client takes the whole name for an IPv4 address (WHATWG URL, 3.5)."""
 _NAME_MAX: Final = 253
 
 
@@ -26,7 +28,7 @@ def check_hostname(hostname: str, instance_domain: str) -> list[Violation]:
         return [_wrong("the domain must be in ASCII (Punycode) form, with labels such as xn--…")]
     if len(hostname) > _NAME_MAX or not all(map(_LABEL.fullmatch, labels)):
         return [_wrong("the domain is not a valid host name")]
-    if len(labels) < 2 or labels[-1].isdecimal():  # noqa: PLR2004 -- a host and a domain
+    if len(labels) < 2 or _NUMBER.fullmatch(labels[-1]):  # noqa: PLR2004 -- a host and a domain
         return [_wrong("the domain must be a full host name, such as db.example.com")]
     if f".{hostname}".endswith(f".{instance_domain}"):
         return [_wrong(f"names under {instance_domain} are reserved; use a domain of your own")]
