@@ -11,12 +11,12 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import httpx
 
-from clients import errors, transport
+from clients import answers, errors, transport
 from clients.closing import Closing
 from clients.document import IDEMPOTENCY_KEY, SAFE_METHODS, Document, Field, Operation
 from clients.names import ID, identify
@@ -27,6 +27,7 @@ from clients.waiting import OnChange, watch
 
 __all__ = ["Answer", "Client", "transport_for_localhost"]
 
+PAGES_MAX: Final = 10_000
 FROM_PROFILE = ("org_id", "project_id")
 
 
@@ -102,7 +103,10 @@ class Client(Closing):
         if response.status_code == httpx.codes.NOT_MODIFIED:
             return etag, None
         self._raise_for(response)
-        return response.headers.get("ETag"), response.json()
+        document = answers.parsed(response)
+        if not isinstance(document, Mapping):
+            raise errors.MalformedAnswer(f"{self.base_url} has no OpenAPI document")
+        return response.headers.get("ETag"), document
 
     def operation(self, operation_id: str) -> Operation:
         try:
@@ -171,21 +175,28 @@ class Client(Closing):
     def paginate(
         self, operation_id: str, /, *, limit: int | None = None, **arguments: Any
     ) -> Iterator[Any]:
-        """Yield the items of every page, or the first `limit` of them."""
+        """Yield the items of every page, or the first `limit` of them.
+
+        Raises `errors.MalformedAnswer` where pages lead back to one that was there before.
+        """
         operation = self.operation(operation_id)
         page_max = next(
             (one.schema.get("maximum") for one in operation.at("query") if one.name == "limit"),
             None,
         )
         seen, cursor = 0, arguments.pop("cursor", None)
+        been: set[Any] = set()
         while limit is None or seen < limit:
             wanted = page_max if limit is None else min(limit - seen, page_max or limit)
             page = self.send(operation, arguments | _given(limit=wanted, cursor=cursor)).body
-            yield from page["items"]
-            seen += len(page["items"])
-            cursor = page.get("next_cursor")
+            items, cursor = _page(page)
+            yield from items if limit is None else items[: limit - seen]
+            seen += len(items)
             if cursor is None:
                 return
+            if cursor in been or len(been) >= PAGES_MAX:
+                raise errors.MalformedAnswer(f"the pages of {operation_id} have no end")
+            been.add(cursor)
 
     def wait(
         self,
@@ -291,9 +302,10 @@ class Client(Closing):
         while True:
             attempt += 1
             try:
-                response = self._http.request(
+                request = self._http.build_request(
                     method, self.base_url + path, headers=dict(headers), timeout=timeout, **more
                 )
+                response = answers.whole(self._http.send(request, stream=True))
             except httpx.TransportError as error:
                 sent = not isinstance(
                     error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -317,9 +329,11 @@ class Client(Closing):
     def _raise_for(response: httpx.Response) -> None:
         if response.is_success:
             return
-        document = _parsed(response)
-        if not isinstance(document, Mapping):
-            document = {"detail": str(document or "")[:500]}
+        document = answers.document(response)
+        if response.is_redirect:
+            # Whoever it names would be sent the token.
+            place = str(response.headers.get("Location", "nowhere"))[:200]
+            document = {"detail": f"the server redirects to {place}, which is not followed"}
         document = {"request_id": response.headers.get("X-Request-Id"), **document}
         raise errors.problem(response.status_code, document, retry_after_s(response.headers))
 
@@ -329,11 +343,17 @@ def _parsed(response: httpx.Response) -> Any:
         return None
     media = response.headers.get("Content-Type", "").partition(";")[0].strip()
     if media == "application/json" or media.endswith("+json"):
-        try:
-            return response.json()
-        except ValueError:
-            return response.text
+        return answers.parsed(response)
     return response.text
+
+
+def _page(body: Any) -> tuple[list[Any], str | None]:
+    """Answer the items of a page, and where the next one begins."""
+    items = body.get("items") if isinstance(body, Mapping) else None
+    cursor = body.get("next_cursor") if isinstance(body, Mapping) else None
+    if not isinstance(items, list) or not isinstance(cursor, str | None):
+        raise errors.MalformedAnswer("the server's answer is not a page of a list")
+    return items, cursor
 
 
 def _unreachable(base_url: str, error: httpx.TransportError) -> errors.ConnectionFailed:

@@ -1,14 +1,30 @@
 """Credentials of instances, as a cell answers them, and the file they are kept in."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from clients import errors, private_files
 from clients.profiles import config_folder
+
+# It becomes a file's name and an argument of programs.
+HOST: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,252}")
+PORT_MAX: Final = 65_535
+
+
+def _is_sound(raw: Mapping[str, Any]) -> bool:
+    """Whether all is there, and nothing but what may stand in a URL, a shell and a terminal."""
+    texts = [raw.get(name) for name in ("username", "password", "host", "uri")]
+    texts += [raw["overlap_until"]] if raw.get("overlap_until") is not None else []
+    if not all(isinstance(one, str) and one.isascii() and one.isprintable() for one in texts):
+        return False
+    port = raw.get("port")
+    is_port = type(port) is int and 0 < port <= PORT_MAX
+    return is_port and HOST.fullmatch(str(raw["host"])) is not None
 
 
 @dataclass(frozen=True)
@@ -24,11 +40,9 @@ class Credential:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        known = {name: raw[name] for name in cls.__dataclass_fields__ if name in raw}
-        try:
-            return cls(**known)
-        except TypeError as error:
-            raise errors.ConnectionFailed("the cell's answer is not a credential") from error
+        if not isinstance(raw, Mapping) or not _is_sound(raw):
+            raise errors.MalformedAnswer("the cell's answer is not a credential")
+        return cls(**{name: raw[name] for name in cls.__dataclass_fields__ if name in raw})
 
     @property
     def base_url(self) -> str:

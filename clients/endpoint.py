@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from clients import errors, transport
+from clients import answers, errors, transport
 from clients.client import Client
 from clients.credentials import Credential
 from clients.sessions import Session, open_session
@@ -27,7 +27,7 @@ class Endpoint:
         self, client: Client, instance: Mapping[str, Any], *, org: Mapping[str, Any] | None = None
     ) -> None:
         self.client = client
-        self.instance = dict(instance)
+        self.instance = instance
         self._arguments = {**(org or {}), "instance_id": instance["id"]}
         self._ca_pem: str | None = None
 
@@ -48,11 +48,11 @@ class Endpoint:
 
     def reveal(self) -> Credential:
         """Fetch the credential from the cell. The URL works once; each call asks for a new one."""
-        return Credential.parse(self._fetch_once("POST", "/credentials/reveal", "GET").json())
+        return Credential.parse(self._fetch_once("POST", "/credentials/reveal", "GET"))
 
     def rotate(self) -> Credential:
         """Make a second credential; the one before stays valid until `overlap_until`."""
-        return Credential.parse(self._fetch_once("POST", "/credentials/rotate", "POST").json())
+        return Credential.parse(self._fetch_once("POST", "/credentials/rotate", "POST"))
 
     def logs(self, *, follow: bool = False, tail_lines: int | None = None) -> Iterator[str]:
         """Yield the end of the engine's log; with `follow`, what is written from then on too."""
@@ -73,11 +73,10 @@ class Endpoint:
             raise errors.ConfigurationError(f"{self.client.base_url} offers no instance{suffix}")
         return self.client.send(operation, self._arguments).body
 
-    def _fetch_once(self, method: str, suffix: str, method_on_cell: str) -> httpx.Response:
+    def _fetch_once(self, method: str, suffix: str, method_on_cell: str) -> Any:
         url = str(self._call(method, suffix)["url"])
         with self._http(url) as http, self._answered(http, method_on_cell, url) as response:
-            response.read()
-            return response
+            return answers.parsed(answers.whole(response))
 
     def _http(self, url: str, timeout_s: float | None = 60.0) -> httpx.Client:
         # No token travels along: the URL is the permission.
@@ -100,13 +99,13 @@ class _Stream:
         try:
             self._response = self._http.send(self._request, stream=True)
             if not self._response.is_success:
-                self._response.read()
+                self._response = answers.whole(self._response)
         except httpx.TransportError as error:
             raise errors.ConnectionFailed(
                 f"cannot reach the cell {self._request.url.host}: {error}"
             ) from error
         if not self._response.is_success:
-            raise errors.problem(self._response.status_code, transport.document(self._response))
+            raise errors.problem(self._response.status_code, answers.document(self._response))
         return self._response
 
     def __exit__(

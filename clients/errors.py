@@ -28,6 +28,10 @@ class ConnectionFailed(ClientError):  # noqa: N818  the state is the name
     """The service could not be reached, or went away before it answered."""
 
 
+class MalformedAnswer(ClientError):  # noqa: N818  the state is the name
+    """The service answered with something that no such service answers."""
+
+
 class InstanceUnreachable(ConnectionFailed):
     """An instance could not be reached, or went away before it answered."""
 

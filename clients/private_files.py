@@ -32,7 +32,7 @@ def read_json(path: Path) -> Any:
     """Answer what the file holds; None where there is none or it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -64,9 +64,9 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "").strip()
     if not text:
         return None
-    if text.isdigit():
+    if text.isdecimal():
         return float(text)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -68,7 +68,7 @@ class Source:
         except Exception:  # noqa: BLE001  an unreachable server is reported by the command itself
             return self.at_hand()
         document = copy.get("document") if raw is None else raw
-        if not document or "paths" not in document:
+        if document is None or not _is_usable(document):
             return self.at_hand()
         self._write(self._copy, {"etag": etag, "fetched_at": time.time(), "document": document})
         return Document(document)
@@ -101,6 +101,16 @@ class Source:
         except OSError:
             # A cache that cannot be written makes commands slower, and nothing else.
             return
+
+
+def _is_usable(document: Mapping[str, Any]) -> bool:
+    """Whether commands can be made of it: one that is kept stands in every command's way."""
+    try:
+        found = Document(document)
+        is_read = all(one.fields is not None for one in found.operations.values())
+        return is_read and isinstance(document["paths"], Mapping)
+    except Exception:  # noqa: BLE001  whatever it breaks, the copy at hand will do
+        return False
 
 
 def parse_yaml(text: str) -> dict[str, Any]:

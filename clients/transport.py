@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
@@ -109,8 +109,12 @@ def open_http(
     timeout_s: float | None = 30.0,
 ) -> httpx.Client:
     """Answer a client for the server of this URL. It follows no redirects."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        usable = bool(httpx.URL(url).host) and parts.scheme in {"http", "https"}
+    except (ValueError, httpx.InvalidURL):
+        usable = False
+    if not usable or not parts.hostname:
         raise ConfigurationError(f"not an http or https address: {url!r}")
     local = is_local(parts.hostname)
     context: ssl.SSLContext | bool = True
@@ -127,12 +131,3 @@ def open_http(
         timeout=httpx.Timeout(timeout_s, connect=10.0),
         headers={"User-Agent": USER_AGENT},
     )
-
-
-def document(response: httpx.Response) -> dict[str, Any]:
-    """Answer the JSON object a response carries, or one that carries its text."""
-    try:
-        raw = response.json()
-    except ValueError:
-        raw = {"detail": response.text[:500]}
-    return raw if isinstance(raw, dict) else {"detail": str(raw)[:500]}

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import sys
 from functools import cached_property
 from typing import Annotated, Any, Final
 
@@ -47,7 +48,14 @@ class RootGroup(Group):
             from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415  slow, and public
 
             completion_init()
-        return super().main(*args, **settings)
+        try:
+            return super().main(*args, **settings)
+        except failures.UNREADABLE as error:
+            if not failures.is_of_clients(error):
+                raise
+            # A server that answers what none should, or a fault of ours: a line will do for both.
+            failures.show_unexpected(error)
+            sys.exit(failures.OTHER)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  typer's signature
         nouns = [name for name in _groups(self._at_hand) if name not in self.commands]

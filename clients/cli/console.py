@@ -9,7 +9,7 @@ import typer
 
 from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
-from clients.cli.output import Format, OutputOption, chosen, show
+from clients.cli.output import Format, OutputOption, chosen, plain, show
 
 app = typer.Typer(**PLAIN)
 
@@ -41,11 +41,13 @@ def console(
         answer = desk.client.send(operation, {**desk.org(), "instance_id": instance_id}).body
     if chosen(output) is not Format.table:
         show(answer, output)
-    elif not no_browser and opened(answer["url"]):
+        return
+    url = str(answer["url"])
+    if not no_browser and opened(url):
         typer.echo(f"opened the SQL console of {instance} in your browser", err=True)
     else:
         typer.echo("open this URL in a browser within a minute; it works once:", err=True)
-        typer.echo(answer["url"])
+        typer.echo(plain(url))
 
 
 def opened(url: str) -> bool:

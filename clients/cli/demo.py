@@ -13,7 +13,7 @@ from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.lines import Place
 from clients.cli.lines import curl as curl_query
-from clients.cli.output import Rows
+from clients.cli.output import Rows, plain
 from clients.cli.progress import waiting
 from clients.document import Operation
 from clients.errors import ConfigurationError
@@ -67,7 +67,7 @@ def demo(
             _walk(desk, instance)
         finally:
             if keep:
-                typer.echo(f"\nkept: menagerie connect {instance['name']}", err=True)
+                typer.echo(plain(f"\nkept: menagerie connect {instance['name']}"), err=True)
             else:
                 _delete(desk, instance)
 
@@ -127,12 +127,12 @@ def _delete(desk: Desk, instance: dict[str, Any]) -> None:
     _step("Delete it", curl(desk, operation, subject))
     gone = desk.client.send(operation, subject).body
     if gone and gone.get("purge_after"):
-        typer.echo(f"its data is kept until {gone['purge_after']}", err=True)
+        typer.echo(plain(f"its data is kept until {gone['purge_after']}"), err=True)
 
 
 def _step(title: str, line: str) -> None:
     typer.secho(f"\n{title}", bold=True)
-    typer.secho(line, dim=True)
+    typer.secho(plain(line), dim=True)
 
 
 def curl(

@@ -1,7 +1,9 @@
 """How failures read on a terminal, and the exit codes that tell scripts apart what happened."""
 
 import re
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -36,6 +38,10 @@ HINTS: Final = {
 STEP_UP: Final = re.compile(r"mfa|second factor|assurance", re.IGNORECASE)
 
 
+# What reading something of another shape than was expected ends in.
+UNREADABLE: Final = (LookupError, TypeError, AttributeError, ValueError, RecursionError)
+
+
 def exit_code(error: Exception) -> int:
     if isinstance(error, errors.QueryFailed):
         return {400: INVALID, 401: AUTH, 413: INVALID}.get(error.status, OTHER)
@@ -46,6 +52,26 @@ def show(error: Exception) -> None:
     """Write the failure to stderr, one fact a line."""
     for line in lines(error):
         typer.echo(plain(line), err=True)
+
+
+def is_of_clients(error: Exception) -> bool:
+    """Not where a command of the server failed: whoever runs one needs the traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return not any(Path(frame.filename).parent.name == "menagerie" for frame in frames)
+
+
+def show_unexpected(error: Exception) -> None:
+    """Write one line with what a report needs: a traceback tells most people nothing."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = str(error).partition("\n")[0][:200]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    typer.echo(
+        plain(
+            f"error: unexpected {type(error).__name__} at {where}: {said}; the server answered "
+            "something that this version does not know, or this is a bug"
+        ),
+        err=True,
+    )
 
 
 def lines(error: Exception) -> list[str]:

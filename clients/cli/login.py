@@ -8,6 +8,7 @@ import typer
 
 from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
+from clients.cli.output import plain
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, Profiles
 
@@ -49,7 +50,7 @@ def login(
     with desk.client:
         if step_up:
             session = _send(desk, "/sessions/current/actions/step-up", {"code": code})
-            typer.echo(f"stepped up until {session.get('mfa_expires_at')}", err=True)
+            typer.echo(plain(f"stepped up until {session.get('mfa_expires_at')}"), err=True)
             return
         body = {
             "email": email or typer.prompt("Email"),
@@ -57,9 +58,8 @@ def login(
         }
         session = _send(desk, "/sessions", body | ({"totp_code": code} if code else {}))
     name = save(desk, str(session["token"]), save_as)
-    typer.echo(
-        f"signed in until {session.get('expires_at')}; session kept in profile {name}", err=True
-    )
+    until = plain(str(session.get("expires_at")))
+    typer.echo(f"signed in until {until}; session kept in profile {name}", err=True)
 
 
 def _send(desk: Desk, suffix: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -205,7 +205,7 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     if answer is None:
         typer.echo(f"{operation.id}: done", err=True)
     elif operation.loss and isinstance(answer, Mapping) and answer.get("purge_after"):
-        typer.echo(_kept(operation, name, str(answer["purge_after"])), err=True)
+        typer.echo(output.plain(_kept(operation, name, str(answer["purge_after"]))), err=True)
 
 
 def _spoken(operation: Operation) -> str:

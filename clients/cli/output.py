@@ -82,6 +82,11 @@ def plain(text: str) -> str:
     return CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def escaped(text: str) -> str:
+    """Answer JSON in which the same characters are written as JSON may write them."""
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def show(body: Any, output: Format | None, *, title: str | None = None) -> None:
     """Write an answer's body to stdout."""
     if body is None:
@@ -92,22 +97,35 @@ def show(body: Any, output: Format | None, *, title: str | None = None) -> None:
     elif form is Format.json:
         show_json(body)
     elif form is Format.yaml:
-        import yaml  # noqa: PLC0415  only this format needs it
-
-        typer.echo(yaml.safe_dump(body, sort_keys=False, allow_unicode=True), nl=False)
+        _show_yaml(body)
     else:
         _show_table(body, title)
 
 
+def _show_yaml(body: Any) -> None:
+    """Write YAML; on a terminal whatever could drive it is escaped."""
+    import yaml  # noqa: PLC0415  only this format needs it
+
+    body = json.loads(json.dumps(body))  # which knows objects of one kind alone
+    text = yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
+    if sys.stdout.isatty() and CONTROL.search(text):
+        text = yaml.safe_dump(body, sort_keys=False, allow_unicode=False)
+    typer.echo(text, nl=False)
+
+
 def show_json(body: Any) -> None:
-    """Write JSON; coloured on a terminal, and nothing but JSON into a pipe."""
+    """Write JSON; coloured and escaped on a terminal, and nothing but JSON into a pipe."""
     text = json.dumps(body, indent=2, ensure_ascii=False)
     if not sys.stdout.isatty():
         typer.echo(text)
         return
     from rich.console import Console  # noqa: PLC0415  a pipe never needs it
+    from rich.highlighter import JSONHighlighter  # noqa: PLC0415  see above
 
-    Console().print_json(text)
+    # Console.print_json would read the text and write it anew, without what is escaped here.
+    coloured = JSONHighlighter()(escaped(text))
+    coloured.no_wrap = True
+    Console().print(coloured, soft_wrap=True)
 
 
 def _show_table(body: Any, title: str | None) -> None:

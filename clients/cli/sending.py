@@ -93,7 +93,7 @@ def _awaited(
     def read() -> Mapping[str, Any]:
         if ending.reader.is_page:
             items = client.paginate(ending.reader.id, **path)
-            return next(one for one in items if one["id"] == shown["id"])
+            return next((one for one in items if one["id"] == shown["id"]), shown)
         found: Mapping[str, Any] = _with_etag(client.send(ending.reader, path))
         return found
 

@@ -131,7 +131,7 @@ def as_csv(result: Result) -> str:
     """Answer RFC 4180 text with a heading; null is an empty cell."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(result.columns)
+    writer.writerow([output.plain(name) for name in result.columns])
     writer.writerows(
         [["" if value is None else text(value) for value in row] for row in result.rows]
     )
@@ -143,7 +143,7 @@ def text(value: Any) -> str:
         return "NULL"
     if isinstance(value, str):
         return output.plain(value)
-    return json.dumps(value, ensure_ascii=False)
+    return output.plain(json.dumps(value, ensure_ascii=False))
 
 
 def summary(result: Result, *, timing: bool = True) -> str:

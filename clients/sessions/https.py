@@ -1,14 +1,16 @@
 """SQL over HTTPS, as DuckDB instances answer it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
-from clients import errors, transport
+from clients import answers, errors, transport
 from clients.credentials import Credential
 from clients.sessions.session import Result, Session
 from clients.transport import Authorities
+
+ROWS_BYTES_MAX: Final = 256 << 20
 
 
 class HttpsSession(Session):
@@ -30,14 +32,16 @@ class HttpsSession(Session):
         body = {"sql": statement} | ({"params": list(params)} if params else {})
         auth = (self.credential.username, self.credential.password)
         try:
-            response = self._http.post(f"{self.credential.base_url}/query", json=body, auth=auth)
+            url = f"{self.credential.base_url}/query"
+            with self._http.stream("POST", url, json=body, auth=auth) as begun:
+                response = answers.whole(begun, within_s=None, bytes_max=ROWS_BYTES_MAX)
         except httpx.TransportError as error:
             raise errors.InstanceUnreachable(
                 f"cannot reach {self.credential.host}: {error}"
             ) from error
         if not response.is_success:
             raise errors.QueryFailed(response.status_code, _words(response))
-        raw = response.json()
+        raw = answers.parsed(response)
         return Result(
             columns=[
                 str(one["name"]) if isinstance(one, Mapping) else str(one) for one in raw["columns"]
@@ -51,7 +55,7 @@ class HttpsSession(Session):
 
 
 def _words(response: httpx.Response) -> str:
-    document = transport.document(response)
+    document = answers.document(response)
     return str(
         document.get("error") or document.get("detail") or f"HTTP {response.status_code}"
     ).strip()

@@ -1,0 +1,274 @@
+"""A server that is hostile or broken costs its caller one line and an exit status, and no more."""
+
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+import yaml
+
+from clients import answers, errors
+from clients.client import Client
+from clients.credentials import Credential
+from clients.source import Source
+from contract_tests.clients.conftest import Cli, Ran
+from contract_tests.clients.servers import Scripted
+from contract_tests.clients.stand_in import ControlPlane
+from contract_tests.clients.test_terminal import Play, play
+
+__all__ = ["play"]
+
+EVIL: Final = "a\u202eb\x1b[2Jc\x9bd\x7fe"
+DEEP: Final = "[" * 100_000 + "]" * 100_000
+
+
+def path(plane: ControlPlane, rest: str = "") -> str:
+    return f"/v1/orgs/{plane.world.org_id}/instances{rest}"
+
+
+def is_one_line(ran: Ran) -> bool:
+    """Not counting what helps: a hint, the id of the request."""
+    lines = [one for one in ran.err.splitlines() if not one.startswith(("hint:", "request id:"))]
+    return ran.code == 1 and len(lines) == 1 and lines[0].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        DEEP,
+        '{"a":' * 200 + "1" + "}" * 200,
+        "{",
+        "",
+        "null",
+        "[]",
+        "7",
+        '"text"',
+        '{"items": 7}',
+        '{"items": [7]}',
+        '{"items": [[1]], "next_cursor": 8}',
+        '{"items": [], "next_cursor": {"a": 1}}',
+        '{"items": null}',
+    ],
+)
+def test_a_list_that_is_none(body: str, home: object, plane: ControlPlane, cli: Cli) -> None:
+    answer: Scripted = (200, {}, body)
+    plane.script("GET", path(plane), answer)
+    ran = cli("instances", "list", "--all")
+    assert "Traceback" not in ran.err
+    assert is_one_line(ran) or ran.code == 0, ran
+    plane.script("GET", path(plane), answer)
+    assert is_one_line(cli("query", "sales", "SELECT 1"))
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", "7", '"x"', '{"id": 7}', '{"url": 7}', DEEP])
+@pytest.mark.parametrize(
+    ("method", "rest", "command"),
+    [
+        ("GET", "", ("credentials", "{id}")),
+        ("POST", "/credentials/reveal", ("credentials", "{id}")),
+        ("GET", "/logs", ("logs", "{id}")),
+        ("POST", "/console-sessions", ("console", "open", "{id}", "--no-browser")),
+    ],
+)
+def test_what_is_missing_is_told(
+    body: str,
+    method: str,
+    rest: str,
+    command: tuple[str, ...],
+    home: object,
+    plane: ControlPlane,
+    cli: Cli,
+) -> None:
+    sales = plane.world.add("sales")
+    plane.script(method, path(plane, f"/{sales['id']}{rest}"), (200, {}, body))
+    ran = cli(*(word.format(id=sales["id"]) for word in command))
+    assert "Traceback" not in ran.err
+    assert is_one_line(ran) or (ran.code, "7" in ran.out) == (0, True) or ran.code == 2, ran
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+def test_a_deep_failure_is_a_failure(
+    status: int, home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    headers = {"Content-Type": "application/problem+json"}
+    plane.script("GET", path(plane), (status, headers, DEEP))
+    ran = cli("instances", "list")
+    assert ran.err.startswith(f"error: HTTP {status} ({status})")
+
+
+@pytest.mark.parametrize("cursors", [["1", "1"], ["1", "2", "1"]])
+def test_pages_that_go_round_end(cursors: list[str], plane: ControlPlane, client: Client) -> None:
+    for cursor in cursors:
+        plane.script("GET", path(plane), (200, {}, {"items": [{}], "next_cursor": cursor}))
+    with pytest.raises(errors.MalformedAnswer, match="have no end"):
+        list(client.paginate("instances.list"))
+    assert len(plane.asked("GET", "/instances")) == len(cursors)
+
+
+def test_a_page_gives_no_more_than_was_asked_for(plane: ControlPlane, client: Client) -> None:
+    plane.script("GET", path(plane), (200, {}, {"items": [{}] * 900, "next_cursor": None}))
+    assert len(list(client.paginate("instances.list", limit=2))) == 2
+
+
+def test_a_redirect_is_not_followed_and_takes_no_token(
+    home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    elsewhere = f"{plane.base_url.replace('127.0.0.1', 'localhost')}/stolen"
+    for status in (301, 302, 307, 308):
+        plane.script("GET", path(plane), (status, {"Location": elsewhere}, None))
+        ran = cli("instances", "list")
+        assert ran.code == 1
+        assert "redirects to" in ran.err
+        assert "not followed" in ran.err
+    assert not plane.asked("GET", "/stolen")
+
+
+def test_an_answer_has_a_size(
+    plane: ControlPlane, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers.whole, "__kwdefaults__", {"within_s": 60, "bytes_max": 1 << 20})
+    body = {"items": ["x" * (1 << 21)], "next_cursor": None}
+    plane.script("GET", path(plane), (200, {}, body))
+    with pytest.raises(errors.MalformedAnswer, match="larger than 1 MiB"):
+        client.call("instances.list")
+
+
+@contextmanager
+def answering(*parts: bytes, hold: threading.Event | None = None) -> Iterator[str]:
+    """A server that says this to each connection, and then waits with the connection open."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ended = hold or threading.Event()
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(65_536)
+                    for part in parts:
+                        connection.sendall(part)
+                    ended.wait(30)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ended.set()
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+
+
+def test_a_small_answer_that_swells_has_a_size_too() -> None:
+    packed = gzip.compress(b" " * (8 << 20))
+    head = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    with answering(head, packed) as url, httpx.Client() as http:
+        begun = http.send(http.build_request("GET", url), stream=True)
+        with pytest.raises(errors.MalformedAnswer, match="larger than 1 MiB"):
+            answers.whole(begun, bytes_max=1 << 20)
+    head = HEAD + b"content-encoding: gzip\r\ncontent-length: 4\r\n\r\n"
+    with answering(head, b"nope") as url, httpx.Client() as http:
+        begun = http.send(http.build_request("GET", url), stream=True)
+        with pytest.raises(errors.MalformedAnswer, match="cannot be decoded"):
+            answers.whole(begun)
+
+
+def test_what_was_packed_is_read() -> None:
+    packed = gzip.compress(b'{"a": 1}')
+    head = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    with answering(head, packed) as url, httpx.Client() as http:
+        begun = http.send(http.build_request("GET", url), stream=True)
+        assert answers.parsed(answers.whole(begun)) == {"a": 1}
+
+
+def test_an_answer_has_a_time() -> None:
+    """Each byte comes before a read would time out; the answer never ends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stopped = threading.Event()
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(HEAD + b"content-length: 99999\r\n\r\n")
+                while not stopped.wait(0.02):
+                    try:
+                        connection.sendall(b" ")
+                    except OSError:
+                        return
+
+        threading.Thread(target=drip, daemon=True).start()
+        with httpx.Client(timeout=60) as http:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            begun = http.send(http.build_request("GET", url), stream=True)
+            with pytest.raises(errors.ConnectionFailed, match="did not finish its answer"):
+                answers.whole(begun, within_s=0.2)
+        stopped.set()
+
+
+@pytest.mark.parametrize("after", ["\xb2", "9" * 400, "Fri, 99 Foo 99999 99:99:99 GMT", "-1", "x"])
+def test_any_retry_after_is_borne(after: str, plane: ControlPlane, client: Client) -> None:
+    headers = {"Retry-After": after, "Content-Type": "application/problem+json"}
+    plane.script("GET", path(plane), *[(503, headers, {"title": "Away"})] * 5)
+    with pytest.raises(errors.ServiceFailed):
+        client.call("instances.list")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"host": "../../../.ssh/x"},
+        {"host": "-oProxyCommand=x"},
+        {"host": "a b"},
+        {"host": 7},
+        {"port": "1"},
+        {"port": True},
+        {"port": 70_000},
+        {"password": "a\x1b[2J"},
+        {"password": "\u202e"},
+        {"password": None},
+        {"username": "a\nb"},
+        {"uri": ["x"]},
+        {"overlap_until": "\x07"},
+    ],
+)
+def test_a_credential_is_what_may_stand_in_a_shell(change: dict[str, Any]) -> None:
+    sound = {"username": "app", "password": "pw", "host": "db.example.com", "port": 5432}
+    sound |= {"uri": "postgresql://app:pw@db.example.com:5432/x"}
+    assert Credential.parse(sound).port == 5432
+    with pytest.raises(errors.MalformedAnswer):
+        Credential.parse({**sound, **change})
+
+
+def test_a_document_no_commands_can_be_made_of_is_not_kept(folder: Path) -> None:
+    source = Source("http://evil.example", folder / "cache")
+    for raw in ({"paths": []}, {"paths": {"/x": {"get": 7}}}, {}, {"paths": 7}):
+        found = source.current(lambda _, raw=raw: ("e", raw))  # type: ignore[misc]
+        assert found.operations["instances.list"]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_what_is_read_by_programs_drives_no_terminal(
+    form: str, play: Play, plane: ControlPlane, cli: Cli
+) -> None:
+    sales = plane.world.add("sales", region=EVIL)
+    code, screen = play("instances", "get", "sales", "-o", form, columns=200)
+    assert code == 0
+    assert not {"\u202e", "\x9b", "\x7f"} & set(screen)
+    assert "\x1b[2J" not in screen
+    assert "u202e" in screen.lower()
+    # Into a pipe goes what came, and it is still JSON and YAML.
+    out = cli("instances", "get", "sales", "-o", form).out
+    read = json.loads(out) if form == "json" else yaml.safe_load(out)
+    assert read["region"] == EVIL
+    assert read["id"] == sales["id"]
