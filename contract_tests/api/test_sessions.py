@@ -219,6 +219,16 @@ def test_a_new_password_signs_out_every_other_session(house: House, person: Pers
     assert house.post("/v1/sessions", json=new).status_code == 201
 
 
+def test_api_keys_outlive_a_password(house: House) -> None:
+    """As programs use them; the document says so where the password is changed."""
+    tenant = house.tenant()
+    change = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
+    assert house.post("/v1/me/password", tenant.owner.session, json=change).status_code == 204
+    assert house.get("/v1/me", tenant.key).status_code == 200
+    described = house.get("/openapi.json").json()["paths"]["/v1/me/password"]["post"]
+    assert "API keys stay valid" in described["description"]
+
+
 def test_an_api_key_sees_itself_and_its_one_organization(house: House) -> None:
     tenant = house.tenant()
     house.tenant(owner=tenant.owner)
