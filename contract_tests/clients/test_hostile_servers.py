@@ -252,7 +252,8 @@ def test_a_credential_is_what_may_stand_in_a_shell(change: dict[str, Any]) -> No
 
 def test_a_document_no_commands_can_be_made_of_is_not_kept(folder: Path) -> None:
     source = Source("http://evil.example", folder / "cache")
-    for raw in ({"paths": []}, {"paths": {"/x": {"get": 7}}}, {}, {"paths": 7}):
+    broken: list[dict[str, Any]] = [{"paths": []}, {"paths": {"/x": {"get": 7}}}, {}, {"paths": 7}]
+    for raw in broken:
         found = source.current(lambda _, raw=raw: ("e", raw))  # type: ignore[misc]
         assert found.operations["instances.list"]
 
