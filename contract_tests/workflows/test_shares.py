@@ -1,0 +1,50 @@
+"""Threads of a worker are shared by organization: nobody waits behind another's many orders."""
+
+import threading
+
+from contract_tests.workflows.stage import LEASE_S
+from contract_tests.workflows.test_work import Bench, bench, claim, until
+from control.work import Operation, Worker, queue
+
+__all__ = ["bench"]
+
+
+def test_one_organizations_slow_orders_leave_threads_to_others(bench: Bench) -> None:
+    """However many come first, and however long each takes."""
+    finish = threading.Event()
+
+    def body(op: Operation) -> None:
+        bench.ran.append(op.args["org_id"])
+        if op.args["org_id"] == "org_many":
+            assert finish.wait(60)
+
+    bench.body = body
+    for number in range(20):
+        bench.start("slow", f"many{number}", org_id="org_many")
+    worker = Worker(bench.stage.services, ["test.kind"], threads=4, keep_schedules=False)
+    worker.start()
+    try:
+        until(lambda: len(bench.ran) >= 2)
+        for number in range(3):
+            bench.start("one", f"few{number}", org_id=f"org_few{number}")
+            until(lambda number=number: f"org_few{number}" in bench.ran, 20)  # type: ignore[misc]
+        assert bench.ran.count("org_many") == 2, "half of the threads, while they are slow"
+    finally:
+        finish.set()
+        until(lambda: not bench.stage.open_work())
+        worker.stop(wait_s=60)
+    assert bench.ran.count("org_many") == 20
+
+
+def test_organizations_with_enough_under_way_are_passed_over(bench: Bench) -> None:
+    bench.start("a", "a", org_id="org_a")
+    bench.start("nobodys", "b")
+    bench.start("c", "c", org_id="org_c")
+    database, kinds = bench.stage.database, ["test.kind"]
+    claims = [queue.claim(database, kinds, LEASE_S, None, ["org_a"]) for _ in range(3)]
+    assert [each and each.work.args["name"] for each in claims] == ["nobodys", "c", None]
+    # Nothing that may run is due, so a worker sleeps, though the first is still waiting.
+    wait_s = queue.next_due_s(database, kinds, ["org_a", "org_c"])
+    assert wait_s is not None
+    assert wait_s > 0
+    assert claim(database) is not None
