@@ -17,12 +17,17 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
 
 # hadolint ignore=DL3006
 FROM ${BASE}
-# Of MariaDB the programs alone: the whole package brings Perl and a service of its own.
+# Of MariaDB the programs and the one plugin that is loaded: the whole package brings Perl and a service of its own.
 # The version of a Debian package is the distribution's to choose: it carries the security fixes.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
         bubblewrap mariadb-backup mariadb-server-core redis-server tini tzdata \
+    && (cd /tmp && apt-get download mariadb-server) \
+    && dpkg-deb --fsys-tarfile /tmp/mariadb-server_*.deb \
+        | tar -x -C / ./usr/lib/mysql/plugin/password_reuse_check.so \
+    && test -s /usr/lib/mysql/plugin/password_reuse_check.so \
+    && rm /tmp/mariadb-server_*.deb \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/apt /var/log/dpkg.log \
     && useradd --system --uid 10001 --home-dir /var/lib/menagerie menagerie \
     && install -d -o menagerie -g menagerie /var/lib/menagerie
