@@ -1,11 +1,11 @@
-"""One installation for the tests of a module, and fresh ones for those that break theirs."""
+"""One installation for all tests, one of a module's own, and fresh ones for a test's own."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from contract_tests.end_to_end.installation import Installation
+from contract_tests.end_to_end.installation import Installation, erase_all
 
 # The watchdog's, for tests that start whole installations: on a machine that is busy otherwise
 # one start alone has taken a minute.
@@ -19,9 +19,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(WATCH_S))
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    made = Installation(tmp_path_factory.mktemp("shared") / "home")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.destroy()
+
+
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    made = Installation(tmp_path_factory.mktemp("serve") / "home")
+def installation(shared: Installation) -> Iterator[Installation]:
+    """Empty as a module begins, and as nobody has signed in. A start takes seconds of two CPUs.
+
+    So whoever kills parts, or changes what outlives an instance, asks for `own` or `fresh`.
+    """
+    yield shared
+    erase_all(shared)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """The module's own, for tests that break it or sign in."""
+    made = Installation(tmp_path_factory.mktemp("own") / "home")
     try:
         made.start()
         yield made

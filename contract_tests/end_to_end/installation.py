@@ -182,6 +182,14 @@ def wait_for(
             assert found["status"] != "failed", found
 
 
+def erase_all(installation: Installation) -> None:
+    """Ask for the end of every instance there is, and wait for none."""
+    path = f"/v1/orgs/{installation.endpoints['org_id']}/instances"
+    with installation.api() as api:
+        for one in api.get(path, params={"limit": 100}).json()["items"]:
+            api.post(f"{path}/{one['id']}/actions/erase")
+
+
 def reveal(installation: Installation, instance_id: str) -> dict[str, Any]:
     """Fetch the credential from the cell, by the one-time URL."""
     path = f"/v1/orgs/{installation.endpoints['org_id']}/instances/{instance_id}"

@@ -73,6 +73,12 @@ def kill_something(installation: Installation, chance: random.Random, ids: list[
             psutil.Process(pid).kill()
 
 
+@pytest.fixture(scope="module")
+def installation(own: Installation) -> Installation:
+    """Not the one that all share: its parts are killed."""
+    return own
+
+
 @pytest.mark.timeout(400)
 @pytest.mark.exclusive  # it loads the whole machine
 def test_no_acknowledged_row_is_lost(installation: Installation) -> None:

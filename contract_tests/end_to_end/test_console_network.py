@@ -111,6 +111,8 @@ def visitor(installation: Installation) -> Iterator[Visitor]:
         assert api.post("/v1/me/totp/actions/confirm", json={"code": code}).is_success
     with ExitStack() as stack:
         yield Visitor(installation, order(installation)["id"], stack)
+    with installation.api(session=True) as api:
+        assert api.delete("/v1/me/totp").is_success
 
 
 def test_a_session_does_not_work_from_off_the_list(visitor: Visitor) -> None:

@@ -25,6 +25,12 @@ def answers(installation: Installation, credential: dict[str, Any]) -> bool:
         return False
 
 
+@pytest.fixture(scope="module")
+def installation(own: Installation) -> Installation:
+    """Not the one that all share: its parts are killed."""
+    return own
+
+
 @pytest.fixture
 def used(installation: Installation) -> dict[str, Any]:
     made = order(installation)

@@ -49,9 +49,8 @@ def test_a_start_that_was_cut_short_is_made_good(settings: Settings) -> None:
 
 def test_the_secrets_made_anew_let_in(fresh: Callable[..., Installation]) -> None:
     installation = fresh()
-    installation.start()
-    installation.stop()
-    (installation.home / "endpoints.json").unlink()
+    first_start.initialize(load(home=installation.home))
+    endpoints_file(installation.home).unlink()
     told = installation.start()
     password = told.partition("  password ")[2].split()[0]
     with installation.api() as client:

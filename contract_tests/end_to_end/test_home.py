@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract_tests.end_to_end.installation import Installation
-from menagerie import home
+from menagerie import first_start, home
 from menagerie.settings import Settings, SettingsError, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,9 +120,7 @@ def test_no_variable_that_our_code_names_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_home_that_lies_open_is_closed(fresh: Callable[..., Installation]) -> None:
     installation = fresh()
     root = installation.home
-    root.mkdir(parents=True)
-    installation.start()
-    installation.stop()
+    first_start.initialize(load(home=root))
     # As former versions, copies and hands leave it.
     root.chmod(0o755)
     for path in root.iterdir():

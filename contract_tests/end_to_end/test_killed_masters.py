@@ -53,6 +53,7 @@ def test_workers_of_a_killed_api_end_and_the_next_start_has_the_port(
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.nightly
 def test_a_serve_that_follows_a_killed_one_waits_for_its_parts(
     fresh: Callable[..., Installation], port: int
 ) -> None:

@@ -67,6 +67,7 @@ def test_it_blocks_until_the_cell_has_told_its_engines(
     assert out == f"Menagerie is ready: {installation.endpoints['base_url']}\n"
 
 
+@pytest.mark.nightly
 def test_a_gateway_that_is_away_is_missing(fresh: Callable[..., Installation]) -> None:
     installation = fresh()
     installation.start()
