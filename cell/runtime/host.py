@@ -40,6 +40,8 @@ OPEN_FILES_MAX = 20_000
 # this limit could not follow.
 PROCESSES_MAX = 8192
 SECRET_BYTES = 32
+# Of the disk's bytes, what a file system usually has for each of its inodes.
+FILE_BYTES_MIN = 16_384
 COMPLAINT_CHARACTERS = 2_000
 
 
@@ -367,12 +369,16 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def size_bytes(directory: Path) -> int:
-    """What lies in a folder, links not followed."""
+    """What lies in a folder, links not followed.
+
+    Each file and folder counts for FILE_BYTES_MIN at least, as empty ones can use up a disk too.
+    """
     total = 0
-    for folder, _, names in os.walk(directory):
+    for folder, folders, names in os.walk(directory):
+        total += len(folders) * FILE_BYTES_MIN
         for name in names:
             try:
-                total += (Path(folder) / name).lstat().st_size
+                total += max(os.lstat(f"{folder}/{name}").st_size, FILE_BYTES_MIN)
             except FileNotFoundError:
                 continue
     return total

@@ -95,7 +95,7 @@ def test_a_script_that_cannot_be_stopped_keeps_no_credential_alive(
     former, running.login = running.login, running.new_login()
     with client(running, "app", former.password) as session:
         connection = session.connection_pool.get_connection()
-        connection.send_command("EVAL", ENDLESS, 0)  # type: ignore[no-untyped-call]
+        connection.send_command("EVAL", ENDLESS, 0)
         running.accept(running.login)
         assert running.process is not None
         running.run(running.process.ended())

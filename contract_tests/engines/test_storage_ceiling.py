@@ -12,7 +12,7 @@ import redis
 
 from cell.engines import find
 from cell.records import Size
-from cell.runtime.host import Host
+from cell.runtime.host import FILE_BYTES_MIN, Host, size_bytes
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.speakers import ONCE
 
@@ -249,3 +249,11 @@ def test_a_file_without_a_name_counts(rig: Rig, host: Host) -> None:
     assert "the storage is full" in told
     assert rig.status_is(instance_id, "running")
     rig.action(instance_id, "erase")
+
+
+def test_empty_files_use_storage_too(tmp_path: Path) -> None:
+    """As a million empty tables would take all inodes of the disk that tenants share."""
+    (tmp_path / "folder").mkdir()
+    for number in range(100):
+        (tmp_path / "folder" / f"{number}").touch()
+    assert size_bytes(tmp_path) == 101 * FILE_BYTES_MIN

@@ -47,6 +47,8 @@ log = structlog.get_logger("cell.postgres")
 FRESH = "fresh"
 # A cluster has a thousand files, and looking at each of them every second would be work.
 MEASURE_EVERY_S = 10.0
+# Times as long as a measurement takes, until the next one.
+MEASURE_REST = 20
 REASON_CHARACTERS = 500
 
 
@@ -214,7 +216,10 @@ class PostgreSQL:
         due_at, storage_bytes = self._sizes.get(site.directory, (0.0, 0))
         if now > due_at:
             storage_bytes = size_bytes(site.data)
+            took_s = time.monotonic() - now
             wait_s = min(MEASURE_EVERY_S, storage.fills_in_s(site, storage_bytes))
+            # A million tables are as many files: to look at them all must not be all that is done.
+            wait_s = max(wait_s, took_s * MEASURE_REST)
             self._sizes[site.directory] = now + wait_s, storage_bytes
             if process is not None:
                 with self._writing:
