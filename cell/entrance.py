@@ -47,6 +47,6 @@ def check_console(spec: Spec, address: str) -> None:
     if not addresses.admits(addresses.parse_networks(spec.allow_cidrs), address):
         text = (
             f"your address, {address or 'which is not known'}, is not on the instance's allow-list:"
-            " come from one that is, or have yours added to the instance's network, and try again"
+            " use one that is, or have yours added to the instance's network, and try again"
         )
         raise Forbidden(text, code="address_not_allowed")

@@ -51,7 +51,9 @@ class Layout:
         link = home / "outside"
         opened = link.readlink() if link.is_symlink() else home
         if link.is_symlink() and not opened.exists():
-            raise FileNotFoundError(f"{opened} is gone, where {link} says that instances lie")
+            raise FileNotFoundError(
+                f"{opened} is missing, but {link} says that instances are stored there"
+            )
         for directory in (home, home / "run", opened / "run", opened / "instances"):
             directory.mkdir(parents=True, exist_ok=True)
             directory.chmod(PASSABLE)
@@ -263,7 +265,7 @@ def _short_directory(home: Path) -> Path:
     found = directory.lstat()
     if directory.is_symlink() or found.st_uid != os.geteuid():
         raise PermissionError(
-            f"{directory} belongs to uid {found.st_uid}, sockets cannot lie there"
+            f"{directory} belongs to uid {found.st_uid}, sockets cannot be created there"
         )
     directory.chmod(PASSABLE)
     return directory

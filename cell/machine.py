@@ -45,7 +45,7 @@ def _memory_bytes() -> int:
     for line in MEMORY.read_text().splitlines():
         if line.startswith("MemTotal:"):
             return int(line.split()[1]) * 1024
-    raise OSError("/proc/meminfo tells no MemTotal")
+    raise OSError("/proc/meminfo has no MemTotal")
 
 
 def _limit_bytes(group: Path) -> int | None:

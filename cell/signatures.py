@@ -53,13 +53,13 @@ class Signatures:
         """By the clock, or by a challenge of ours: then it is the clock that was wrong."""
         clock = self._clock
         if not timestamp.isdecimal() or not _NONCE.fullmatch(nonce):
-            raise Unauthenticated("the signature is not of now", code="stale_signature")
+            raise Unauthenticated("the signature is not current", code="stale_signature")
         signed_at = int(timestamp)
         proven = clock.answered(challenge)
         if not proven and not clock.is_fresh(signed_at):
             headers = {CHALLENGE: clock.challenge()}
             raise Unauthenticated(
-                "the signature is not of now", code="stale_signature", headers=headers
+                "the signature is not current", code="stale_signature", headers=headers
             )
         # In the database, or a restart of the cell would let the last minute be said again.
         if not self._database.note("INSERT OR IGNORE INTO heard VALUES (?, ?)", nonce, signed_at):

@@ -77,7 +77,7 @@ def _held(path: Path) -> Iterator[tuple[str, int]]:
         held = os.open(path.name, flags, dir_fd=folder)
         stack.callback(os.close, held)
         if not stat.S_ISSOCK(os.fstat(held).st_mode):
-            raise NotTheEngineError(errno.ECONNREFUSED, "is no socket", path.name)
+            raise NotTheEngineError(errno.ECONNREFUSED, "is not a socket", path.name)
         yield f"/proc/self/fd/{held}", os.fstat(folder).st_uid
 
 

@@ -281,14 +281,14 @@ class Supervisor:
             if not process.alive:
                 await process.ended()
                 ended = f"the engine did not start: {process.exit_reason}"
-                raise EngineError(f"{ended}; the instance's logs say more")
+                raise EngineError(f"{ended}; see the instance's logs")
             if time.monotonic() > deadline:
                 limit_s = self._settings.start_timeout_s
                 raise EngineError(f"the engine accepted no login within {limit_s:.0f} s")
             if resident.reason is None and time.monotonic() > slow:
                 resident.reason = (
-                    "the engine takes long to start: it runs and takes no login yet; the "
-                    "instance's logs say more"
+                    "the engine is taking a long time to start: it is running but accepts no "
+                    "logins yet; see the instance's logs"
                 )
             await asyncio.sleep(wait_s)
             wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)

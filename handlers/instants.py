@@ -14,7 +14,7 @@ def read(text: str, **place: str) -> datetime:
     try:
         return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise refused("is not a moment that can be reckoned with", **place) from None
+        raise refused("is outside the supported range of times", **place) from None
 
 
 def refused(message: str, *, keyword: str = "date-time", **place: str) -> Invalid:

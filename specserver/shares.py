@@ -45,7 +45,7 @@ class Shares:
     def long_poll(self, exchange: Exchange) -> Iterator[None]:
         whose = self._whose(exchange)
         if not self._long_polls.try_enter(whose):
-            raise too_many_at_once(f"{self._long_polls_of_one} may wait for something to come")
+            raise too_many_at_once(f"{self._long_polls_of_one} long polls are open")
         try:
             yield
         finally:

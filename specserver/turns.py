@@ -43,7 +43,7 @@ class Turns:
             return
         queue = self._waiting.get(caller, deque())
         if len(queue) >= self._waiting_of_one:
-            raise too_many_at_once(f"{self._waiting_of_one} wait already")
+            raise too_many_at_once(f"{self._waiting_of_one} requests are already waiting")
         if sum(map(len, self._waiting.values())) >= self._waiting_all:
             raise overloaded()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -105,8 +105,8 @@ class Turns:
 
 def too_many_at_once(allowed: str) -> Problem:
     detail = (
-        f"too many requests at once: of one organization or caller {allowed};"
-        " ask again when some of them are answered"
+        f"too many requests at once: {allowed} for this organization or caller;"
+        " try again when some of them have been answered"
     )
     return TooManyRequests(detail, code="too_many_at_once", headers=_RETRY)
 

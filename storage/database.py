@@ -90,8 +90,8 @@ class Database:
                 return
             if found is not None and found not in known:
                 raise SchemaUnknown(
-                    f"the database is at revision {found}, and this version knows them up to"
-                    f" {max(known)}: start the version that brought it there, or a newer one"
+                    f"the database is at revision {found}, but this version knows revisions up to"
+                    f" {max(known)}: start the version that upgraded it, or a newer one"
                 )
             from storage.migrations import upgrade  # noqa: PLC0415 - Alembic is slow to import and rarely needed
 

@@ -150,7 +150,7 @@ class Server:
             status = str(order.status.name)
         if order.status == messages.STATUS_INVALID:
             reason = "" if order.error is None else f": {_said(order.error)}"
-            raise AcmeError("order", f"the server gave the order up{self._why(order) or reason}")
+            raise AcmeError("order", f"the server rejected the order{self._why(order) or reason}")
         proofs: tuple[Proof, ...] = ()
         if order.status == messages.STATUS_PENDING:
             proofs = tuple(each for one in order.authorizations for each in self._proofs(one))
@@ -172,7 +172,7 @@ class Server:
     def _proofs(self, url: str) -> Iterator[Proof]:
         authorization = self._authorization(url)
         if authorization.status == messages.STATUS_INVALID:
-            raise AcmeError("order", f"the server gave the order up{_refusal(authorization)}")
+            raise AcmeError("order", f"the server rejected the order{_refusal(authorization)}")
         if authorization.status != messages.STATUS_PENDING:
             return
         for each in authorization.challenges:

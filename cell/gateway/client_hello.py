@@ -52,7 +52,7 @@ def _handshake_message(data: bytes | bytearray) -> bytes | None:
         message += data[position : position + length]
         position += length
         if message and message[0] != CLIENT_HELLO:
-            raise NotTlsError("the first handshake message is no ClientHello")
+            raise NotTlsError("the first handshake message is not a ClientHello")
         if len(message) >= 4:  # noqa: PLR2004 - type and length of a handshake message
             size = 4 + int.from_bytes(message[1:4], "big")
             if size > HELLO_MAX_BYTES:

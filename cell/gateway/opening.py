@@ -41,7 +41,7 @@ async def wait_for_place(shared: Shared, enter: Callable[[], bool]) -> None:
     give_up_at = shared.loop.time() + shared.settings.login_wait_s
     while not enter():
         if shared.loop.time() >= give_up_at:
-            text = "too many connections: too many of them have not logged in"
+            text = "too many connections: too many are still logging in"
             raise Refusal("too_many_connections", text, 1)
         await asyncio.sleep(LOOK_AGAIN_S)
 

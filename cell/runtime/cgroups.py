@@ -111,7 +111,7 @@ class GroupsV1:
                     base.mkdir(exist_ok=True)
                     self._bases[controller] = base
                 except OSError as error:
-                    reason = f"{base} cannot be made: {error.strerror}"
+                    reason = f"{base} cannot be created: {error.strerror}"
             self.means[controller] = Means(reason is None, reason)
         self._set("cpu", ".", "cpu.shares", (os.cpu_count() or 1) * SHARES_PER_CPU)
         self._open_cpuset(".")
@@ -260,7 +260,7 @@ def _unified(own: Path, cell_name: str) -> Groups:
         base.mkdir(exist_ok=True)
         return GroupsV2(base)
     except OSError as error:
-        return NoGroups(f"{own} is not ours to divide: {error.strerror}")
+        return NoGroups(f"the control group {own} cannot be divided: {error.strerror}")
 
 
 def _step_down(own: Path) -> None:
@@ -268,7 +268,7 @@ def _step_down(own: Path) -> None:
     inside = {int(pid) for pid in (own / "cgroup.procs").read_text().split()}
     ours = {pid for pid in inside if _session(pid) == os.getsid(0)}
     if inside - ours - {0}:
-        raise PermissionError(1, "processes that are not the cell's run in it")
+        raise PermissionError(1, "it contains processes of others")
     (own / AGENT).mkdir(exist_ok=True)
     for pid in ours:
         with contextlib.suppress(ProcessLookupError):

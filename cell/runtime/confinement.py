@@ -169,8 +169,8 @@ class Sandbox:
         if not confine:
             return "switched off by the cell's settings"
         if not self._filters:
-            return f"there is no list of system calls for {platform.machine()}"
-        return self._try(uid, ["true"], "the filter of system calls")
+            return f"the system-call filter does not support {platform.machine()}"
+        return self._try(uid, ["true"], "the system-call filter")
 
     def _try(self, uid: int, argv: list[str], what: str) -> str | None:
         with self.filter() as filter_fd:
@@ -216,7 +216,7 @@ class Sandbox:
         if not means["uid"].enforced:
             reason = "the cell does not run as root, so engines run as its own user"
             if self._root:
-                reason = "uids of engines' own cannot be had here"
+                reason = "separate uids for engines are not available here"
                 if self._setpriv is None:
                     reason = "setpriv is not installed"
             means["uid"] = Means(enforced=False, reason=reason)
@@ -227,10 +227,10 @@ LOST = {
     "uid": "a compromised engine can access everything that the cell's user can",
     "filesystem": "a compromised engine can read the host's files",
     "network": "a compromised engine can reach the network",
-    "syscalls": "a broken engine can ask anything of the kernel that its user may",
-    "cpu": "an instance can take more CPU than its size",
-    "cpuset": "a busy instance makes its neighbours wait for a CPU",
-    "memory": "an instance can take more memory than its size",
+    "syscalls": "a compromised engine can make any system call that its user may",
+    "cpu": "an instance can use more CPU than its size",
+    "cpuset": "a busy instance makes its neighbors wait for a CPU",
+    "memory": "an instance can use more memory than its size",
     "pids": "an instance can start any number of processes",
 }
 

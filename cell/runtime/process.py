@@ -97,7 +97,7 @@ class Process:
         if code < 0 or code > 128:  # noqa: PLR2004 - a shell's way to say "by signal"
             number = -code if code < 0 else code - 128
             with contextlib.suppress(ValueError):
-                return f"it was ended by {signal.Signals(number).name}"
+                return f"it was killed by {signal.Signals(number).name}"
         return f"it ended with status {code}"
 
     @property
@@ -177,7 +177,7 @@ def _engine_pid(child: subprocess.Popen[bytes], info: tuple[int, int]) -> int:
             told += chunk
             with contextlib.suppress(ValueError):
                 return int(orjson.loads(told)["child-pid"])
-    raise LaunchError(f"the sandbox was not made (status {child.wait(INFO_TIMEOUT_S)})")
+    raise LaunchError(f"the sandbox could not be created (status {child.wait(INFO_TIMEOUT_S)})")
 
 
 def strays(mark: str, uids: range = NOBODYS) -> list[int]:

@@ -10,7 +10,7 @@ from clients.errors import ConfigurationError
 FLAGS: Final = ("--yes", "-y")
 YesOption = Annotated[
     bool,
-    typer.Option(*FLAGS, help="Do it without asking for the name.", show_default=False),
+    typer.Option(*FLAGS, help="Skip the question.", show_default=False),
 ]
 
 
@@ -18,8 +18,8 @@ def require_answerable(what: str, *, yes: bool) -> None:
     """Raise where nobody can be asked: a script says `--yes`, or nothing is done."""
     if not yes and not sys.stdin.isatty():
         raise ConfigurationError(
-            f"`{what}` asks for the name before it goes on, and there is no terminal to ask on: "
-            "nothing was sent; add --yes to do it without being asked"
+            f"`{what}` needs confirmation, but there is no terminal to ask on: nothing was sent; "
+            "add --yes to skip the question"
         )
 
 

@@ -50,7 +50,7 @@ def way_to(desk: Desk, instance: str, *, store: bool) -> Iterator[Way]:
     name, engine = endpoint.instance["name"], endpoint.instance["engine"]
     if engine not in FAMILY:
         instead = INSTEAD.get(engine, BRANCH).format(name=name)
-        raise ConfigurationError(f"dump and load do not know {engine} yet; {instead}")
+        raise ConfigurationError(f"dump and load do not support {engine}; {instead}")
     with sql.Keeper(endpoint, store=store) as keeper:
         number = int(keeper.query("SHOW server_version_num").rows[0][0])
         credential = keeper.credential()

@@ -28,7 +28,7 @@ def _complete_client(incomplete: str) -> list[str]:
 @app.command(epilog="Example: menagerie credentials sales")
 def credentials(
     instance: InstanceArgument,
-    rotate: Annotated[bool, typer.Option("--rotate", help="Make a new password first.")] = False,
+    rotate: Annotated[bool, typer.Option("--rotate", help="Create a new password first.")] = False,
     client: Annotated[
         str | None,
         typer.Option(
@@ -40,13 +40,13 @@ def credentials(
     ] = None,
     store: Annotated[
         bool,
-        typer.Option("--store", help="Keep it for `query` and `connect` too.", show_default=False),
+        typer.Option("--store", help="Store it for `query` and `connect` too.", show_default=False),
     ] = False,
     org: OrgOption = None,
     output: OutputOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Reveal an instance's credentials, with lines that connect its clients.
+    """Reveal an instance's credentials, with connection lines for its clients.
 
     They come straight from the cell that hosts the instance; the control plane never sees them.
     The lines hold the password, and work on this machine as they are: in a shell, in Python, in
@@ -76,7 +76,7 @@ def _require_known(engine: str, client: str | None) -> None:
     if client is None or client in clients_of(engine):
         return
     known = ", ".join(clients_of(engine)) or "none"
-    raise ConfigurationError(f"there is no line for {client} on {engine}; there is for: {known}")
+    raise ConfigurationError(f"{client} is not a client for {engine}; available: {known}")
 
 
 def _show(place: Place, output: Format | None) -> None:

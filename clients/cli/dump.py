@@ -45,17 +45,17 @@ def dump(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace FILE where there is one.", show_default=False)
+        bool, typer.Option("--force", help="Overwrite FILE if it exists.", show_default=False)
     ] = False,
     owners: Annotated[
         bool,
-        typer.Option("--owners", help="With owners and rights of roles.", show_default=False),
+        typer.Option("--owners", help="Include owners and privileges.", show_default=False),
     ] = False,
     no_store: StoreOption = False,
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Write a PostgreSQL instance's database into one file, as of one moment.
+    """Write a PostgreSQL instance's database into one file, as a consistent snapshot.
 
     Runs a pg_dump that is at least as new as the server; one comes with Menagerie. The file is
     there once it is whole, and only you may read it. `menagerie load` takes it.
@@ -90,12 +90,14 @@ def _refuse(target: Path | None, form: Form, *, force: bool) -> None:
     """Before anything is asked of anybody."""
     if target is None:
         if form is Form.custom and sys.stdout.isatty():
-            raise ConfigurationError("an archive is nothing for a terminal; give a FILE or a pipe")
+            raise ConfigurationError(
+                "an archive cannot be written to a terminal; specify a FILE or use a pipe"
+            )
         return
     if target.is_dir() or not target.parent.is_dir():
-        raise ConfigurationError(f"{target} is a folder, or is in one that is not there")
+        raise ConfigurationError(f"{target} is a folder, or its folder does not exist")
     if target.exists() and not force:
-        raise ConfigurationError(f"{target} is there already; --force replaces it")
+        raise ConfigurationError(f"{target} already exists; --force overwrites it")
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def _opened(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         if not force and target.exists():
-            raise ConfigurationError(f"{target} came to be there meanwhile; --force replaces it")
+            raise ConfigurationError(f"{target} was created in the meantime; --force overwrites it")
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)

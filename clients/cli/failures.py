@@ -33,7 +33,7 @@ EXIT_CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
 HINTS: Final = {
     errors.SignInRequired: "`menagerie login` signs in; MENAGERIE_API_KEY or a profile gives a key",
     errors.Unauthenticated: "the token is not accepted; `menagerie login` gives another",
-    errors.ConnectionFailed: "`menagerie profiles show` tells where the server is looked for",
+    errors.ConnectionFailed: "`menagerie profiles show` shows which server is used",
 }
 STEP_UP: Final = re.compile(r"mfa|second factor|assurance", re.IGNORECASE)
 
@@ -116,9 +116,9 @@ def option_name(field_name: str) -> str:
 def _hint(error: Exception) -> list[str]:
     if isinstance(error, errors.Forbidden) and STEP_UP.search(f"{error.code} {error.detail}"):
         line = "`menagerie login --step-up` adds the second factor to the session"
-        return [f"hint: {line}", "hint: `menagerie me enrol-totp` sets one up where there is none"]
+        return [f"hint: {line}", "hint: `menagerie me enrol-totp` enrolls one if you have none"]
     if isinstance(error, errors.Forbidden) and error.code == "session_required":
         return ["hint: `menagerie login` signs in; this is not for API keys"]
     if isinstance(error, errors.Forbidden) and error.code == "password_required":
-        return ["hint: `--password -` reads it from stdin; `menagerie login` signs in anew"]
+        return ["hint: `--password -` reads it from stdin; `menagerie login` signs in again"]
     return [f"hint: {hint}" for kind, hint in HINTS.items() if type(error) is kind]

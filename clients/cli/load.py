@@ -33,12 +33,14 @@ def load(
     clean: Annotated[
         bool,
         typer.Option(
-            "--clean", help="Drop what the archive has before it is made.", show_default=False
+            "--clean",
+            help="Drop the archive's objects before they are created.",
+            show_default=False,
         ),
     ] = False,
     owners: Annotated[
         bool,
-        typer.Option("--owners", help="With owners and rights of roles.", show_default=False),
+        typer.Option("--owners", help="Restore owners and privileges.", show_default=False),
     ] = False,
     psql_commands: Annotated[
         bool,
@@ -68,7 +70,9 @@ def load(
             raise ConfigurationError("--clean is for archives; SQL says itself what it drops")
         desk = open_desk(profile, org=org)
         if clean:
-            confirming.ask(instance, "What the archive has is dropped and made anew.", yes=yes)
+            confirming.ask(
+                instance, "The objects in the archive are dropped and created again.", yes=yes
+            )
         with desk.client, copying.way_to(desk, instance, store=not no_store) as way:
             words = (
                 _restoring(way, clean=clean, owners=owners)

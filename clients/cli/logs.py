@@ -17,7 +17,7 @@ def logs(
     instance: InstanceArgument,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Go on with what is written.", show_default=False),
+        typer.Option("--follow", "-f", help="Continue with new lines.", show_default=False),
     ] = False,
     tail: Annotated[
         int | None,
@@ -27,13 +27,13 @@ def logs(
             max=10_000,
             metavar="LINES",
             show_default=False,
-            help="Begin with this many lines of those written so far. Default: 200.",
+            help="How many existing lines to start with. Default: 200.",
         ),
     ] = None,
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Show the end of an instance's engine log, and with --follow what is written from then on.
+    """Show the end of an instance's engine log and, with --follow, each new line.
 
     Ctrl-C ends it.
     """
@@ -46,4 +46,4 @@ def logs(
             typer.echo(plain(part) if sys.stdout.isatty() else part, nl=False)
             said = said or bool(part)
     if not said:
-        typer.echo(f"{instance} has logged nothing since it was made", err=True)
+        typer.echo(f"{instance} has not logged anything yet", err=True)

@@ -36,7 +36,7 @@ def find(engine: str) -> str | None:
 
 
 def wanted(engine: str) -> str:
-    return " or ".join(PROGRAMS.get(engine, ())) or "no client we know"
+    return " or ".join(PROGRAMS.get(engine, ())) or "no known client"
 
 
 def command_line(

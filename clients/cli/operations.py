@@ -257,7 +257,8 @@ def _name_to_id(
             known = desk.org_id if field.name == "org_id" else desk.profile.project_id
             if known is None:
                 raise typer.BadParameter(
-                    "is neither given nor in the profile", param_hint=option.flag
+                    "is missing: set it on the command line or in the profile",
+                    param_hint=option.flag,
                 )
             arguments[field.argument] = known
         arguments[field.argument] = desk.identify(

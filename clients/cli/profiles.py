@@ -40,7 +40,7 @@ def show_(
     profile: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
     output: OutputOption = None,
 ) -> None:
-    """Show what is in force, and where it comes from."""
+    """Show the current settings, and where each comes from."""
     found = profiles.resolve(profile)
     show({"origin": found.origin, **{key: _masked(found, key) for key in VARIABLES}}, output)
 
@@ -52,7 +52,7 @@ def _masked(found: Profile, key: str) -> str | None:
 
 @app.command("use", epilog="Example: menagerie profiles use staging")
 def use(name: Name) -> None:
-    """Make a profile the one in force."""
+    """Make a profile the active one."""
     kept = Profiles.read()
     _require(name, kept)
     kept.active = name
@@ -74,7 +74,7 @@ def set_(
         ),
     ],
 ) -> None:
-    """Make a profile, or change one.
+    """Create a profile, or change one.
 
     A secret given as it stands can be seen by other programs of this machine: give it by `-` or
     `@file`.

@@ -85,7 +85,7 @@ class Repl:
         except ClientError as error:
             typer.echo(f"error: {plain(str(error))}", err=True)
         except KeyboardInterrupt:
-            typer.echo("interrupted: the statement was given up", err=True)
+            typer.echo("interrupted: the statement was canceled", err=True)
         else:
             sql.show(result, Rows.table, timing=self._timing)
 

@@ -139,9 +139,9 @@ def words(command: str, params: Sequence[Any]) -> list[str]:
     try:
         split = shlex.split(command)
     except ValueError as error:
-        raise errors.QueryFailed(INVALID, f"cannot tell the words apart: {error}") from error
+        raise errors.QueryFailed(INVALID, f"cannot parse the command: {error}") from error
     if not split:
-        raise errors.QueryFailed(INVALID, "there is no command")
+        raise errors.QueryFailed(INVALID, "the command is empty")
     if split[0].upper() in STREAMS:
         raise errors.QueryFailed(
             INVALID, f"{split[0].upper()} never ends: use redis-cli or valkey-cli"

@@ -91,7 +91,7 @@ def test_an_engine_that_does_not_get_ready_says_so_within_ten_seconds(rig: Rig) 
     )
     assert time.monotonic() - began < 10
     assert seen["status"] == "provisioning"
-    assert "takes long to start" in seen["status_reason"]
+    assert "taking a long time to start" in seen["status_reason"]
     os.kill(pid, signal.SIGCONT)
     resuming.join()
     assert rig.status_is(instance_id, "running")["status_reason"] is None

@@ -129,7 +129,7 @@ def test_a_log_without_a_line_is_said_to_be_empty(
     plane.cell.engine_log = ""
     ran = cli("logs", "sales")
     assert (ran.code, ran.out) == (0, "")
-    assert "sales has logged nothing" in ran.err
+    assert "sales has not logged anything" in ran.err
 
 
 def test_connect_is_a_small_client_for_duckdb(

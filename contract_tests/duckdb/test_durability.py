@@ -67,7 +67,7 @@ def test_a_lost_engine_ends_the_process_and_a_restart_heals(own_service: Service
     # Refused or already gone: which of the two is a matter of milliseconds.
     with service.client() as client, contextlib.suppress(httpx.TransportError):
         told = client.post("/query", json={"sql": sql}).text
-        assert "by a fault of its own" in told
+        assert "because of an internal error" in told
         # Of the machine nothing is told: no stack, no path, no address.
         assert not re.search("Stack|0x|/|INTERNAL", told)
         assert client.post("/query", json={"sql": "SELECT 1"}).status_code == 503

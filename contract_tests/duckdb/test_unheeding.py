@@ -66,7 +66,7 @@ def test_what_does_not_obey_is_replaced_and_health_says_so(impatient: Service, s
     assert _ended(service) == _REPLACED
     assert {each.status_code for each in told} == {200, 503}
     (reason,) = {each.json()["error"] for each in told if each.status_code == 503}
-    assert "does not obey its interruption" in reason
+    assert "cannot be interrupted" in reason
     assert [each.status_code for each in answers] == [503]
     assert answers[0].json()["error"] == reason
     service.start()

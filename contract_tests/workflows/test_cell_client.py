@@ -173,7 +173,7 @@ def test_questions_are_signed_and_carry_no_key(
         (409, {"code": "conflict", "detail": "is erased"}, CellRefused),
         (409, {"code": "in_flight", "detail": "wait"}, CellUnavailable),
         (422, {"detail": "no such version"}, CellRefused),
-        (401, {"detail": "the signature is not of now"}, CellUnavailable),
+        (401, {"detail": "the signature is not current"}, CellUnavailable),
         (404, {"detail": "no such instance"}, InstanceUnknown),
         (429, {}, CellUnavailable),
         (500, {}, CellUnavailable),
@@ -194,9 +194,9 @@ def test_what_each_answer_means(
 
 
 def test_a_challenge_is_answered_once(server: Server, client: HttpCell) -> None:
-    server.answer = (401, {"code": "stale_signature", "detail": "the signature is not of now"})
+    server.answer = (401, {"code": "stale_signature", "detail": "the signature is not current"})
     server.headers = {"Menagerie-Challenge": "12-ab"}
-    with pytest.raises(CellUnavailable, match="not of now"):
+    with pytest.raises(CellUnavailable, match="not current"):
         client.describe()
     first, second = (headers for _, _, headers, _ in server.asked)
     assert "menagerie-challenge" not in first

@@ -31,7 +31,7 @@ class DocumentRefused(Exception):  # noqa: N818 -- a fact about the document
     """Operations whose policy is missing or says nothing known; one line for each fault."""
 
     def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(["the document's policy is not whole:", *faults]))
+        super().__init__("\n".join(["the document's policy is incomplete:", *faults]))
         self.faults = faults
 
 

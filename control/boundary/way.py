@@ -256,8 +256,8 @@ class Way:
         if verdict is not None and not verdict.allowed:
             exchange.state[_VERDICT] = verdict
             raise TooManyRequests(
-                "too many tries at this account from where it has not been used before; sign in"
-                " from where it has, send the token of an earlier session of it as a bearer token,"
+                "too many attempts for this account from addresses that have not used it before;"
+                " sign in from one that has, send an earlier session's token as a bearer token,"
                 f" or wait {verdict.retry_after_s} s",
                 code="account_rate_limited",
             )

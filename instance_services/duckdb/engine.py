@@ -27,13 +27,13 @@ _STOP_S = 3.0
 
 _STOPPED = "the engine has stopped and is restarting; try again in a few seconds"
 _LOST = (
-    "the engine failed at this statement by a fault of its own and is about to be restarted; what"
-    " was committed is kept"
+    "the engine failed on this statement because of an internal error and is about to be"
+    " restarted; committed data is kept"
 )
 _ENDED = "the credential that this request came with has ended; use the current one"
 _UNHEEDED = (
-    "a statement whose client is gone, or that filled the storage, does not obey its interruption;"
-    " the engine is about to be replaced, what was committed is kept; try again in a few seconds"
+    "a statement whose client has disconnected, or that filled the storage, cannot be interrupted;"
+    " the engine is about to be restarted, committed data is kept; try again in a few seconds"
 )
 
 # After one of these the engine may refuse whatever comes next.
@@ -198,7 +198,7 @@ class Engine:
         self._interrupt(job)
         job.unheeded_s += every_s
         if job.unheeded_s > self._interrupt_timeout_s:
-            log.warning("a statement does not obey its interruption; the process is replaced")
+            log.warning("a statement cannot be interrupted; the process is replaced")
             self._give_up()
 
     def _give_up(self) -> None:
@@ -228,7 +228,7 @@ class Engine:
                 self._interrupt(self._running)
                 insisted_s += _INSIST_S
             if _STOP_S < insisted_s <= _STOP_S + _INSIST_S:
-                log.warning("a statement does not obey its interruption; the process ends with it")
+                log.warning("a statement cannot be interrupted; the process ends with it")
                 self._on_broken()
             await asyncio.wait([closed], timeout=_INSIST_S)
         await closed

@@ -8,7 +8,7 @@ import structlog
 
 log = structlog.get_logger()
 
-FAULT = "the engine failed at this statement by a fault of its own; nothing of it was kept"
+FAULT = "the engine failed on this statement because of an internal error; it had no effect"
 MEMORY = (
     "Out of Memory Error: the statement needs more memory than this instance has; select, group or"
     " sort less at a time, or choose a larger size"
@@ -30,7 +30,7 @@ def told(error: Exception, directory: Path, *, rendered: bool) -> str:
     text = _TRACE.sub("", str(error)).replace(f"{directory}/", "")
     if isinstance(error, _FAULTS):
         first = text.partition("\n")[0]
-        log.error("the engine failed by a fault of its own", reason=_PLACE.sub("…", first))
+        log.error("the engine failed because of an internal error", reason=_PLACE.sub("…", first))
         return FAULT
     if isinstance(error, _MEMORY):
         return TEMPORARY if _DISK in text else MEMORY

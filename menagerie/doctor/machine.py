@@ -24,11 +24,11 @@ REMEDIES: Final = (
     ("bubblewrap is not permitted", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
     (
         "other users cannot read",
-        "move the checkout and Python where others can read them, as in /opt",
+        "move the checkout and Python to a folder that others can read, such as /opt",
     ),
     ("does not run as root", "sudo menagerie serve"),
     ("control", "systemd-run --scope -p Delegate=yes menagerie serve"),
-    ("cannot be made", "systemd-run --scope -p Delegate=yes menagerie serve"),
+    ("cannot be created", "systemd-run --scope -p Delegate=yes menagerie serve"),
 )
 _CLOCK_UNSYNCHRONIZED: Final = 0x40
 _TIMEX_BYTES: Final = 512

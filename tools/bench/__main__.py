@@ -15,9 +15,9 @@ ROOMS = (*_SERVICES, "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 
-What `make bench` printed at its last full run: Python {python}, {cores} cores. Ratios within one
-run are what counts; the microseconds are this machine's. A bar that is broken fails the command.
-Benchmarks are no tests: nothing in `make test` depends on time.
+The output of the last full run of `make bench`: Python {python}, {cores} cores. Compare the ratios
+within one run; the microseconds depend on the machine. The command fails if a limit is exceeded.
+Benchmarks are not tests: nothing in `make test` depends on time.
 """
 
 

@@ -213,8 +213,8 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         "The engine alone is execute and fetchall of the duckdb package, and orjson where rows are "
-        "many. Both run on one CPU where nothing else is said. DECIMAL costs the service less, as "
-        "the engine writes it as text."
+        "many. Both run on one CPU unless the row says otherwise. DECIMAL costs the service less, "
+        "because the engine writes it as text."
     )
 
 

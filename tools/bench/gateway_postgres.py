@@ -355,7 +355,7 @@ def show(result: dict[str, Any]) -> None:
         console.print(f"Gateway under PostgreSQL: not measured, {result['skipped']}.")
         return
     measured = result["measured"]
-    table = Table(title="Gateway under PostgreSQL (CPU is that of what stands in front alone)")
+    table = Table(title="Gateway in front of PostgreSQL (CPU of the proxy alone)")
     table.add_column("")
     for name in measured:
         table.add_column(name, justify="right")

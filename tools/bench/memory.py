@@ -15,13 +15,13 @@ AT_MOST_MB = 300.0
 SETTLE_S = 15.0
 _NOTES = """\
 RSS counts a page once for each process that has it, so the gateway's three are counted nearly
-three times; PSS shares it out, and is what ending `serve` gives back.
+three times; PSS divides it among them, and is what stopping `serve` frees.
 
-What takes it, in the API: the interpreter 9, settings (pydantic) 16, SQLAlchemy 18, cryptography
+Memory of the API by part: the interpreter 9, settings (pydantic) 16, SQLAlchemy 18, cryptography
 7, httpx 7, Connexion with Flask and requests 19, its own code 25, the document with a validator
-for each body and parameter 16, threads and the rest 15. In the cell: much the same without
-SQLAlchemy, drivers with psycopg 16, its two documents 10. Parts that `serve` starts load no
-command line (13 each), and what the first start loads goes with a process of its own (50)."""
+for each body and parameter 16, threads and the rest 15. The cell: about the same without
+SQLAlchemy, drivers with psycopg 16, its two documents 10. Processes that `serve` starts do not
+load the command line (13 each), and the first start runs in a process that exits (50)."""
 
 
 def memory_mb(process: psutil.Process) -> dict[str, float]:

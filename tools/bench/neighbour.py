@@ -88,7 +88,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def show(cases: list[dict[str, Any]]) -> None:
-    table = Table(title="Beside a neighbour that takes all it can: times slower")
+    table = Table(title="Slowdown with a neighbour that uses all it can")
     table.add_column("engine")
     for name in ("quiet p99 ms", "median", "p99", "at most", ""):
         table.add_column(name, justify="right")
@@ -102,7 +102,7 @@ def show(cases: list[dict[str, Any]]) -> None:
     console = Console()
     console.print(table)
     console.print(
-        "The neighbour is a PostgreSQL of half a CPU with three busy connections; client, engine "
+        "The neighbour is a PostgreSQL with half a CPU and three busy connections; client, engine "
         "and neighbour share the machine's CPUs."
     )
 

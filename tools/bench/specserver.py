@@ -180,8 +180,8 @@ def show(result: dict[str, Any]) -> None:
     console.print(
         "Every app checks a bearer token, reads a path and a query parameter and parses the body "
         "with the same result. Raw Starlette compares the token and parses the body with orjson, "
-        "and validates nothing; the others hold the body to one schema of six members, which all "
-        "operations refer to."
+        "and validates nothing; the others validate the body against one schema with six members, "
+        "which all operations share."
     )
 
 

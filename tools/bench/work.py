@@ -152,8 +152,8 @@ def show(result: dict[str, Any]) -> None:
     console = Console()
     console.print(table)
     console.print(
-        "Bare are five updates of one row, committed one by one, as many transactions as an "
-        "operation is. Latency is the median from enqueue to end with an idle worker. PostgreSQL "
+        '"Bare" is five updates of one row, committed one by one: as many transactions as an '
+        "operation has. Latency is the median from enqueue to end with an idle worker. PostgreSQL "
         "runs on the same cores, without fsync."
     )
 

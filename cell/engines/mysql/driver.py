@@ -189,13 +189,13 @@ class MySQLFamily:
                 if ending:
                     await client.end_sessions(*self._administrator(site), accounts.TENANT)
             except client.RefusedError as error:
-                raise EngineError(f"the credentials were not taken: {error}") from error
+                raise EngineError(f"the server rejected the credentials: {error}") from error
             except client.NotThereError as error:
                 # It may just be starting, and have read the former accounts.
                 if self._host.find(site) is None:
                     return
                 if time.monotonic() > deadline:
-                    raise EngineError(f"the credentials were not taken: {error}") from error
+                    raise EngineError(f"the server rejected the credentials: {error}") from error
             else:
                 return
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -168,7 +168,7 @@ def unpack(folder: Path, data: Path, owner: int | None) -> None:
         ):
             _unpack(tar, file.fileno(), data, owner)
     except (tarfile.TarError, FileNotFoundError) as error:
-        raise EngineError("the snapshot is not whole") from error
+        raise EngineError("the snapshot is incomplete") from error
     synchronise(data)
 
 
@@ -189,7 +189,7 @@ def _unpack(tar: Iterable[tarfile.TarInfo], source: int, data: Path, owner: int 
             while offset < end:
                 sent = os.sendfile(descriptor, source, offset, end - offset)
                 if sent == 0:
-                    raise EngineError("the snapshot is not whole")
+                    raise EngineError("the snapshot is incomplete")
                 offset += sent
             if owner is not None:
                 os.fchown(descriptor, owner, owner)

@@ -152,7 +152,7 @@ class PostgreSQL:
             # At its next start, before anybody is let in.
             return
         except psycopg.Error as error:
-            raise EngineError(f"the server does not take the credentials: {error}") from error
+            raise EngineError(f"the server rejected the credentials: {error}") from error
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self._installation(places.major(site) or "", site)

@@ -150,7 +150,7 @@ class Resp:
                 self._host.resize(process, size)
                 await connection.ask("CONFIG", "SET", *words)
         except (OSError, RefusalError) as error:
-            raise EngineError(f"the engine does not take its size: {error}") from error
+            raise EngineError(f"the engine rejected its size settings: {error}") from error
         return True
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the contract's
@@ -198,7 +198,7 @@ class Resp:
         for server in self._servers:
             if server.version == version:
                 return server
-        raise EngineError(f"{self.engine} {version} is not on this machine any more")
+        raise EngineError(f"{self.engine} {version} is no longer installed on this machine")
 
     def _administrator(self, site: Site) -> Login:
         return Login(ADMINISTRATOR, self._host.secret(site, ADMINISTRATOR))

@@ -190,7 +190,7 @@ class MySqlTalk:
         server = wire.parse_greeting(packet.payload).capabilities
         login, promised = self._known_login, self._greeting.capabilities
         if login.capabilities & promised & SHAPING_CAPABILITIES & ~server:
-            raise WireError("the server lacks what was promised for it")
+            raise WireError("the server lacks a capability that the gateway announced")
         # LONG_PASSWORD only says which family a client is of.
         bits = login.capabilities & (promised & server & ~wire.SSL | wire.LONG_PASSWORD)
         if login.database is None:

@@ -143,7 +143,7 @@ class _Reader:
         first = self.number(1)
         sizes = {0xFC: 2, 0xFD: 3, 0xFE: 8}
         if first in {0xFB, 0xFF}:
-            raise WireError("no length begins like this")
+            raise WireError("invalid length")
         return self.take(self.number(sizes[first]) if first in sizes else first)
 
 
@@ -157,7 +157,7 @@ def vector(data: bytes) -> bytes:
 
 def _nul_ended(data: bytes) -> bytes:
     if b"\0" in data:
-        raise WireError("a name with a NUL in it")
+        raise WireError("a name contains a NUL character")
     return data + b"\0"
 
 
@@ -181,7 +181,7 @@ def build_greeting(greeting: Greeting) -> bytes:
 def parse_greeting(payload: bytes) -> Greeting:
     reader = _Reader(payload)
     if reader.number(1) != PROTOCOL_VERSION:
-        raise WireError("no greeting of a version known here")
+        raise WireError("unknown version of the greeting")
     version = reader.until_nul().decode("latin-1")
     thread_id = reader.number(4)
     scramble = reader.take(8)
