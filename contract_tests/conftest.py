@@ -18,6 +18,16 @@ settings.register_profile(
     "test", deadline=None, max_examples=50, suppress_health_check=_SLOW_MACHINES, database=None
 )
 settings.load_profile("test")
+# The watchdog's, for what is left to the night because it is long.
+_NIGHTLY_S = 3600
+
+
+# Before a room's own, which give their tests what they need by day.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("nightly") and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_NIGHTLY_S))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -184,7 +185,9 @@ class Sandbox:
                 return f"{what} cannot be run: {error}"
         if done.returncode == 0:
             return None
-        return f"{what} is not permitted: {done.stderr.decode(errors='replace').strip()[-200:]}"
+        # Bubblewrap describes its namespaces there too.
+        said = re.sub(r"\{[^}]*\}", "", done.stderr.decode(errors="replace")).strip()
+        return f"{what} is not permitted: {said[-200:] or f'exit status {done.returncode}'}"
 
     def _refuses_nested(self) -> bool:
         """Whether the sandbox can be kept from making user namespaces of its own."""

@@ -4,6 +4,8 @@ Each runs in a mount namespace of its own, where the checkout and Python lie in 
 where every user can enter, and where bubblewrap is there or is hidden.
 """
 
+import ensurepip
+import json
 import os
 import pwd
 import shlex
@@ -21,6 +23,7 @@ from cell.runtime.process import strays
 from contract_tests.end_to_end.engine_clients import connect
 from contract_tests.end_to_end.installation import Installation, place, wait_for
 from contract_tests.end_to_end.test_engines import place_of
+from tools import fetch_pip
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("postgres", "duckdb", "valkey")
@@ -206,3 +209,28 @@ def test_nothing_is_installed_where_that_is_not_wanted(bare: Path, words: tuple[
     said, asked = installs(bare, *words, MENAGERIE_NO_SYSTEM_PACKAGES="1")
     assert asked == ""
     assert ("MENAGERIE_NO_SYSTEM_PACKAGES is set" in said) == (words == ())
+
+
+@pytest.mark.nightly  # it fetches what an installation needs
+def test_a_python_that_comes_without_pip_gets_it(tmp_path: Path) -> None:
+    """As Debian's does: its package python3 has neither pip nor what puts one into a venv."""
+    if not IS_ROOT or subprocess.run([*ALONE, "true"], check=False).returncode != 0:
+        pytest.skip("only root hides a part of Python here")
+    hide = f"mount -t tmpfs none {shlex.quote(str(Path(ensurepip.__file__).parent))}"
+    python = Path(sys.base_prefix, "bin", "python3")
+    words = ["tools/install", "runtime", str(python), str(tmp_path / "venv")]
+    subprocess.run([*ALONE, "sh", "-c", f'{hide} && exec "$@"', "sh", *words], cwd=ROOT, check=True)
+    subprocess.run([tmp_path / "venv" / "bin" / "menagerie", "--version"], check=True)
+
+
+def test_a_pip_that_is_not_the_pinned_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = {"files": [{"filename": fetch_pip.WHEEL, "url": "../pip.whl"}]}
+    answers = iter([json.dumps(listed).encode(), b"another", b'{"files": []}'])
+    monkeypatch.setattr(fetch_pip, "_get", lambda *_: next(answers))
+    assert fetch_pip.main(str(tmp_path)) == 1
+    assert "is not the file whose SHA-256 is pinned" in capsys.readouterr().err
+    assert fetch_pip.main(str(tmp_path)) == 1
+    assert "does not have pip-" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
