@@ -19,7 +19,8 @@ RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
 FROM ${BASE}
 # Of MariaDB the programs and the one plugin that is loaded: the whole package brings Perl and a service of its own.
 # The version of a Debian package is the distribution's to choose: it carries the security fixes.
-# hadolint ignore=DL3008,DL4006
+# A subshell leaves the folder again, and apt-get downloads into the one it is in.
+# hadolint ignore=DL3003,DL3008,DL4006
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
         bubblewrap mariadb-backup mariadb-server-core redis-server tini tzdata \
