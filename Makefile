@@ -19,6 +19,8 @@ $(VENV)/.dev: requirements-dev.lock pyproject.toml
 
 install: $(VENV)/.runtime ## make the virtual environment that `serve` needs
 
+install-dev: $(VENV)/.dev ## make the virtual environment with the development tools too
+
 serve: $(VENV)/.runtime ## start the service (as root it installs bubblewrap first); options: ARGS='--home DIR --port N'
 	@tools/system-packages serve
 	@exec $(BIN)/menagerie serve $(ARGS)
@@ -52,4 +54,4 @@ lock: $(VENV)/.dev ## resolve pyproject.toml into both lock files anew (needs th
 clean: ## remove the virtual environment and all caches
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.PHONY: help install serve test test-nightly check fix bench lock clean
+.PHONY: help install install-dev serve test test-nightly check fix bench lock clean
