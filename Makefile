@@ -17,7 +17,7 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 $(VENV)/.dev: requirements-dev.lock pyproject.toml
 	@tools/install dev "$(PYTHON)" "$(VENV)"
 
-install: $(VENV)/.runtime ## make the virtual environment that `serve` needs
+install: $(VENV)/.runtime ## create the virtual environment that `serve` needs
 
 install-dev: $(VENV)/.dev ## make the virtual environment with the development tools too
 
@@ -25,15 +25,15 @@ serve: $(VENV)/.runtime ## start the service (as root it installs bubblewrap fir
 	@tools/system-packages serve
 	@exec $(BIN)/menagerie serve $(ARGS)
 
-test: $(VENV)/.dev ## install what tests need (system packages too, where it may) and run every test
+test: $(VENV)/.dev ## install what the tests need (as root, system packages too) and run them
 	@tools/system-packages
 	@$(BIN)/python -m tools.run_tests $(ARGS)
 
-test-nightly: $(VENV)/.dev ## the long runs as well
+test-nightly: $(VENV)/.dev ## run the long tests as well
 	@tools/system-packages nightly
 	@$(BIN)/python -m tools.run_tests --nightly $(ARGS)
 
-check: $(VENV)/.dev ## format, lint, types, the documents' lint, habits, the Dockerfile
+check: $(VENV)/.dev ## check formatting, lint, types, the OpenAPI documents and the Dockerfile
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(addprefix -p ,$(ROOMS)) -p contract_tests -p tools
@@ -41,14 +41,14 @@ check: $(VENV)/.dev ## format, lint, types, the documents' lint, habits, the Doc
 	@$(BIN)/python -m pytest -q -n0 contract_tests/habits
 	@$(BIN)/hadolint Dockerfile
 
-fix: $(VENV)/.dev ## format the code and mend what the linter can
+fix: $(VENV)/.dev ## format the code and apply the linter's fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## measure ratios against peers in one run; docs/benchmarks.md holds the last
+bench: $(VENV)/.dev ## measure performance against peers; a full run writes docs/benchmarks.md
 	@$(BIN)/python -m tools.bench $(ARGS)
 
-lock: $(VENV)/.dev ## resolve pyproject.toml into both lock files anew (needs the uv package)
+lock: $(VENV)/.dev ## update both lock files from pyproject.toml (needs the uv package)
 	@tools/lock
 
 clean: ## remove the virtual environment and all caches

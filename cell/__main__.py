@@ -37,12 +37,12 @@ def main(words: list[str] | None = None) -> int:
         metavar="PROTOCOL=PORT",
         help="where the gateway listens, as https=443; may be repeated",
     )
-    parser.add_argument("--engine", action="append", help="offer only this one; may be repeated")
-    parser.add_argument("--acme-directory", default="", help="empty: the local CA alone")
+    parser.add_argument("--engine", action="append", help="offer only this engine; may be repeated")
+    parser.add_argument("--acme-directory", default="", help="empty: only the local CA")
     parser.add_argument("--acme-contact", default="", help="e-mail of the account")
     parser.add_argument("--acme-terms-agreed", action="store_true")
     parser.add_argument("--acme-ca-file", default="", help="trusted for the server's TLS")
-    parser.add_argument("--keep-engines", action="store_true", help="engines outlive the cell")
+    parser.add_argument("--keep-engines", action="store_true", help="leave engines running at exit")
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
     given = parser.parse_args(words)

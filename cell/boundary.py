@@ -39,7 +39,7 @@ def authenticate(cell: Cell, exchange: Exchange) -> None:
     elif "gateway" in schemes:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(given.encode(), cell.gateway_token.encode()):
-            raise Unauthenticated("only the gateway of this cell may ask this")
+            raise Unauthenticated("only the gateway of this cell may call this")
     elif request.method == "HEAD":
         # Answered like GET it would use the token up for an answer without a body.
         raise MethodNotAllowed("HEAD is not supported here", headers={"Allow": "GET, OPTIONS"})

@@ -53,7 +53,7 @@ def _told(resident: Resident, used_bytes: int) -> str | None:
     if used_bytes <= size.ceiling_bytes:
         return None
     return (
-        f"the storage is full: {used_bytes / GB:.2f} GB were used of the "
-        f"{size.storage_bytes / GB:.2f} GB of its size; choose more storage or a larger size "
-        "(resize), and it runs again with its data"
+        f"the storage is full: {used_bytes / GB:.2f} GB of {size.storage_bytes / GB:.2f} GB were "
+        "used; choose more storage or a larger size (resize), and the instance runs again with its "
+        "data"
     )

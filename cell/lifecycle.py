@@ -208,7 +208,7 @@ class Lifecycle:
             try:
                 await self._supervisor.hand_out_credentials(resident)
             except (EngineError, OSError) as error:
-                detail = f"the engine did not take the new credential: {error}"
+                detail = f"the engine did not accept the new credential: {error}"
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             until = self._credentials.generation(resident.instance_id)[1]
         log.info("cell.rotated", instance_id=resident.instance_id, generation=made.generation)

@@ -39,7 +39,7 @@ async def look(resident: Resident, login: Login, settings: CellSettings) -> None
     if unwell_s < limit_s:
         return
     resident.unwell_since = None
-    resident.cut = f"{pulse.value}, for {unwell_s:.0f} s"
+    resident.cut = f"{pulse.value} (for {unwell_s:.0f} s)"
     log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=resident.cut)
     # Asked to end, it would not answer that either. What it acknowledged is written.
     process.signal(signal.SIGKILL)

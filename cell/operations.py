@@ -54,7 +54,9 @@ class Operations:
         operation = key.rpartition(":")[0]
         seen = self._database.row("SELECT lease FROM leases WHERE operation = ?", operation)
         if seen is not None and lease < seen[0]:
-            detail = f"lease {lease} of the operation is older than {seen[0]}, which was seen"
+            detail = (
+                f"lease {lease} of the operation is older than {seen[0]}, which was used before"
+            )
             raise Conflict(detail, code="stale_lease")
         if seen is None or lease > seen[0]:
             self._database.write(

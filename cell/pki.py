@@ -364,7 +364,7 @@ class _Seal:
             raise PkiError(f"cannot open {path}: it was sealed under another seal.key") from error
         key = serialization.load_pem_private_key(opened, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise PkiError(f"{path} holds no elliptic-curve key")
+            raise PkiError(f"{path} does not contain an elliptic-curve key")
         return key
 
 

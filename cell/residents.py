@@ -83,7 +83,7 @@ class Resident:
         if self.status != "running" or used <= size:
             return None
         return (
-            f"the storage is full: {used / 10**9:.2f} GB are used of {size / 10**9:.2f} GB; remove "
+            f"the storage is full: {used / 10**9:.2f} GB of {size / 10**9:.2f} GB are used; remove "
             "data, or choose more storage or a larger size (resize)"
         )
 

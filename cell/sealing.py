@@ -54,5 +54,5 @@ def read_or_make_key(path: Path) -> bytes:
             temporary.unlink()
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
-        raise SealError(f"{path} holds {len(key)} bytes and not {KEY_BYTES}")
+        raise SealError(f"{path} has {len(key)} bytes instead of {KEY_BYTES}")
     return key

@@ -85,4 +85,6 @@ def _check(peer: socket.socket, owner: int) -> None:
     told = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(told)
     if uid != owner:
-        raise NotTheEngineError(errno.ECONNREFUSED, f"uid {uid} listens, and not uid {owner}")
+        raise NotTheEngineError(
+            errno.ECONNREFUSED, f"uid {uid} is listening instead of uid {owner}"
+        )

@@ -308,7 +308,7 @@ class Supervisor:
         async with resident.lock:
             if resident.process is not process or self._stopping:
                 return
-            reason = f"the engine ended: {resident.cut or process.exit_reason}"
+            reason = f"the engine exited: {resident.cut or process.exit_reason}"
             resident.cut = None
             if self._host.memory_kills(resident.site) > resident.memory_kills:
                 reason = MEMORY

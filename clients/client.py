@@ -276,14 +276,14 @@ class Client(Closing):
         if operation.needs_session:
             if self._session_token is None:
                 raise errors.SignInRequired(
-                    f"{operation.id} is for a signed-in user, and there is no session"
+                    f"{operation.id} is for a signed-in user, but there is no session"
                 )
             return self._session_token
         if self._session_token and (elsewhere or not self._api_key):
             return self._session_token
         if self._api_key is None:
             raise errors.SignInRequired(
-                f"{operation.id} needs an API key or a session, and there is neither"
+                f"{operation.id} needs an API key or a session, but neither was given"
             )
         return self._api_key
 

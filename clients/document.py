@@ -230,7 +230,7 @@ class Operation:
         said = self.raw.get("x-confirm")
         if said is None and self.method == "DELETE":
             # A server that does not say so may still mean it.
-            return "It is gone afterwards."
+            return "This cannot be undone."
         return None if said in {None, "none"} else str(said)
 
     @property

@@ -46,7 +46,7 @@ def fitting(program: str, server_major: int) -> Tool:
     have = ", ".join(sorted({f"{tool.major}.{tool.minor}" for tool in found})) or "none"
     raise ConfigurationError(
         f"a server of version {server_major} needs {program} {server_major} or newer;"
-        f" here is {have} (it is in postgresql-client-{server_major}; releases"
+        f" found: {have} (install postgresql-client-{server_major}; releases"
         " before August 2025 are not used, because a hostile database can make them run commands)"
     )
 

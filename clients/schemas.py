@@ -21,20 +21,20 @@ def follow(document: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, An
         if reference is None:
             return answer
         answer = {**_target(document, str(reference)), **answer}
-    raise DocumentError(f"references go in a circle at {node.get('$ref')}")
+    raise DocumentError(f"circular reference at {node.get('$ref')}")
 
 
 def _target(document: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
     if not reference.startswith("#/"):
-        raise DocumentError(f"reference {reference} leads out of the document")
+        raise DocumentError(f"reference {reference} points outside the document")
     here: Any = document
     for part in reference[2:].split("/"):
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(here, Mapping) or name not in here:
-            raise DocumentError(f"reference {reference} leads nowhere")
+            raise DocumentError(f"reference {reference} does not exist")
         here = here[name]
     if not isinstance(here, Mapping):
-        raise DocumentError(f"reference {reference} does not lead to an object")
+        raise DocumentError(f"reference {reference} does not point to an object")
     return here
 
 

@@ -65,7 +65,7 @@ class PostgresTunnel(Closing):
             try:
                 far, forth = await self._connected()
             except (OSError, TimeoutError) as error:
-                self.failure = str(error) or "it does not answer"
+                self.failure = str(error) or "it is not responding"
                 return
             with contextlib.closing(forth):
                 ways = _copy(near, forth), _copy(far, back)

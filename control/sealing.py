@@ -45,7 +45,7 @@ class Sealer:
             raise SealError("not sealed by this service")
         cipher = self._ciphers.get(sealed[1 : 1 + _KEY_ID_BYTES])
         if cipher is None:
-            raise SealError("sealed with a key that is not here")
+            raise SealError("sealed with a key that is not available")
         nonce = sealed[1 + _KEY_ID_BYTES : _HEADER_BYTES]
         try:
             return cipher.decrypt(nonce, sealed[_HEADER_BYTES:], context.encode())

@@ -54,7 +54,7 @@ class Child:
             wait_s = _BACK_OFF_S[min(self.crashes, len(_BACK_OFF_S)) - 1]
             self.due_at = now + wait_s
             _LOG.warning(
-                "part ended", part=self.part, code=self.process.returncode, restart_in_s=wait_s
+                "part exited", part=self.part, code=self.process.returncode, restart_in_s=wait_s
             )
         elif now >= self.due_at:
             self.due_at = 0.0
@@ -68,7 +68,7 @@ class Child:
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            _LOG.warning("part did not end in time", part=self.part, timeout_s=timeout_s)
+            _LOG.warning("part did not exit in time", part=self.part, timeout_s=timeout_s)
             self.process.kill()
             self.process.wait()
 

@@ -67,7 +67,7 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
         text = Path(spec).read_text(encoding="utf-8")
         loaded = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a safe loader
         if not isinstance(loaded, dict):
-            raise DocumentInvalid(f"{spec} does not hold a mapping")
+            raise DocumentInvalid(f"{spec} does not contain a mapping")
         return cls(_with_string_keys(loaded), checked=checked)
 
     def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -107,14 +107,14 @@ class References:
 
     def target(self, reference: str) -> Any:
         if not reference.startswith("#"):
-            raise DocumentInvalid(f"reference {reference!r} leaves the document")
+            raise DocumentInvalid(f"reference {reference!r} points outside the document")
         node: Any = self._root
         for part in reference[1:].split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             try:
                 node = node[int(key)] if isinstance(node, list) else node[key]
             except (KeyError, IndexError, ValueError, TypeError):
-                raise DocumentInvalid(f"reference {reference!r} leads nowhere") from None
+                raise DocumentInvalid(f"reference {reference!r} does not exist") from None
         return node
 
     def follow(self, node: Any) -> Any:

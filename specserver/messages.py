@@ -89,7 +89,7 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "unevaluatedItems": lambda _: "has items that are not allowed",
     "falseSchema": lambda _: "is not allowed",
     "contentEncoding": lambda f: f"must be encoded as {f['content_encoding']}",
-    "contentMediaType": lambda f: f"must hold {f['content_media_type']}",
+    "contentMediaType": lambda f: f"must contain {f['content_media_type']}",
 }
 
 

@@ -112,14 +112,16 @@ def is_async(function: Callable[..., Any]) -> bool:
 def make_plans(document: Document, around: Surroundings) -> list[Plan]:
     """A plan for every operation; raises where the document and the handlers do not meet."""
     if document.has_security and around.verifiers is None and around.boundary is None:
-        raise DocumentInvalid("the document asks for security, and nothing is given to check it")
+        raise DocumentInvalid(
+            "the document requires security, but neither security nor boundary was passed"
+        )
     bindings = Bindings(Schemas(document.raw))
     securities: dict[str, Security | None] = {}
     plans: dict[str, Plan] = {}
     for path, method, content in document.operations():
         operation = Operation(path, method, content, document.security_schemes)
         if operation.id in plans:
-            raise DocumentInvalid(f"operationId {operation.id} is there twice")
+            raise DocumentInvalid(f"operationId {operation.id} is used twice")
         # Most operations ask for the same, and are checked by one and the same object.
         asked = repr(operation.security)
         if asked not in securities:

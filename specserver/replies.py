@@ -120,7 +120,7 @@ def _add_fields(raw: RawHeaders, headers: Mapping[str, str | list[str]]) -> None
         stored = stored or key == "cache-control"
         for single in value if isinstance(value, list) else [value]:
             if "\r" in single or "\n" in single or "\0" in single:
-                raise ValueError(f"the value of header {name} holds a line break")
+                raise ValueError(f"the value of header {name} contains a line break")
             raw.append((key.encode("latin-1"), single.encode("latin-1")))
     if not stored:
         raw.append(_NO_STORE)

@@ -121,7 +121,9 @@ def _parse(
     verifiers: Mapping[str, Verifier],
 ) -> Check:
     if name not in operation.security_schemes:
-        raise DocumentInvalid(f"{operation.id} asks for security scheme {name}, which is not there")
+        raise DocumentInvalid(
+            f"{operation.id} requires security scheme {name}, which the document does not define"
+        )
     if name not in verifiers:
         raise DocumentInvalid(f"security scheme {name} of {operation.id} has no verifier")
     scheme = operation.security_schemes[name] | {"x-name": name, _VERIFIER: verifiers[name]}

@@ -31,7 +31,7 @@ def main(folder: str) -> int:
         return 1
     content = _get(urllib.parse.urljoin(page, found[0]), "*/*")
     if hashlib.sha256(content).hexdigest() != SHA256:
-        print(f"{found[0]} is not the file whose SHA-256 is pinned", file=sys.stderr)
+        print(f"{found[0]} does not have the pinned SHA-256", file=sys.stderr)
         return 1
     wheel = Path(folder) / WHEEL
     wheel.write_bytes(content)

@@ -32,7 +32,7 @@ class Pulse(Enum):
     """
 
     WELL = "well"
-    SILENT = "it does not answer logins"
+    SILENT = "it does not respond to logins"
     STUCK = "a script that has written cannot be stopped"
 
 

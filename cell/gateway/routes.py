@@ -96,7 +96,7 @@ class Routes:
                 return False
             document = orjson.loads(self._path.read_bytes())
             if not isinstance(document, dict) or not isinstance(document.get("instances"), dict):
-                raise ValueError("no instances in it")  # noqa: TRY004, TRY301 - one kind: "broken"
+                raise ValueError("it contains no instances")  # noqa: TRY004, TRY301 - one kind: "broken"
         except (OSError, ValueError) as error:
             # Missing is how every cell starts; anything else is said once, until it is mended.
             if not isinstance(error, FileNotFoundError) and self._stamp != (0, 0, 0):
@@ -170,7 +170,7 @@ def _routes(host: str, entry: dict[str, Any]) -> list[Route]:
 def _route(host: str, entry: dict[str, Any]) -> Route:
     limit, authorities = entry.get("connections_max"), entry.get("client_ca_pem")
     if not isinstance(authorities, str | None):
-        raise TypeError("the authorities of clients are no PEM")
+        raise TypeError("the client CAs are not PEM")
     return Route(
         host=host,
         instance_id=str(entry["instance_id"]),
@@ -187,5 +187,5 @@ def _route(host: str, entry: dict[str, Any]) -> Route:
 def _path(entry: dict[str, Any], name: str) -> str | None:
     path = entry.get(name)
     if not isinstance(path, str | None):
-        raise TypeError(f"the {name} is no path")
+        raise TypeError(f"the {name} is not a path")
     return path

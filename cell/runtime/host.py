@@ -361,7 +361,7 @@ def copy_file(source: Path, target: Path) -> None:
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as reading, target.open("xb") as writing:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is no ordinary file", source.name)
+            raise OSError(errno.EINVAL, "is not a regular file", source.name)
         os.fchmod(writing.fileno(), 0o600)
         shutil.copyfileobj(reading, writing, 1 << 20)
         writing.flush()

@@ -98,7 +98,7 @@ class Process:
             number = -code if code < 0 else code - 128
             with contextlib.suppress(ValueError):
                 return f"it was killed by {signal.Signals(number).name}"
-        return f"it ended with status {code}"
+        return f"it exited with status {code}"
 
     @property
     def cpu_s(self) -> float:
@@ -164,7 +164,7 @@ def launch(
     ticks = _start_ticks(pid)
     if ticks is None:
         child.wait()
-        raise LaunchError(f"the engine ended at once, with status {child.returncode}")
+        raise LaunchError(f"the engine exited at once, with status {child.returncode}")
     return Process(pid, ticks, time.time(), group, child)
 
 

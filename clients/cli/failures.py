@@ -31,8 +31,8 @@ EXIT_CODES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (errors.Invalid, INVALID),
 )
 HINTS: Final = {
-    errors.SignInRequired: "`menagerie login` signs in; MENAGERIE_API_KEY or a profile gives a key",
-    errors.Unauthenticated: "the token is not accepted; `menagerie login` gives another",
+    errors.SignInRequired: "sign in with `menagerie login`, or set an API key (MENAGERIE_API_KEY)",
+    errors.Unauthenticated: "the token was not accepted; sign in again with `menagerie login`",
     errors.ConnectionFailed: "`menagerie profiles show` shows which server is used",
 }
 STEP_UP: Final = re.compile(r"mfa|second factor|assurance", re.IGNORECASE)

@@ -22,7 +22,7 @@ def logout(profile: ProfileOption = None) -> None:
             desk.client.send(operation, {"session_id": "current"})
             typer.echo("signed out", err=True)
         except Unauthenticated:
-            typer.echo("the session had ended already", err=True)
+            typer.echo("the session had already ended", err=True)
     kept = Profiles.read()
     if desk.profile.name in kept.named:
         kept.named[desk.profile.name].pop("session_token", None)

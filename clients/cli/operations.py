@@ -229,7 +229,7 @@ def _kept(operation: Operation, name: str, until: str) -> str:
     if f"{operation.noun}.undelete" not in operation.document.operations:
         return said
     line = shlex.join(["menagerie", operation.noun.replace("_", "-"), "undelete", name])
-    return f"{said}; until then `{line}` brings it back"
+    return f"{said}; until then, `{line}` restores it"
 
 
 def _in_body(option: Option, body: Any) -> bool:

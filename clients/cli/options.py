@@ -295,7 +295,7 @@ def cleared(options: Iterable[Option], typed: Mapping[str, Any]) -> dict[str, No
     found = [one for one in options if one.is_nullable and typed.get(one.clearing)]
     for one in found:
         if typed[one.keyword] is not None:
-            raise typer.BadParameter("is to be set and to be cleared", param_hint=one.flag)
+            raise typer.BadParameter("cannot be both set and cleared", param_hint=one.flag)
     return {one.field.argument: None for one in found}
 
 

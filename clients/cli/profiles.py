@@ -100,11 +100,11 @@ def remove(name: Name, yes: YesOption = False) -> None:
     confirming.require_answerable("profiles remove", yes=yes)
     kept = Profiles.read()
     _require(name, kept)
-    confirming.ask(name, "The profile is gone, with the tokens in it.", yes=yes)
+    confirming.ask(name, "The profile and its tokens will be removed.", yes=yes)
     del kept.named[name]
     if kept.active == name:
         kept.active = None
-        sys.stderr.write("no profile is active now; the local server is used where there is one\n")
+        sys.stderr.write("no profile is active now; the local server is used if there is one\n")
     kept.write()
 
 

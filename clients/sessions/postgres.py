@@ -68,7 +68,7 @@ class PostgresSession(Session):
 
     def query(self, statement: str, params: Sequence[Any] | None = None) -> Result:
         if "\0" in statement:
-            raise errors.QueryFailed(INVALID, "a statement cannot hold the character NUL")
+            raise errors.QueryFailed(INVALID, "a statement cannot contain the NUL character")
         connection = self._open()
         started = time.perf_counter()
         run = _Run(connection)

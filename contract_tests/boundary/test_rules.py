@@ -34,7 +34,7 @@ def test_the_document_of_these_tests_is_whole() -> None:
         ({"authorize": {"permission": "org:rule"}}, "permission is 'org:rule'"),
         ({"authorize": {"permission": "none", "colour": "red"}}, "says colour"),
         ({"authorize": {"permission": "none", "assurance": "high"}}, "assurance is 'high'"),
-        ({"authorize": {"permission": "none", "session": "user"}}, "lets API keys in"),
+        ({"authorize": {"permission": "none", "session": "user"}}, "security allows API keys"),
         ({"audit": None}, "x-audit is missing"),
         ({"audit": "none"}, "x-audit-reason does not say why"),
         ({"rate_limit": None}, "x-rate-limit is None"),

@@ -71,7 +71,7 @@ def test_a_serve_that_follows_a_killed_one_waits_for_its_parts(
         until(lambda: answers(installation, credential), "the instance is back")
         assert query(installation, credential, "SELECT n FROM kept").json()["rows"] == [[1]]
     assert "cannot listen" not in installation.log
-    assert "part ended" not in installation.log
+    assert "part exited" not in installation.log
 
 
 def serves(port: int) -> bool:

@@ -127,7 +127,7 @@ def test_an_engine_that_says_nothing_is_started_again(rig: Rig, host: Host) -> N
     for instance_id in made:
         os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
     for instance_id in made:
-        assert "it does not answer logins" in started_again(rig, instance_id)
+        assert "it does not respond to logins" in started_again(rig, instance_id)
 
 
 def test_an_engine_that_wanted_too_much_memory_says_so(rig: Rig, host: Host) -> None:

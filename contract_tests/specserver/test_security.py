@@ -117,11 +117,11 @@ def test_security_comes_before_validation() -> None:
 
 
 def test_an_app_that_cannot_check_does_not_start() -> None:
-    with pytest.raises(DocumentInvalid, match="nothing is given to check"):
+    with pytest.raises(DocumentInvalid, match="neither security nor boundary"):
         bakery(security=None)
     with pytest.raises(DocumentInvalid, match=r"key of loaves\.list has no verifier"):
         bakery(security={"other": verify})
-    with pytest.raises(DocumentInvalid, match="which is not there"):
+    with pytest.raises(DocumentInvalid, match="which the document does not define"):
         served(minimal({"security": [{"ghost": []}]}), lambda: None, security={"ghost": verify})
 
 

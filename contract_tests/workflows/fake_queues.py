@@ -84,7 +84,7 @@ class FakeQueues:
             for number, message in zip(made, messages, strict=True):
                 body = orjson.dumps(message).decode()
                 if "\\u0000" in body:
-                    raise QueueRefused(422, "the instance cannot hold this", "invalid_request")
+                    raise QueueRefused(422, "the instance cannot store this", "invalid_request")
                 row = (self._id, name, number, body, now, now + delay_s)
                 file.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, 0)", row)
             update = "UPDATE queues SET ids = ? WHERE instance_id = ? AND name = ?"

@@ -23,7 +23,7 @@ _MINUTE_S = 60
 _QUARTER_HOUR_S = 900
 # So long the counters are left alone after they failed: no request in between waits for them.
 _LEFT_ALONE_S = 1.0
-_NO_STORAGE = "rate limits can be kept in memory, database, or a redis:// or valkey:// URL"
+_NO_STORAGE = "must be memory, database, or a redis:// or valkey:// URL"
 _log = structlog.get_logger(__name__)
 
 
@@ -95,7 +95,7 @@ def make_limiter(where: str, settings: ControlSettings, database: Database) -> L
         storage = storage_from_string(where, wrap_exceptions=True)
     except ConfigurationError:
         raise ConfigurationError(_NO_STORAGE) from None  # the library's words hold the URL
-    assert isinstance(storage, Storage), "an asynchronous storage cannot be asked from threads"
+    assert isinstance(storage, Storage), "an asynchronous storage cannot be used from threads"
     return Limiter(LibraryMeter(storage), settings.rates)
 
 

@@ -112,11 +112,11 @@ def _faults(
     if method not in READING and not isinstance(audit, str):
         yield "x-audit is missing"
     if audit == "none" and not extensions.get("x-audit-reason"):
-        yield "x-audit is none, and x-audit-reason does not say why"
+        yield "x-audit is none, but x-audit-reason does not say why"
     if extensions.get("x-rate-limit") not in RATES:
         yield f"x-rate-limit is {extensions.get('x-rate-limit')!r}, not one of {', '.join(RATES)}"
     if extensions.get("x-done-by") not in _DOERS:
-        yield f"x-done-by is {extensions['x-done-by']!r}; only a cell does what is not done here"
+        yield f"x-done-by is {extensions['x-done-by']!r}; the only allowed value is cell"
     elif extensions.get("x-done-by") and extensions.get("x-events"):
         yield "a cell does it, so there is no transaction for its x-events"
     unknown = set(extensions.get("x-events") or ()) - EVENT_KINDS
@@ -130,9 +130,9 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
         return
     for name, value in authorize.items():
         if name not in _AUTHORIZE:
-            yield f"x-authorize says {name}, which means nothing"
+            yield f"x-authorize says {name}, which is unknown"
         elif value not in _AUTHORIZE[name]:
-            yield f"x-authorize: {name} is {value!r}, which there is not"
+            yield f"x-authorize: {name} is {value!r}, which does not exist"
     permission = authorize.get("permission")
     if permission is None:
         yield "x-authorize names no permission; say none or self where there is none"
@@ -140,8 +140,8 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
     if schemes - SCHEMES.keys():
         yield f"security names unknown schemes: {', '.join(sorted(schemes - SCHEMES.keys()))}"
     if not schemes and permission != "none":
-        yield "anyone may call it, and x-authorize asks for a permission"
+        yield "anyone may call it, but x-authorize requires a permission"
     if permission in ALL and "{org_id}" not in path:
-        yield f"{permission} is held in an org, and the path names none"
+        yield f"{permission} is granted in an organization, but the path names none"
     if authorize.get("session") == "user" and "api_key" in schemes:
-        yield "x-authorize wants a user session, and security lets API keys in"
+        yield "x-authorize requires a user session, but security allows API keys"

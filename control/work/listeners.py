@@ -51,7 +51,7 @@ def _listen(database: Database, bell: Bell, stopping: threading.Event, presence:
                     if heard.payload != process():
                         bell.ring()
     except psycopg.OperationalError as error:
-        _log.warning("listening interrupted", error=str(error))
+        _log.warning("connection for notifications lost", error=str(error))
         stopping.wait(CONNECT_AGAIN_S)
 
 

@@ -119,7 +119,7 @@ class Worker:
                 _log.warning("database unavailable", detail=outage.detail)
                 self._stopping.wait(POLL_S)
             except Exception:  # noqa: BLE001 - a thread that ends would never work again
-                _log.exception("worker turn failed")
+                _log.exception("worker failed to claim or run an operation")
                 self._stopping.wait(POLL_S)
 
     def _work(self) -> None:
@@ -169,7 +169,7 @@ class Worker:
         """Free what is leased to workers that are gone."""
         absent = self._presence.absent(queue.holders(self._database))
         for name in absent & self._missed:
-            _log.warning("a worker is gone; what it ran is taken over", worker=name)
+            _log.warning("a worker exited; its operations are taken over", worker=name)
             queue.release(self._database, name)
         self._missed = absent
         self._stopping.wait(LOOK_EVERY_S)

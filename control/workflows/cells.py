@@ -26,7 +26,7 @@ def refresh_all(op: Operation) -> None:
         try:
             refresh(op.services, cell_id)
         except (CellUnavailable, CellRefused) as error:
-            _log.warning("cell not seen", cell_id=cell_id, error=str(error))
+            _log.warning("cell is not responding", cell_id=cell_id, error=str(error))
 
 
 @workflow("cells.hear", deadline_s=300)
@@ -66,7 +66,7 @@ def refresh(services: Services, cell_id: str) -> None:
         if "clock" in told:
             cell.clock_skew_s = told["clock"]["host_time"] - cell.last_seen_at.timestamp()
             if abs(cell.clock_skew_s) > SKEW_TOLD_S:
-                _log.warning("cell clock off", cell_id=cell_id, skew_s=round(cell.clock_skew_s))
+                _log.warning("cell clock is off", cell_id=cell_id, skew_s=round(cell.clock_skew_s))
 
 
 schedule("cells", "cells.refresh", every_s=EVERY_S)

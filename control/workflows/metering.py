@@ -28,7 +28,7 @@ def meter(op: Operation) -> None:
         try:
             meter_cell(op, cell)
         except (CellUnavailable, CellRefused) as error:
-            _log.warning("cell not metered", cell_id=cell.id, error=str(error))
+            _log.warning("cell could not be metered", cell_id=cell.id, error=str(error))
 
 
 def meter_cell(op: Operation, cell: Cell) -> None:

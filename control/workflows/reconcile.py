@@ -32,7 +32,7 @@ def reconcile(op: Operation) -> None:
         try:
             observe(op, cell)
         except (CellUnavailable, CellRefused) as error:
-            _log.warning("cell not observed", cell_id=cell.id, error=str(error))
+            _log.warning("cell could not be observed", cell_id=cell.id, error=str(error))
     restart_lost_work(op.database)
 
 
@@ -91,7 +91,7 @@ def _restart(db: Session, instance: Instance) -> None:
     elif instance.status == "failed" and instance.desired_status == "erased":
         instance.erase()
     if instance.status in TRANSITIONAL:
-        _log.warning("work started again", instance_id=instance.id, status=instance.status)
+        _log.warning("lost work restarted", instance_id=instance.id, status=instance.status)
         starting.start(db, starting.BY_STATUS[instance.status], instance)
 
 

@@ -83,7 +83,7 @@ def main(words: list[str] | None = None) -> int:
 
 def _give_up() -> None:
     """Ends the process soon, without the clean-up that a broken engine would abort in."""
-    structlog.get_logger().error("the engine is lost; restarting is all that helps")
+    structlog.get_logger().error("the engine failed and needs a restart")
     asyncio.get_running_loop().call_later(_LAST_WORDS_S, os._exit, _LOST)
 
 

@@ -228,7 +228,7 @@ class Engine:
                 self._interrupt(self._running)
                 insisted_s += _INSIST_S
             if _STOP_S < insisted_s <= _STOP_S + _INSIST_S:
-                log.warning("a statement cannot be interrupted; the process ends with it")
+                log.warning("a statement cannot be interrupted; the process exits")
                 self._on_broken()
             await asyncio.wait([closed], timeout=_INSIST_S)
         await closed

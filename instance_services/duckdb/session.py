@@ -42,7 +42,7 @@ class Session:
         self._allowance = allowance
         refusals = Refusals(connection)
         for name in refusals.drop_stored():
-            log.warning("dropped, as it calls what is not offered", name=name)
+            log.warning("dropped because it uses something that is not supported", name=name)
         self._plans = Plans(connection, refusals)
         self._prepared = Prepared(connection)
         # Of the statement that runs now: whether it may grow the database, and why it was ended.

@@ -12,6 +12,6 @@ def check(name: str) -> None:
     """Raises Invalid for a name whose table would be another queue's index or sequence."""
     for end in _TAKEN:
         if name.endswith(end):
-            message = f"cannot end with {end}, as indexes of queues do"
+            message = f"cannot end with {end}, which PGMQ uses for indexes and sequences"
             violation = {"pointer": "/name", "keyword": "pattern", "message": message}
             raise Invalid(f"the name of a queue {message}", errors=[violation])

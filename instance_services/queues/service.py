@@ -70,14 +70,14 @@ def meaning(error: psycopg.Error) -> Exception:
     state = error.sqlstate or ""
     said = (error.diag.message_primary or "the connection was lost")[:SAID_CHARACTERS_MAX]
     if isinstance(error, psycopg.DataError) and state:
-        return Invalid(f"the instance cannot hold this: {said}")
+        return Invalid(f"the instance cannot store this: {said}")
     if isinstance(error, psycopg.errors.QueryCanceled):
         return Unavailable("the instance took too long to respond", headers=RETRY_AFTER)
     if isinstance(error, psycopg.DataError):
         # The client's own word on what it was answered.
         return Conflict(f"the instance's answer cannot be read: {error}", code=REFUSED)
     if not state or state.startswith((_RESOURCES, _GOING)):
-        return Unavailable(f"the instance cannot do it now: {said}", headers=RETRY_AFTER)
+        return Unavailable(f"the instance cannot do this now: {said}", headers=RETRY_AFTER)
     if isinstance(error, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
         return Unavailable(f"the queue is locked by another session: {said}", headers=RETRY_AFTER)
     return Conflict(f"the instance refused this: {said}", code=REFUSED)

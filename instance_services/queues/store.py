@@ -256,7 +256,7 @@ def orjson_object(row: TupleRow) -> Answer:
     found = orjson.loads(row[0] or "null")
     if not isinstance(found, dict):
         raise Conflict(
-            "what menagerie_queues.answers keeps of this request was changed with SQL",
+            "the stored response to this request in menagerie_queues.answers was changed with SQL",
             code="refused_by_instance",
         )
     return found

@@ -33,7 +33,9 @@ def of_home(settings: Settings) -> Iterator[Finding]:
         detail = f"{len(exposed)} of its files and folders are open to other users: {shown}"
         yield Finding("home", "warning", detail, f"chmod go-rw {shown}")
     else:
-        there = "is closed to other users" if root.exists() else "will be made by the first start"
+        there = (
+            "is closed to other users" if root.exists() else "will be created by the first start"
+        )
         yield Finding("home", "ok", f"{root} {there}")
 
 
@@ -56,7 +58,7 @@ def of_database(settings: Settings) -> Iterator[Finding]:
     from storage.errors import Unavailable  # noqa: PLC0415 -- see above
 
     if settings.on_sqlite and not (settings.root / "menagerie.db").exists():
-        yield Finding("database", "ok", "SQLite, will be made by the first start")
+        yield Finding("database", "ok", "SQLite; the first start will create it")
         return
     database = Database(settings.database)
     try:

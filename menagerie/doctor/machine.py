@@ -48,7 +48,7 @@ def files() -> Iterator[Finding]:
         detail += f", and at least {open_files.LEAST} are needed"
         yield Finding("open files", "failure", detail, open_files.REMEDY)
     elif relayed < open_files.RELAYED_MAX:
-        detail += f", so the gateway takes {relayed} connections in each process"
+        detail += f", so each gateway process accepts {relayed} connections"
         yield Finding("open files", "warning", detail, open_files.REMEDY)
     else:
         yield Finding("open files", "ok", detail)
@@ -69,7 +69,9 @@ def confinement_and_engines() -> Iterator[Finding]:
     for name, refusal in sorted(found.refused.items()):
         yield Finding(f"engine {name}", "note", refusal.reason, refusal.remedy)
     if not found.drivers:
-        yield Finding("engines", "failure", "no engine can run here", "fix one of those above")
+        yield Finding(
+            "engines", "failure", "no engine can run on this machine", "fix one of those above"
+        )
 
 
 def _of_means(name: str, means: Means) -> Finding:
@@ -99,7 +101,7 @@ def clock() -> Iterator[Finding]:
     """Whether anything sets it; how far it is off is told by the database and the service."""
     state = ctypes.create_string_buffer(_TIMEX_BYTES)
     if ctypes.CDLL(None, use_errno=True).adjtimex(state) < 0:
-        yield Finding("clock", "note", "cannot tell whether it is synchronized")
+        yield Finding("clock", "note", "it is unknown whether it is synchronized")
         return
     # struct timex: modes (int, padded), offset, freq, maxerror, esterror (long), status (int)
     status = int.from_bytes(state.raw[40:44], sys.byteorder)

@@ -75,9 +75,9 @@ export function show(answer) {
   const notes = [...answer.notes];
   if (answer.truncated) {
     const first = several(answer.row_count, "row");
-    notes.push(`Only the first ${first} are shown, and downloaded: there are more.`);
+    notes.push(`The result is longer: only the first ${first} are shown and can be downloaded.`);
   }
-  if (answer.cut) notes.push("Very long values were cut.");
+  if (answer.cut) notes.push("Very long values were truncated.");
   at("notes").replaceChildren(...notes.map((note) => make("li", note)));
   at("notes").hidden = notes.length === 0;
   const isTable = answer.columns.length > 0;

@@ -39,7 +39,7 @@ export async function ask(verb, body = {}) {
     if (response.status === 204) return {};
     const answer = await response.json();
     if (response.ok || answer.error !== undefined) return answer;
-    return { error: `The console answered ${response.status}.` };
+    return { error: `The console returned status ${response.status}.` };
   } catch {
     return { error: "The console could not be reached." };
   }

@@ -1,6 +1,6 @@
 """Every benchmark in one run; what is printed is also what docs/benchmarks.md holds.
 
-usage: python -m tools.bench [specserver|duckdb|gateway …]     exit status 1: a bar is broken
+usage: python -m tools.bench [specserver|duckdb|gateway …]     exit status 1: a limit is exceeded
 """
 
 import os
@@ -36,7 +36,7 @@ def main(chosen: list[str]) -> int:
     """Run the chosen rooms' benchmarks, all of them by default; only a full run is kept."""
     unknown = set(chosen) - set(ROOMS)
     if unknown:
-        print(f"no benchmark of {', '.join(sorted(unknown))}; there are: {', '.join(ROOMS)}")
+        print(f"unknown benchmark: {', '.join(sorted(unknown))}; available: {', '.join(ROOMS)}")
         return 2
     page = [_HEAD.format(python=platform.python_version(), cores=os.cpu_count())]
     worst = 0

@@ -200,21 +200,21 @@ def _on_a_loop(cases: Sequence[Case], rounds: int) -> list[dict[str, Any]]:
 
 
 def show(result: dict[str, Any]) -> None:
-    table = Table(title="DuckDB service: CPU per request beside the engine alone")
-    table.add_column("what")
+    table = Table(title="DuckDB service: CPU per request, compared with the engine alone")
+    table.add_column("query")
     for name in ("engine µs", "service µs", "ratio", "at most", ""):
         table.add_column(name, justify="right")
     for case in result["cases"]:
         limit = case["limit"]
-        verdict = "" if limit is None else "kept" if case["ratio"] <= limit else "BROKEN"
+        verdict = "" if limit is None else "pass" if case["ratio"] <= limit else "FAIL"
         figures = (f"{case['engine_us']:.0f}", f"{case['service_us']:.0f}", f"{case['ratio']:.2f}")
         table.add_row(case["name"], *figures, "" if limit is None else f"{limit:.2f}", verdict)
     console = Console()
     console.print(table)
     console.print(
-        "The engine alone is execute and fetchall of the duckdb package, and orjson where rows are "
-        "many. Both run on one CPU unless the row says otherwise. DECIMAL costs the service less, "
-        "because the engine writes it as text."
+        "The engine alone is execute and fetchall of the duckdb package, and orjson for large "
+        "results. Both run on one CPU unless the row says otherwise. DECIMAL costs the service "
+        "less, because the engine writes it as text."
     )
 
 

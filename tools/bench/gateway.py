@@ -254,7 +254,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     measured = result["measured"]
-    table = Table(title="Gateway (CPU is the serving process's own, the backend's not counted)")
+    table = Table(title="Gateway (CPU of the serving process, without the backend)")
     table.add_column("")
     for name in measured:
         table.add_column(name, justify="right")
@@ -268,7 +268,7 @@ def show(result: dict[str, Any]) -> None:
     console = Console()
     console.print(table)
     if result["bulk_ratio"] is None:
-        console.print("HAProxy is not installed: nothing is said about it.")
+        console.print("HAProxy is not installed, so it was not measured.")
     else:
         console.print(
             f"bulk, x HAProxy with one thread: {result['bulk_ratio']:.2f}, "

@@ -352,7 +352,7 @@ def judge(ways: dict[str, WayToServer], shared: dict[str, list[float]]) -> dict[
 def show(result: dict[str, Any]) -> None:
     console = Console()
     if "skipped" in result:
-        console.print(f"Gateway under PostgreSQL: not measured, {result['skipped']}.")
+        console.print(f"Gateway in front of PostgreSQL: not measured, because {result['skipped']}.")
         return
     measured = result["measured"]
     table = Table(title="Gateway in front of PostgreSQL (CPU of the proxy alone)")
@@ -365,12 +365,14 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     for name, found, least in result["bars"]:
         console.print(
-            f"{name}: {found:.2f}, at least {least:.1f}{'' if found >= least else ' BROKEN'}"
+            f"{name}: {found:.2f}, at least {least:.1f}{'' if found >= least else ' FAIL'}"
         )
     if not any("shares" in name for name, _, _ in result["bars"]):
-        console.print("There are no control groups to be had: nothing is said about workers.")
+        console.print(
+            "Control groups are not available, so workers were not compared with equal shares."
+        )
     if PGBOUNCER not in measured:
-        console.print("pgbouncer is not installed: nothing is said about it.")
+        console.print("pgbouncer is not installed, so it was not measured.")
 
 
 if __name__ == "__main__":

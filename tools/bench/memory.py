@@ -72,7 +72,7 @@ def _report(rows: list[tuple[str, dict[str, float]]]) -> int:
     table.add_row("all", f"{rss:.0f}", f"{pss:.0f}")
     Console().print(table)
     kept = pss < AT_MOST_MB
-    print(f"PSS of all, MB: {pss:.0f}, at most {AT_MOST_MB:.0f}{'' if kept else ' BROKEN'}")
+    print(f"PSS of all, MB: {pss:.0f}, at most {AT_MOST_MB:.0f}{'' if kept else ' FAIL'}")
     print(_NOTES)
     return 0 if kept else 1
 

@@ -88,7 +88,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def show(cases: list[dict[str, Any]]) -> None:
-    table = Table(title="Slowdown with a neighbour that uses all it can")
+    table = Table(title="Slowdown caused by a neighbor that uses all the CPU it can get")
     table.add_column("engine")
     for name in ("quiet p99 ms", "median", "p99", "at most", ""):
         table.add_column(name, justify="right")
@@ -96,14 +96,14 @@ def show(cases: list[dict[str, Any]]) -> None:
         if "reason" in case:
             table.add_row(case["name"], "", "", "", "", case["reason"])
             continue
-        verdict = "kept" if case["p99"] <= SLOWER_MAX else "BROKEN"
+        verdict = "pass" if case["p99"] <= SLOWER_MAX else "FAIL"
         figures = (f"{case['p99_ms']:.2f}", f"{case['median']:.2f}", f"{case['p99']:.2f}")
         table.add_row(case["name"], *figures, f"{SLOWER_MAX:.1f}", verdict)
     console = Console()
     console.print(table)
     console.print(
-        "The neighbour is a PostgreSQL with half a CPU and three busy connections; client, engine "
-        "and neighbour share the machine's CPUs."
+        "The neighbor is a PostgreSQL with half a CPU and three busy connections; client, engine "
+        "and neighbor share the machine's CPUs."
     )
 
 

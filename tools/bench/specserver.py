@@ -162,18 +162,18 @@ def run(rounds: int = ROUNDS, requests: int = REQUESTS) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     console = Console()
     base = result["cpu_us"]["raw Starlette + orjson"]
-    table = Table(title=f"CPU per request, {OPERATIONS} operations unless said otherwise")
+    table = Table(title=f"CPU per request, {OPERATIONS} operations unless stated otherwise")
     table.add_column("app")
     table.add_column("µs", justify="right")
     table.add_column("x raw", justify="right")
     for name, cpu_us in result["cpu_us"].items():
         table.add_row(name, f"{cpu_us:.1f}", f"{cpu_us / base:.2f}")
     console.print(table)
-    bars = Table(title="Bars")
-    for column in ("what", "at most", "measured", ""):
-        bars.add_column(column, justify="left" if column == "what" else "right")
+    bars = Table(title="Limits")
+    for column in ("ratio", "at most", "measured", ""):
+        bars.add_column(column, justify="left" if column == "ratio" else "right")
     for bar in result["bars"]:
-        kept = "kept" if bar["ratio"] <= bar["limit"] else "BROKEN"
+        kept = "pass" if bar["ratio"] <= bar["limit"] else "FAIL"
         what = f"{bar['of']} / {bar['against']}"
         bars.add_row(what, f"{bar['limit']:.2f}", f"{bar['ratio']:.2f}", kept)
     console.print(bars)

@@ -136,7 +136,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
 
 
 def show(result: dict[str, Any]) -> None:
-    table = Table(title="Work: operations of three steps beside bare transactions")
+    table = Table(title="Work: operations of three steps, compared with bare transactions")
     for name in ("database", "operations/s", "of bare", "at least", "latency", "x bare", "at most"):
         table.add_column(name, justify="left" if name == "database" else "right")
     for dialect, each in result["databases"].items():
@@ -153,7 +153,7 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         '"Bare" is five updates of one row, committed one by one: as many transactions as an '
-        "operation has. Latency is the median from enqueue to end with an idle worker. PostgreSQL "
+        "operation has. Latency is the median from enqueue to end, with an idle worker. PostgreSQL "
         "runs on the same cores, without fsync."
     )
 

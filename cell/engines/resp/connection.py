@@ -33,7 +33,7 @@ class Connection:
             await self._writer.drain()
             return await self._answers()
         except asyncio.IncompleteReadError as error:
-            raise ConnectionResetError("the engine hung up") from error
+            raise ConnectionResetError("the engine closed the connection") from error
 
     async def _answers(self) -> list[str]:
         line = await self._line()
@@ -51,7 +51,7 @@ class Connection:
         if kind in b"+:":
             return rest
         if kind != b"$":
-            raise RefusalError(f"an answer of the kind {kind!r} was not expected")
+            raise RefusalError(f"unexpected response of type {kind!r}")
         content = await self._reader.readexactly(max(0, int(rest)) + len(END))
         return content.removesuffix(END).decode(errors="replace")
 

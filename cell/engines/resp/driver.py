@@ -224,7 +224,7 @@ class Resp:
             busy_at = time.monotonic()
             while not dump.exists():
                 if not process.alive:
-                    raise ConnectionResetError("it ended meanwhile")
+                    raise ConnectionResetError("the engine exited meanwhile")
                 now = await _info(connection, "persistence")
                 if "1" in (now["rdb_bgsave_in_progress"], now["aof_rewrite_in_progress"]):
                     busy_at = time.monotonic()

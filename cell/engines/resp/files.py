@@ -74,7 +74,7 @@ def _log_files(directory: Path) -> Iterable[Path]:
     if not os.path.lexists(directory):
         return []
     if not _is_folder(directory):
-        raise EngineError("what should be the folder of its log is something else")
+        raise EngineError("the path of its append-only log is not a folder")
     return sorted(path for path in directory.iterdir() if path.name.startswith(LOG))
 
 

@@ -319,7 +319,7 @@ def parse_error(payload: bytes) -> ServerError:
     """Also of an error before the greeting, which has no SQLSTATE."""
     reader = _Reader(payload)
     if reader.number(1) != ERROR:
-        raise WireError("no ERR packet")
+        raise WireError("not an ERR packet")
     code, rest = reader.number(2), reader.take(reader.left)
     sqlstate = "HY000"
     if rest[:1] == b"#":
