@@ -1,4 +1,4 @@
-"""The hard end of an instance's storage: past it the engine does not run until it has more."""
+"""The ceiling of an instance's storage: above it, the engine does not run until it has more."""
 
 import stat
 from pathlib import Path
@@ -12,11 +12,11 @@ GB = 10**9
 
 
 class FullError(EngineError):
-    """The instance's files are past the ceiling; trying again changes nothing."""
+    """The instance's files exceed the ceiling; trying again does not help."""
 
 
 def excess(resident: Resident) -> str | None:
-    """What the owner is told where a running engine is past its ceiling, as last measured."""
+    """The reason shown to the owner if a running engine exceeds its ceiling, as last measured."""
     if resident.process is None:
         return None
     nameless = nameless_bytes(resident.process, resident.site.data)
@@ -24,19 +24,19 @@ def excess(resident: Resident) -> str | None:
 
 
 def check(resident: Resident) -> None:
-    """Raises FullError where an engine that does not run must not be started."""
+    """Raises FullError if an engine that is not running must not be started."""
     if (told := _told(resident, size_bytes(resident.site.data))) is not None:
         raise FullError(told)
 
 
 def nameless_bytes(process: Process, data: Path) -> int:
-    """What an engine keeps open on its disk and has removed, as MariaDB does to what it sorts."""
+    """The size of files that an engine has removed but keeps open, as MariaDB does for sorting."""
     total = 0
     try:
         disk = data.stat().st_dev
         opened = list(Path(f"/proc/{process.pid}/fd").iterdir())
     except OSError:
-        # It has ended, or may not be looked into.
+        # The process has ended, or may not be inspected.
         return 0
     for path in opened:
         try:

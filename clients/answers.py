@@ -1,4 +1,4 @@
-"""Owns reading an answer: within bounds of size, time and depth, whatever a server sends."""
+"""Owns reading an answer, within limits of size, time and depth, whatever a server sends."""
 
 import json
 import time
@@ -17,7 +17,7 @@ _AS_SENT: Final = frozenset({b"content-encoding", b"content-length", b"transfer-
 
 
 class Answered(dict[str, Any]):
-    """A JSON object of an answer: what a server should have sent, and did not, is named."""
+    """A JSON object of an answer; a missing member raises an error that names it."""
 
     def __missing__(self, name: str) -> Any:
         raise errors.MalformedAnswer(f"the server's answer has no {name!r}")
@@ -33,7 +33,7 @@ def whole(
         raise errors.MalformedAnswer(f"the server's answer cannot be decoded: {error}") from error
     finally:
         response.close()
-    # Decoded by now, so what told how it was sent no longer holds.
+    # The content is decoded by now, so headers about its encoding no longer apply.
     kept = [pair for pair in response.headers.raw if pair[0].lower() not in _AS_SENT]
     return httpx.Response(
         response.status_code, headers=kept, content=content, request=response.request
@@ -68,7 +68,7 @@ def parsed(response: httpx.Response) -> Any:
 
 
 def document(response: httpx.Response) -> dict[str, Any]:
-    """Answer the JSON object a failure carries, or one that carries its text."""
+    """Answer the JSON object of a failed response, or one made from its text."""
     try:
         raw = parsed(response)
     except errors.MalformedAnswer:

@@ -12,10 +12,10 @@ class Connection(Protocol):
 
 
 class Crowds:
-    """Counts by address, IPv6 by its /64, which is one customer's.
+    """Counts connections by address; an IPv6 /64, which belongs to one customer, is one address.
 
-    Not those that come by one of the `exempt` networks, as proxies speak for many; they count
-    among `all_told`.
+    Addresses in the `exempt` networks are not counted, because proxies connect for many clients;
+    their connections count only towards the total, `all_told`.
     """
 
     def __init__(self, of_one: int, exempt: Iterable[str] = (), all_told: float = math.inf) -> None:
@@ -26,7 +26,7 @@ class Crowds:
         self._of: dict[str, dict[Connection, None]] = {}
 
     def enter(self, peer: str, connection: Connection) -> tuple[str, int]:
-        """Under which it is counted, and how many there are now."""
+        """The address that it is counted under, and how many connections that has now."""
         self._total += 1
         customer = self._customer(peer)
         if not customer:
@@ -46,12 +46,12 @@ class Crowds:
         return self._total > self._all_told
 
     def first_to_go(self, newcomer: Connection) -> Connection | None:
-        """The oldest of the address that has most; None where there is none but the newcomer."""
+        """The oldest of the address that has the most; None if there is only the newcomer."""
         most = max(self._of.values(), key=len, default={})
         return next((each for each in most if each is not newcomer), None)
 
     def _customer(self, peer: str) -> str:
-        """Empty where it is not counted."""
+        """The address to count under; empty if it is not counted."""
         try:
             address = ip_address(peer)
         except ValueError:

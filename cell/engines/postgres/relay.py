@@ -1,7 +1,7 @@
-"""Between a client library and a server whose answers tenants' code makes: bounds bytes and time.
+"""A relay between a client library and a server that runs tenants' code: limits bytes and time.
 
-libpq takes a message whole, be it a row or an error and have it a gigabyte, and limits that the
-server holds are settings, which code in the database can lift.
+libpq reads a whole row or error into memory, even a gigabyte of it, and the server's own limits are
+settings, which code in the database can lift.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Relay:
-    """Leads from a socket in `folder` to the server's, until there was too much or it is over."""
+    """Connects a socket in `folder` to the server's, until a limit is exceeded or it ends."""
 
     def __init__(self, folder: Path, target: Path, bytes_max: int) -> None:
         self.folder = folder
         self.exceeded = False
-        """More came from the server than may."""
+        """The server sent more than is allowed."""
         self.late = False
         self._target = target
         self._left = bytes_max
@@ -57,13 +57,13 @@ class Relay:
                 return
             writer.write(content)
             await writer.drain()
-        # What the server said last is said.
+        # The server has closed the connection: pass that on.
         writer.close()
         await writer.wait_closed()
 
     def _hang_up(self, writer: asyncio.StreamWriter) -> None:
         self._writers.discard(writer)
-        # What is not sent yet is not sent any more, so that nobody can hold it up.
+        # Unsent bytes are dropped, so that a slow reader cannot delay this.
         writer.transport.abort()
 
 
@@ -79,7 +79,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 async def opened(
     target: Path, *, bytes_max: int, within_s: float | None = None
 ) -> AsyncIterator[Relay]:
-    """For connections to the server's socket `target`, which end with it."""
+    """A relay to the server's socket `target`; its connections end with the block."""
     with tempfile.TemporaryDirectory(prefix="menagerie-") as name:
         relay = Relay(Path(name), target, bytes_max)
         server = await asyncio.start_unix_server(relay.serve, Path(name) / target.name)
