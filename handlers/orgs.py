@@ -1,9 +1,8 @@
 """Organizations: the owners of everything else."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
-
-from sqlalchemy import exists, select
 
 from control.boundary import Call
 from control.policy.plans import PLANS
@@ -12,7 +11,6 @@ from handlers.calls import CallerCall, OrgCall, SessionCall
 from specserver import Invalid, Reply
 from storage import api_keys, cells, instances, memberships, organizations
 from storage.instances import Instance
-from storage.organizations import Organization
 
 Body = dict[str, Any]
 
@@ -25,7 +23,7 @@ def mine(call: CallerCall) -> list[Body]:
     """The caller's organizations; an API key has the one it belongs to."""
     caller = call.caller
     if caller.key is not None:
-        org = organizations.fetch(call.db, caller.key.org_id)
+        org = organizations.of_key(call.db, caller.key)
         return [views.organization(org, caller.role or caller.key.role)]
     found = organizations.of_user(call.db, caller.user.id)
     return [views.organization(org, role) for org, role in found]
@@ -34,7 +32,9 @@ def mine(call: CallerCall) -> list[Body]:
 def create(call: SessionCall, body: Body) -> Reply:
     region = body.get("region")
     _check_region(call, region)
-    slug = body.get("slug") or slugs.derive(body["name"], "org", lambda slug: _is_taken(call, slug))
+    slug = body.get("slug") or slugs.derive(
+        body["name"], "org", partial(organizations.is_slug_taken, call.db)
+    )
     plan = call.services.settings.default_plan
     org = organizations.create(
         call.db, name=body["name"], slug=slug, default_region=region, plan=plan
@@ -92,10 +92,6 @@ def _erase_all(call: OrgCall) -> list[Instance]:
         instance.erase()
         call.start("instances.erase", instance)
     return held
-
-
-def _is_taken(call: Call, slug: str) -> bool:
-    return bool(call.db.scalar(select(exists().where(Organization.slug == slug))))
 
 
 def _check_region(call: Call, region: str | None) -> None:

@@ -6,12 +6,12 @@ from sqlalchemy import ForeignKey, or_, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
-from storage.columns import Json, Record
+from storage.columns import Json, Owned, Record
 from storage.errors import NotFound
 from storage.pages import Page
 
 
-class ApiKey(Record):
+class ApiKey(Owned, Record):
     __tablename__ = "api_keys"
 
     id: Mapped[str] = mapped_column(primary_key=True)

@@ -7,13 +7,13 @@ from sqlalchemy import ForeignKey, Index, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
-from storage.columns import Json, Record, one_of
+from storage.columns import Json, Owned, Record, one_of
 from storage.pages import Page
 
 ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
 
 
-class AuditEntry(Record):
+class AuditEntry(Owned, Record):
     __tablename__ = "audit"
     __table_args__ = (one_of("actor_kind", ACTOR_KINDS), Index(None, "org_id", "id"))
 

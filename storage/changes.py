@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
-from storage.columns import Json, Record, one_of
+from storage.columns import Json, Owned, Record, one_of
 from storage.instances import Instance
 from storage.pages import Page
 
@@ -26,7 +26,7 @@ IMMEDIATE: Final = frozenset({"name", "maintenance_window"})
 STATUSES: Final = ("pending", "applied", "failed")
 
 
-class Change(Record):
+class Change(Owned, Record):
     __tablename__ = "changes"
     __table_args__ = (
         one_of("kind", COLUMNS),

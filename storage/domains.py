@@ -6,8 +6,8 @@ from typing import Any, Final
 from sqlalchemy import ForeignKey, Index, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import pages
-from storage.columns import Json, Record, one_of
+from storage import pages, tenancy
+from storage.columns import Json, Owned, Record, one_of
 from storage.errors import NotFound
 from storage.instances import Instance
 from storage.pages import Page
@@ -16,7 +16,7 @@ STATUSES: Final = ("pending", "verified", "failed")
 _VERIFIED: Final = text("status = 'verified'")
 
 
-class Domain(Record):
+class Domain(Owned, Record):
     """Anybody may claim a name; only one claim is verified, and DNS says whose.
 
     `certificate` is what the cell last told of it, as cell/openapi.yaml has it.
@@ -100,4 +100,5 @@ def verified_of_cell(db: Session, cell_id: str) -> list[Domain]:
 def holder(db: Session, hostname: str) -> Domain | None:
     """Whoever's verified domain the name is now, of any organization."""
     rows = select(Domain).where(Domain.hostname == hostname, Domain.status == "verified")
-    return db.scalars(rows.with_for_update()).one_or_none()
+    with tenancy.across(db, "a name on the internet is one organization's at a time"):
+        return db.scalars(rows.with_for_update()).one_or_none()

@@ -7,11 +7,11 @@ from sqlalchemy import ForeignKey, Index, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
-from storage.columns import DatabaseClock, Json, Record
+from storage.columns import DatabaseClock, Json, Owned, Record
 from storage.pages import Page
 
 
-class Event(Record):
+class Event(Owned, Record):
     __tablename__ = "events"
     __table_args__ = (Index(None, "org_id", "id"), Index(None, "instance_id", "id"))
 

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Select, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
-from storage.columns import DatabaseClock, Json, Record, one_of
+from storage.columns import DatabaseClock, Json, Owned, Record, one_of
 from storage.errors import Conflict, NotFound
 from storage.pages import Page
 
@@ -36,7 +36,7 @@ TRANSITIONAL: Final = frozenset(
 _LIVE: Final = text("desired_status IN ('running', 'paused')")
 
 
-class Instance(Record):
+class Instance(Owned, Record):
     """Transitions raise Conflict where the status forbids them and change nothing then.
 
     The verbs (`pause`) are what callers ask; `became_…` is what workflows found to be so.

@@ -3,10 +3,10 @@
 from sqlalchemy import ForeignKey, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage.columns import Record
+from storage.columns import Owned, Record
 
 
-class Membership(Record):
+class Membership(Owned, Record):
     __tablename__ = "memberships"
 
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage.columns import DatabaseClock, Json, Record
+from storage.columns import DatabaseClock, Json, Owned, Record
 from storage.instances import Instance
 
 
-class Network(Record):
+class Network(Owned, Record):
     """`version` grows with each replacement; `applied_version` is the one the cell was told."""
 
     __tablename__ = "networks"

@@ -1,13 +1,14 @@
 """Organizations: the tenant that owns everything else."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, exists, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, pages
-from storage.columns import Record, one_of
+from storage import identifiers, pages, tenancy
+from storage.api_keys import ApiKey
+from storage.columns import Owned, Record, one_of
 from storage.errors import Conflict, NotFound
 from storage.memberships import Membership
 from storage.pages import Page
@@ -16,7 +17,7 @@ PLANS: Final = ("free", "solo", "team", "enterprise")
 STATUSES: Final = ("open", "closed")
 
 
-class Organization(Record):
+class Organization(Owned, Record):
     __tablename__ = "organizations"
     __table_args__ = (one_of("plan", PLANS), one_of("status", STATUSES))
 
@@ -28,6 +29,14 @@ class Organization(Record):
     status: Mapped[str] = mapped_column(default="open")
     require_mfa: Mapped[bool] = mapped_column(default=False)
     closed_at: Mapped[datetime | None]
+
+    @classmethod
+    def owner_id(cls) -> Any:
+        return cls.id
+
+    @property
+    def owner(self) -> str:
+        return self.id
 
     def close(self, at: datetime) -> None:
         if self.status == "closed":
@@ -42,6 +51,9 @@ def create(
     organization = Organization(
         id=identifiers.new("org_"), name=name, slug=slug, default_region=default_region, plan=plan
     )
+    if tenancy.is_for_none(db):
+        # Whoever makes one goes on within it.
+        tenancy.hold(db, organization.id)
     db.add(organization)
     db.flush()
     return organization
@@ -73,13 +85,26 @@ def hold(db: Session, org_id: str) -> None:
 
 def of_user(db: Session, user_id: str) -> list[tuple[Organization, str]]:
     """The user's organizations, oldest first, each with the user's role there."""
-    rows = db.execute(
+    rows = (
         select(Organization, Membership.role)
         .join(Membership, Membership.org_id == Organization.id)
         .where(Membership.user_id == user_id)
         .order_by(Organization.id)
     )
-    return [(organization, role) for organization, role in rows]
+    with tenancy.across(db, "a user may belong to many"):
+        return [(organization, role) for organization, role in db.execute(rows)]
+
+
+def of_key(db: Session, key: ApiKey) -> Organization:
+    """The one that the API key belongs to."""
+    with tenancy.across(db, "a key is good for its own, and asked for outside of it"):
+        return fetch(db, key.org_id)
+
+
+def is_slug_taken(db: Session, slug: str) -> bool:
+    """By any organization."""
+    with tenancy.across(db, "slugs are unique among all"):
+        return db.scalar(select(exists().where(Organization.slug == slug))) is True
 
 
 def page_of_user(db: Session, user_id: str, *, limit: int, after: str | None) -> Page[Organization]:

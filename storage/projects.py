@@ -4,12 +4,12 @@ from sqlalchemy import ForeignKey, UniqueConstraint, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
-from storage.columns import Record
+from storage.columns import Owned, Record
 from storage.errors import NotFound
 from storage.pages import Page
 
 
-class Project(Record):
+class Project(Owned, Record):
     __tablename__ = "projects"
     __table_args__ = (UniqueConstraint("org_id", "slug"),)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
+from storage import tenancy
 from storage.changes import Change
 from storage.instances import Instance
 
@@ -32,6 +33,11 @@ def by_cell(
     db: Session, cell_ids: Collection[str], *, besides: str | None = None
 ) -> dict[str, Promises]:
     """For each cell; `besides` is an instance that is not counted."""
+    with tenancy.across(db, "all organizations share a cell"):
+        return _by_cell(db, cell_ids, besides)
+
+
+def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Promises]:
     found = {cell_id: Promises() for cell_id in cell_ids}
     mine: list[ColumnElement[bool]] = [Instance.cell_id.in_(cell_ids)]
     if besides is not None:

@@ -5,10 +5,10 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ForeignKey, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage.columns import Record
+from storage.columns import Owned, Record
 
 
-class Sample(Record):
+class Sample(Owned, Record):
     """One row per instance and hour: peaks of sizes and connections, sums of seconds.
 
     `seen_at` and `cpu_s_seen` are the last reading, from which the next one's share is counted.

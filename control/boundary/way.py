@@ -30,7 +30,7 @@ from specserver import (
     Reply,
     TooManyRequests,
 )
-from storage import organizations
+from storage import organizations, tenancy
 
 _FAILURES_FROM = 400
 # Of tokens whose org is known; what is forgotten is learned again by the next request.
@@ -179,6 +179,7 @@ class Way:
                 before = self._replays.answer(db, key, call.now)
                 if before is not None:
                     return before
+            tenancy.hold(db, call.org.id if call.org else None)
             call.record(db)
             call.finish(reply)
             if key is not None:
@@ -269,6 +270,7 @@ class Way:
         return self._replays.key_of(visit.exchange, org.id if org else caller.user.id, caller.id)
 
     def _call(self, db: Session, visit: Visit, admission: Admission) -> Call:
+        tenancy.hold(db, admission.org.id if admission.org else None)
         return Call(
             db=db,
             caller=admission.caller,

@@ -1,0 +1,103 @@
+"""Which organization a session is for: it reads and writes that one's records and no other's.
+
+A request's session is for the organization of its path, or for none. What is asked of a tenant's
+table is held to it, whatever the query says; where that cannot be done the statement is refused.
+`across` lifts this for what has to look further, with the reason. Sessions of workers are for
+every organization: nobody has called `hold` for them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import TextClause, event
+from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
+from sqlalchemy.sql.util import find_tables
+
+from storage.columns import Owned, Record
+
+_KEY: Final = "menagerie_tenancy"
+
+
+class TenancyBroken(RuntimeError):  # noqa: N818 -- a fact about a query
+    """A statement or a record of a request concerns another organization than the request's."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    org_id: str | None
+    criteria: Any
+
+
+def hold(db: Session, org_id: str | None) -> None:
+    """From now on the session is for this organization; None: it may touch no tenant's record."""
+    criteria = with_loader_criteria(
+        Owned, lambda cls: cls.owner_id() == org_id, include_aliases=True
+    )
+    db.info[_KEY] = _Held(org_id, criteria)
+
+
+def is_for_none(db: Session) -> bool:
+    """Whether the session is a request's that has no organization."""
+    held = db.info.get(_KEY)
+    return held is not None and held.org_id is None
+
+
+@contextmanager
+def across(db: Session, reason: str) -> Iterator[None]:
+    """Look at every organization's records within the block. `reason` is for readers."""
+    assert reason
+    held = db.info.pop(_KEY, None)
+    try:
+        yield
+    finally:
+        if held is not None:
+            db.info[_KEY] = held
+
+
+@event.listens_for(Session, "do_orm_execute")
+def _restrict(state: ORMExecuteState) -> None:
+    held: _Held | None = state.session.info.get(_KEY)
+    if held is None or state.is_column_load:
+        return
+    if state.is_orm_statement and not state.is_insert and held.org_id is not None:
+        state.statement = state.statement.options(held.criteria)
+        return
+    if isinstance(state.statement, TextClause):
+        raise TenancyBroken("SQL as text cannot be held to an organization: use the records")
+    touched = sorted(_tables(state.statement) & _owned_tables())
+    if touched:
+        why = "it is no query of records" if held.org_id else "the request has no organization"
+        raise TenancyBroken(f"a statement on {', '.join(touched)} cannot be held to one: {why}")
+
+
+@event.listens_for(Session, "before_flush")
+def _refuse_others(db: Session, _context: Any, _instances: Any) -> None:
+    held: _Held | None = db.info.get(_KEY)
+    if held is None:
+        return
+    for record in (*db.new, *db.dirty, *db.deleted):
+        if isinstance(record, Owned) and record.owner != held.org_id:
+            name = type(record).__name__
+            raise TenancyBroken(f"a {name} of {record.owner} is written for {held.org_id}")
+
+
+def _tables(statement: Any) -> set[str]:
+    found = find_tables(
+        statement,
+        check_columns=True,
+        include_aliases=True,
+        include_joins=True,
+        include_selects=True,
+        include_crud=True,
+    )
+    return {str(getattr(table, "name", "")) for table in found}
+
+
+def _owned_tables() -> set[str]:
+    return {
+        str(mapper.class_.__tablename__)
+        for mapper in Record.registry.mappers
+        if issubclass(mapper.class_, Owned)
+    }
