@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import TextClause, event
+from sqlalchemy import Table, TextClause, event
 from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.util import find_tables
 
@@ -97,7 +97,9 @@ def _tables(statement: Any) -> set[str]:
 
 def _owned_tables() -> set[str]:
     return {
-        str(mapper.class_.__tablename__)
+        table.name
         for mapper in Record.registry.mappers
         if issubclass(mapper.class_, Owned)
+        for table in mapper.tables
+        if isinstance(table, Table)
     }

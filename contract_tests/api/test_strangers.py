@@ -16,12 +16,16 @@ from contract_tests.api.rows import (
 )
 from control import identity
 from specserver import Operation
+from storage.samples import Sample
 
 PUBLIC = {"system.health", "system.description", "sessions.create"}
 SECURED = [one for one in OPERATIONS if one.security]
 IN_ORG = [one for one in OPERATIONS if "{org_id}" in one.path]
 NESTED = [one for one in OPERATIONS if nested(one)]
 READING = [one for one in OPERATIONS if one.method == "GET"]
+# Queues are the cell's, which is asked for those of one instance.
+LISTS = [one for one in IN_ORG if one.id.endswith((".list", ".changes")) and one.id[0] != "q"]
+LISTS += [one for one in IN_ORG if one.id in {"instances.list_in_project", "instances.metrics"}]
 CANARY = "canary-7c1f0e"
 
 every = pytest.mark.parametrize
@@ -33,7 +37,19 @@ def ids(operation: Operation) -> str:
 
 @pytest.fixture(scope="module")
 def victim(house: House) -> Estate:
-    return estate(house, f"Victim {CANARY}")
+    made = estate(house, f"Victim {CANARY}")
+    path = f"{made.tenant.path}/instances/{made.instance_id}"
+    key = made.tenant.key
+    for method, where, body in (
+        ("PATCH", path, {"name": "renamed"}),
+        ("POST", f"{path}/branches", {"name": "branch"}),
+    ):
+        assert house.request(method, where, key, json=body).is_success
+    hour = house.now().replace(minute=0, second=0, microsecond=0)
+    with house.database.write() as db:
+        org_id, of = made.tenant.org_id, made.instance_id
+        db.add(Sample(instance_id=of, org_id=org_id, hour=hour, storage_bytes=1, seen_at=hour))
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +116,16 @@ def test_no_answer_shows_another_orgs_names(
             text = send(house, operation, path, token).text
             assert CANARY not in text
             assert victim.tenant.owner.email not in text
+
+
+@every("operation", LISTS, ids=ids)
+def test_each_list_shows_its_owners_and_no_others(
+    house: House, victim: Estate, stranger: Estate, operation: Operation
+) -> None:
+    assert send(house, operation, victim.ids, victim.tenant.key).json()["items"]
+    shown = send(house, operation, stranger.ids, stranger.tenant.key).text
+    theirs = {value for name, value in victim.ids.items() if name.endswith("_id")} - {"current"}
+    assert not {each for each in theirs if each in shown}
 
 
 def test_the_canary_sings_where_it_lives(house: House, victim: Estate) -> None:
