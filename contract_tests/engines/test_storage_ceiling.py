@@ -177,7 +177,7 @@ def test_what_grows_past_its_storage_is_stopped_until_it_has_more(
     assert 20 < written < ROUNDS
     seen = until(lambda: full(rig, instance_id, engine), "it is stopped for good", 120)
     assert "the storage is full" in seen["status_reason"]
-    assert "of the 0.06 GB" in seen["status_reason"]
+    assert "of 0.06 GB" in seen["status_reason"]
     assert "resize" in seen["status_reason"]
     # What a busy machine lets through between two looks comes on top.
     assert seen["storage_bytes"] < 2 * Size.parse(TINY).ceiling_bytes
