@@ -90,7 +90,7 @@ def test_a_deletion_says_until_when_and_how_to_have_it_back(
     paths[undelete] = {"post": {**pause, "operationId": "instances.undelete"}}
     plane.world.add("sales", purge_after="2026-12-22T09:00:00.000Z")
     ran = cli("instances", "delete", "sales", "--yes")
-    assert "kept until 2026-12-22 09:00:00Z; until then `menagerie instances undelete sales`" in (
+    assert "kept until 2026-12-22 09:00:00Z; until then, `menagerie instances undelete sales`" in (
         ran.err
     )
     del paths[undelete]

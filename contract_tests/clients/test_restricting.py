@@ -69,7 +69,7 @@ def test_programs_that_a_database_can_bend_are_not_used(
         return [postgres_tools.Tool(postgres_tools.DEBIAN, major, minor)]
 
     monkeypatch.setattr(postgres_tools, "_found", found)
-    with pytest.raises(ConfigurationError, match=r"here is 17\.5"):
+    with pytest.raises(ConfigurationError, match=r"found: 17\.5"):
         postgres_tools.fitting("pg_dump", 17)
     version = "17.6"
     assert postgres_tools.fitting("pg_dump", 17).minor == 6

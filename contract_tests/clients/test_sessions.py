@@ -42,7 +42,7 @@ def test_the_words_of_a_command(command: str, params: list[Any], expected: list[
 @pytest.mark.parametrize(
     ("command", "params", "said"),
     [
-        ("", [], "no command"),
+        ("", [], "the command is empty"),
         ("GET 'a", [], "No closing quotation"),
         ("GET ?", [1, 2], "more values"),
         ("SET ? ?", [1], "more `?`"),
