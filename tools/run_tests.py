@@ -1,29 +1,90 @@
 """Run every test: first in parallel, then those that want the machine to themselves.
 
-usage: python -m tools.run_tests [--nightly] [pytest options…]
+usage: python -m tools.run_tests [--nightly] [--room ROOM]... [--changed] [pytest options…]
+
+  --nightly    the long runs as well
+  --room ROOM  only the tests of a room (as handlers) or a folder of tests (as api); may be repeated
+  --changed    only the tests of the rooms that differ from the branch main
 """
 
+import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
-_NOTHING_COLLECTED = 5
+ROOT: Final = Path(__file__).resolve().parents[1]
+TESTS: Final = ROOT / "contract_tests"
+# The folders of tests that a room's behaviour is shown by.
+ROOMS: Final = {
+    "specserver": ("specserver",),
+    "handlers": ("api", "policy"),
+    "control": ("boundary", "workflows", "policy", "api"),
+    "storage": ("storage", "workflows"),
+    "cell": ("cell", "engines", "gateway", "isolation", "acme"),
+    "instance_services": ("duckdb", "cell"),
+    "clients": ("clients",),
+    "pages": ("api", "cell", "clients"),
+    "menagerie": ("end_to_end",),
+    "tools": ("habits", "end_to_end"),
+    "docs": ("habits", "clients"),
+}
+_NOTHING_COLLECTED: Final = 5
+
+
+def folders_of(rooms: Iterable[str]) -> list[str]:
+    """The folders to run, for rooms or folders of tests. Raises SystemExit for an unknown one."""
+    found: set[str] = set()
+    for room in rooms:
+        if room not in ROOMS and not (TESTS / room).is_dir():
+            known = sorted({*ROOMS, *(each.name for each in TESTS.iterdir() if each.is_dir())})
+            raise SystemExit(f"{room} is not a room; choose one of {', '.join(known)}")
+        found.update(ROOMS.get(room, (room,)))
+    return [str(TESTS.relative_to(ROOT) / name) for name in sorted(found)]
+
+
+def changed_rooms() -> set[str]:
+    """Rooms, and folders of tests, with files that differ from main; documents are handlers'."""
+    words = ["git", "diff", "--name-only", "--merge-base", "main"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    others = ["git", "ls-files", "--others", "--exclude-standard"]
+    listed += subprocess.run(others, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    rooms = set()
+    for path in map(Path, listed.split()):
+        place = path.parts[1] if path.parts[0] == "contract_tests" else path.parts[0]
+        if place == "openapi.yaml":
+            rooms |= {"handlers", "clients"}
+        elif place in ROOMS or (TESTS / place).is_dir():
+            rooms.add(place)
+    return rooms
 
 
 def main(arguments: list[str]) -> int:
     """The worse of the two parts' exit codes; a part without tests is no failure."""
-    nightly = "--nightly" in arguments
-    rest = [argument for argument in arguments if argument != "--nightly"]
-    chosen = "" if nightly else " and not nightly"
+    parser = argparse.ArgumentParser(prog="tools.run_tests", add_help=False)
+    parser.add_argument("--nightly", action="store_true")
+    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--room", action="append", default=[])
+    options, rest = parser.parse_known_args(arguments)
+    rooms = {*options.room, *(changed_rooms() if options.changed else ())}
+    if options.changed and not rooms:
+        print("nothing differs from main")
+        return 0
+    # `make check` has held the habits already.
+    rest += folders_of(rooms) or ["--ignore=contract_tests/habits"]
+    return _run(rest, "" if options.nightly else " and not nightly")
+
+
+def _run(rest: list[str], chosen: str) -> int:
     # Engines and servers are waited for: two of these keep hardly more than one CPU busy.
     count = (os.cpu_count() or 1) * 3 // 2
     workers = ["-n", str(count), "--dist", "worksteal"]
-    # `make check` has held the habits already.
-    rest += ["--ignore=contract_tests/habits"]
     parts = [(f"not exclusive{chosen}", workers), (f"exclusive{chosen}", ["-n0"])]
     worst = 0
-    for marks, options in parts:
-        command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *options, *rest]
+    for marks, how in parts:
+        command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *how, *rest]
         code = subprocess.run(command, check=False).returncode
         worst = max(worst, 0 if code == _NOTHING_COLLECTED else code)
     return worst

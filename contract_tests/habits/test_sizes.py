@@ -1,11 +1,10 @@
 """Small rooms: the lengths of files, functions and handlers, counted."""
 
 import ast
+import functools
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES_MAX = 400
@@ -32,9 +31,14 @@ def names(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Each function with the lines of its body, from the first statement behind the docstring."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) and node.body[1:] else node.body
             yield node.name, (node.end_lineno or 0) - body[0].lineno + 1
@@ -44,32 +48,34 @@ def test_there_are_files_to_hold() -> None:
     assert len(FILES) > 20
 
 
-@pytest.mark.parametrize("path", FILES, ids=names)
-def test_a_file_fits_one_reading(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= FILE_LINES_MAX, f"{lines} lines: two rooms in one?"
+def test_a_file_fits_one_reading() -> None:
+    lengths = {names(path): len(path.read_text().splitlines()) for path in FILES}
+    assert not {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX}
 
 
-@pytest.mark.parametrize("path", FILES, ids=names)
-def test_a_function_fits_a_screen(path: Path) -> None:
-    long = [(name, lines) for name, lines in functions(path) if lines > FUNCTION_LINES_MAX]
-    assert not long
+def test_a_function_fits_a_screen() -> None:
+    assert not too_long(FILES, FUNCTION_LINES_MAX)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [one for one in FILES if one.parent.name == "handlers" and not one.stem.endswith("views")],
-    ids=names,
-)
-def test_a_handler_is_short(path: Path) -> None:
-    long = [(name, lines) for name, lines in functions(path) if lines > HANDLER_LINES_MAX]
-    assert not long
+def test_a_handler_is_short() -> None:
+    rooms = [path for path in FILES if path.relative_to(ROOT).parts[0] == "handlers"]
+    handlers = [path for path in rooms if not path.stem.endswith("views")]
+    assert handlers
+    assert not too_long(handlers, HANDLER_LINES_MAX)
 
 
-@pytest.mark.parametrize("path", FILES, ids=names)
-def test_a_module_says_what_it_owns(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring, "the first line of a module says what it owns"
+def too_long(paths: list[Path], lines_max: int) -> list[str]:
+    return [
+        f"{names(path)}: {name} has {lines} lines"
+        for path in paths
+        for name, lines in functions(path)
+        if lines > lines_max
+    ]
+
+
+def test_a_module_says_what_it_owns() -> None:
+    """In the first line of its docstring."""
+    assert not [names(path) for path in FILES if not ast.get_docstring(parsed(path))]
 
 
 def test_no_room_is_named_for_leftovers() -> None:

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from contract_tests.habits.test_sizes import FILES, ROOT, names
 
 OURS = ROOT / "cell" / "sockets.py"
@@ -24,11 +22,10 @@ def said(path: Path) -> str:
     return re.sub(r"#.*", "", path.read_text())
 
 
-@pytest.mark.parametrize("path", CELLS, ids=names)
-def test_nobody_connects_to_an_engine_by_a_plain_path(path: Path) -> None:
-    text = said(path)
-    if str(path.relative_to(ROOT)) not in EXCEPTIONS:
-        assert not PLAIN.search(text)
-    if LIBPQ.search(text):
-        assert "sockets.folder_of(" in text
-        assert "sockets.check(" in text
+def test_nobody_connects_to_an_engine_by_a_plain_path() -> None:
+    texts = {names(path): said(path) for path in CELLS}
+    assert not [name for name in texts.keys() - EXCEPTIONS if PLAIN.search(texts[name])]
+    asking = {name for name, text in texts.items() if LIBPQ.search(text)}
+    for name in asking:
+        assert "sockets.folder_of(" in texts[name], name
+        assert "sockets.check(" in texts[name], name
