@@ -17,9 +17,13 @@ $(VENV)/.runtime: requirements.lock pyproject.toml
 $(VENV)/.dev: requirements-dev.lock pyproject.toml
 	@tools/install dev "$(PYTHON)" "$(VENV)"
 
+# Beside the others' packages, with which it agrees.
+$(VENV)/.docs: requirements-docs.lock $(VENV)/.runtime
+	@tools/install docs "$(PYTHON)" "$(VENV)"
+
 install: $(VENV)/.runtime ## create the virtual environment that `serve` needs
 
-install-dev: $(VENV)/.dev ## make the virtual environment with the development tools too
+install-dev: $(VENV)/.dev ## create the virtual environment with the development tools too
 
 serve: $(VENV)/.runtime ## start the service (as root it installs bubblewrap first); options: ARGS='--home DIR --port N'
 	@tools/system-packages serve
@@ -29,7 +33,7 @@ test: $(VENV)/.dev ## install what the tests need (as root, system packages too)
 	@tools/system-packages
 	@$(BIN)/python -m tools.run_tests $(ARGS)
 
-test-nightly: $(VENV)/.dev ## run the long tests as well
+test-nightly: $(VENV)/.dev $(VENV)/.docs ## run the long tests as well
 	@tools/system-packages nightly
 	@$(BIN)/python -m tools.run_tests --nightly $(ARGS)
 
@@ -48,10 +52,13 @@ fix: $(VENV)/.dev ## format the code and apply the linter's fixes
 bench: $(VENV)/.dev ## measure performance against peers; a full run writes docs/benchmarks.md
 	@$(BIN)/python -m tools.bench $(ARGS)
 
-lock: $(VENV)/.dev ## update both lock files from pyproject.toml (needs the uv package)
+docs: $(VENV)/.docs ## build guides and API reference as a static site into site/
+	@$(BIN)/python -m tools.site
+
+lock: $(VENV)/.dev ## update the lock files from pyproject.toml (needs the uv package)
 	@tools/lock
 
-clean: ## remove the virtual environment and all caches
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+clean: ## remove the virtual environment, caches and the site
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
 
-.PHONY: help install install-dev serve test test-nightly check fix bench lock clean
+.PHONY: help install install-dev serve test test-nightly check fix bench docs lock clean

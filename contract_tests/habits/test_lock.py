@@ -1,4 +1,4 @@
-"""The lock files: every package pinned with hashes, one truth in both, no index named."""
+"""The lock files: every package pinned with hashes, one truth in all, no index named."""
 
 import re
 import subprocess
@@ -28,8 +28,16 @@ def test_the_development_lock_agrees_with_the_runtime_lock() -> None:
     assert pinned("requirements.lock").keys() <= pinned("requirements-dev.lock").keys()
 
 
+def test_the_site_generator_is_pinned_and_agrees_with_the_rest() -> None:
+    """It is installed beside the others: what they have in common is of one version."""
+    docs, dev = pinned("requirements-docs.lock"), pinned("requirements-dev.lock")
+    ours = {one.split("==")[0] for one in dev}
+    assert any(one.startswith("zensical==") for one in docs)
+    assert not [one for one in docs if one.split("==")[0] in ours and one not in dev]
+
+
 def test_every_pin_has_a_hash_and_no_index_is_named() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-docs.lock"):
         text = (ROOT / name).read_text()
         assert "://" not in text
         entries = re.split(r"^(?=[a-z0-9-]+==)", text, flags=re.MULTILINE)[1:]

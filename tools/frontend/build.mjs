@@ -74,4 +74,10 @@ write(
   notice("scalar.js is the browser build of @scalar/api-reference, made of:", closure("@scalar/api-reference")),
 );
 
+write(
+  "tools/site/mermaid.min.js.gz",
+  gzipSync(readFileSync(join(modules, "mermaid/dist/mermaid.min.js")), { level: 9 }),
+);
+write("tools/site/mermaid.LICENSE.txt", notice("mermaid.min.js is made of:", closure("mermaid")));
+
 write("contract_tests/end_to_end/axe.min.js", readFileSync(join(modules, "axe-core/axe.min.js")));

@@ -1,0 +1,1 @@
+"""The documentation as a static site: guides, decisions and API reference, without any network."""
