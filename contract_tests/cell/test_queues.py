@@ -207,7 +207,7 @@ def test_what_is_no_name_is_refused_before_any_sql(queues: Queues, name: str) ->
 def test_a_body_that_postgres_cannot_hold_is_said(queues: Queues) -> None:
     name = queues.make("held")
     body = {"messages": [{}, {"text": "a\u0000b"}], "delay_seconds": 0}
-    problem(queues.act("POST", f"/{name}/messages", body), 422, "cannot hold")
+    problem(queues.act("POST", f"/{name}/messages", body), 422, "cannot store")
     assert queues.list()[name]["depth"] == 0, "all or none"
 
 
