@@ -23,8 +23,16 @@ class ClientGone(Exception):  # noqa: N818 - it is no error of ours
     """The client closed the connection before it was answered."""
 
 
-async def read_body(headers: Headers, limit: int, receive: Callable[[], Awaitable[Any]]) -> bytes:
-    """The whole body; raises 413 as soon as it is known to be larger than `limit` bytes."""
+async def read_body(
+    headers: Headers,
+    limit: int,
+    receive: Callable[[], Awaitable[Any]],
+    grow: Callable[[int], None] | None = None,
+) -> bytes:
+    """The whole body; raises 413 as soon as it is known to be larger than `limit` bytes.
+
+    `grow` is told the size that has arrived, and raises where it is more than can be held.
+    """
     length = headers.raw(b"content-length")
     if length is not None and length.isdigit() and int(length) > limit:
         raise _too_large(limit)
@@ -39,6 +47,8 @@ async def read_body(headers: Headers, limit: int, receive: Callable[[], Awaitabl
         size += len(chunks[-1])
         if size > limit:
             raise _too_large(limit)
+        if grow is not None:
+            grow(size)
         more = event.get("more_body", False)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 

@@ -44,7 +44,6 @@ class Exchange:
         path: dict[str, str],
         request_id: str,
         app_state: Any,
-        body_bytes: bytes,
         receive: Receive,
     ) -> None:
         self._plan = plan
@@ -56,7 +55,7 @@ class Exchange:
         self.path = path
         self.request_id = request_id
         self.app_state = app_state
-        self.body_bytes = body_bytes
+        self.body_bytes = b""
         self.started_at = time.monotonic()
         self.attempt = 0
         self.state: dict[str, Any] = {}

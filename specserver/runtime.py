@@ -137,16 +137,27 @@ class Runtime:
             refusal = MethodNotAllowed(f"{request.method} is not allowed here", headers=allow)
             return self._problems(refusal, request_id)
         try:
-            body = b""
-            if plan.reads_body:
-                body = await read_body(request.headers, plan.max_body_bytes, receive)
-            exchange = Exchange(plan, request, path, request_id, self._app_state, body, receive)
-            reply = await self._attempt(plan, exchange)
+            exchange = Exchange(plan, request, path, request_id, self._app_state, receive)
+            reply = await self._read_and_attempt(plan, exchange, receive)
         except Problem as problem:
             reply = self._problems(problem, request_id)
         if self._checks is not None:
             self._checks(plan.operation, reply)
         return reply
+
+    async def _read_and_attempt(self, plan: Plan, exchange: Exchange, receive: Receive) -> Reply:
+        if not plan.reads_body:
+            return await self._attempt(plan, exchange)
+        headers, limit = exchange.request.headers, plan.max_body_bytes
+        if self._shares is None:
+            exchange.body_bytes = await read_body(headers, limit, receive)
+            return await self._attempt(plan, exchange)
+        share = self._shares.body(exchange)
+        try:
+            exchange.body_bytes = await read_body(headers, limit, receive, share.grow)
+            return await self._attempt(plan, exchange)
+        finally:
+            share.end()
 
     async def _attempt(self, plan: Plan, exchange: Exchange) -> Reply:
         try:

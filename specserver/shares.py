@@ -1,22 +1,73 @@
-"""Owns how the callers of an app share its threads, and the long polls that it holds."""
+"""Owns how the callers of an app share its threads, its memory and the long polls it holds."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from specserver.exchange import Exchange
+from specserver.problems import Problem, Unavailable
 from specserver.turns import Turns, too_many_at_once
 
 LONG_POLLS = 2_000
+WAITING = 1_024
+# So much of every body is let in: it is no more than the server reads of a connection anyway.
+BLOCK_BYTES = 16_384
+BODY_BLOCKS = 64 * 1_048_576 // BLOCK_BYTES
+BODY_BLOCKS_OF_ONE = BODY_BLOCKS // 4
 
 Found = TypeVar("Found")
+
+
+class Stranger(NamedTuple):
+    """A caller whose credentials have not been accepted before, by address."""
+
+    address: str
+
+
+class Pool:
+    """Places of which strangers together have half, so that they keep nobody else out."""
+
+    def __init__(self, places: int, of_one: int, *, waiting_of_one: int = 0) -> None:
+        half = max(1, places // 2)
+        self._all = Turns(places, of_one, waiting_of_one=waiting_of_one, waiting=WAITING)
+        self._of_strangers = Turns(
+            half, min(of_one, half), waiting_of_one=waiting_of_one, waiting=WAITING // 2
+        )
+
+    async def enter(self, caller: Hashable) -> None:
+        if not isinstance(caller, Stranger):
+            await self._all.enter(caller)
+            return
+        await self._of_strangers.enter(caller)
+        try:
+            await self._all.enter(caller)
+        except BaseException:
+            self._of_strangers.leave(caller)
+            raise
+
+    def try_enter(self, caller: Hashable) -> bool:
+        if not isinstance(caller, Stranger):
+            return self._all.try_enter(caller)
+        if not self._of_strangers.try_enter(caller):
+            return False
+        if not self._all.try_enter(caller):
+            self._of_strangers.leave(caller)
+            return False
+        return True
+
+    def leave(self, caller: Hashable) -> None:
+        self._all.leave(caller)
+        if isinstance(caller, Stranger):
+            self._of_strangers.leave(caller)
 
 
 class Shares:
     """`whose` tells whose share a request takes, before it is known who calls.
 
+    It gives a `Stranger` until it has seen the caller's credentials accepted.
     Of `threads` a caller has half at most, as `Turns` deals them; `waiting` more of its requests
-    wait for one, and `long_polls` of them may wait for something to come.
+    wait for one, and `long_polls` of them may wait for something to come. Strangers together have
+    half of the threads, and half of the memory for bodies.
     """
 
     def __init__(
@@ -28,18 +79,19 @@ class Shares:
         long_polls: int = 100,
     ) -> None:
         self._whose = whose
-        self._turns = Turns(threads, max(1, threads // 2), waiting_of_one=waiting)
+        self._threads = Pool(threads, max(1, threads // 2), waiting_of_one=waiting)
         self._long_polls = Turns(LONG_POLLS, long_polls)
         self._long_polls_of_one = long_polls
+        self._blocks = Pool(BODY_BLOCKS, BODY_BLOCKS_OF_ONE)
 
     async def turn(self, exchange: Exchange, work: Callable[[], Awaitable[Found]]) -> Found:
         """Begins the work when a thread is the caller's to take."""
         whose = self._whose(exchange)
-        await self._turns.enter(whose)
+        await self._threads.enter(whose)
         try:
             return await work()
         finally:
-            self._turns.leave(whose)
+            self._threads.leave(whose)
 
     @contextlib.contextmanager
     def long_poll(self, exchange: Exchange) -> Iterator[None]:
@@ -50,3 +102,37 @@ class Shares:
             yield
         finally:
             self._long_polls.leave(whose)
+
+    def body(self, exchange: Exchange) -> "BodyShare":
+        return BodyShare(self._blocks, self._whose(exchange))
+
+
+class BodyShare:
+    """What one request's body takes of the memory for bodies, until it is answered."""
+
+    def __init__(self, blocks: Pool, caller: Hashable) -> None:
+        self._blocks = blocks
+        self._caller = caller
+        self._held = 0
+
+    def grow(self, size: int) -> None:
+        """Raises where the body, now of this size, is more than its caller can have."""
+        while size > BLOCK_BYTES * (self._held + 1):
+            if not self._blocks.try_enter(self._caller):
+                raise _bodies_full()
+            self._held += 1
+
+    def end(self) -> None:
+        while self._held:
+            self._held -= 1
+            self._blocks.leave(self._caller)
+
+
+def _bodies_full() -> Problem:
+    # The rest of the body stays unread, so the connection is of no more use.
+    return Unavailable(
+        f"too many large request bodies are arriving; bodies up to {BLOCK_BYTES} bytes are always"
+        " read; try again when some of yours have been answered",
+        code="overloaded",
+        headers={"Retry-After": "1", "Connection": "close"},
+    )

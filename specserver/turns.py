@@ -18,6 +18,7 @@ class Turns:
 
     So a pool that is nearly full is open only to who has little of it. Who finds no place waits,
     where waiting is allowed; callers then take turns, however many requests each of them has.
+    Where all that may wait do, whoever has fewer waiting replaces the latest of who has most.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Turns:
         if len(queue) >= self._waiting_of_one:
             raise too_many_at_once(f"{self._waiting_of_one} requests are already waiting")
         if sum(map(len, self._waiting.values())) >= self._waiting_all:
-            raise overloaded()
+            self._make_room(len(queue))
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, queue).append(turn)
         try:
@@ -92,9 +93,20 @@ class Turns:
                 turn.set_result(None)
                 self._take(caller)
 
+    def _make_room(self, own: int) -> None:
+        """Raises where nobody has more waiting than the newcomer would have with this one."""
+        most = max(self._waiting, key=lambda caller: len(self._waiting[caller]))
+        queue = self._waiting[most]
+        if len(queue) <= own + 1:
+            raise overloaded()
+        latest = queue.pop()
+        if not latest.cancelled():
+            latest.set_exception(overloaded())
+
     def _forget(self, caller: Hashable, turn: "asyncio.Future[None]") -> None:
         if not turn.cancelled():
-            self.leave(caller)  # its turn had come
+            if turn.exception() is None:
+                self.leave(caller)  # its turn had come
             return
         queue = self._waiting.get(caller)
         if queue is not None and turn in queue:

@@ -56,7 +56,7 @@ def test_too_many_of_one_are_refused_and_the_others_wait() -> None:
         with pytest.raises(TooManyRequests) as refused:
             await pool.enter("crowd")
         assert refused.value.headers["Retry-After"] == "1"
-        waiting += [asyncio.create_task(pool.enter(f"other {n}")) for n in range(2)]
+        waiting += [asyncio.create_task(pool.enter(f"other {n}")) for n in range(3)]
         await asyncio.sleep(0)
         with pytest.raises(Unavailable):
             await pool.enter("late")

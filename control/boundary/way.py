@@ -6,6 +6,7 @@ refused, limited or wrong never holds the lock of writers; and again in the tran
 writes, so that a right taken away while waiting is gone. Changes in one org exclude each other.
 """
 
+import threading
 import uuid
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -30,10 +31,11 @@ from specserver import (
     Reply,
     TooManyRequests,
 )
+from specserver.shares import Stranger
 from storage import organizations, tenancy
 
 _FAILURES_FROM = 400
-# Of tokens whose org is known; what is forgotten is learned again by the next request.
+# Tokens of known callers; what is forgotten is learned again by the next request.
 _KNOWN_MAX = 10_000
 _VERDICT = "rate_limit"
 
@@ -75,7 +77,9 @@ class Way:
         self._proxies = Proxies(services.settings.trusted_proxies)
         self._replays = Replays(services.sealer, services.settings)
         self._rules: dict[str, Rule] = {}
-        self._orgs: dict[int, str] = {}
+        # The organization or user of each token, the one used last at the end.
+        self._known: dict[int, str] = {}
+        self._knowing = threading.Lock()
         self.last_used = LastUsed(services.database)
 
     def __call__(self, exchange: Exchange) -> Reply:
@@ -92,25 +96,23 @@ class Way:
         return reply
 
     def whose(self, exchange: Exchange) -> Hashable:
-        """Whose share of threads a request takes: the org's that let its token in before.
+        """Whose share of the API a request takes: of the organization or the user of its token.
 
-        Until then it is the token's own, and without one the address's. So nobody takes anything
-        of an org by naming it.
+        Where the token has not been let in before, and without one, it is a stranger's, by
+        address: nobody gets a share by making up a token, or by naming an organization.
         """
-        token = exchange.request.headers.get("authorization")
-        if token is None:
-            return rate_key(self._ip(exchange))
-        known = _known_as(exchange, token)
-        return self._orgs.get(known, known)
+        caller = self._known.get(_known_as(exchange))
+        return Stranger(rate_key(self._ip(exchange))) if caller is None else caller
 
-    def _learn(self, exchange: Exchange, admission: Admission) -> None:
-        token, caller = exchange.request.headers.get("authorization"), admission.caller
-        if token is None or caller is None:
-            return
-        org_id = admission.org.id if admission.org else caller.key and caller.key.org_id
-        if len(self._orgs) >= _KNOWN_MAX:
-            self._orgs.clear()
-        self._orgs[_known_as(exchange, token)] = org_id or caller.user.id
+    def _learn(self, exchange: Exchange, caller: Caller | None) -> None:
+        token = _known_as(exchange)
+        with self._knowing:
+            known = self._known.pop(token, None)
+            if caller is None:
+                return
+            if known is None and len(self._known) >= _KNOWN_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[token] = caller.key.org_id if caller.key else caller.user.id
 
     def _ip(self, exchange: Exchange) -> str:
         request = exchange.request
@@ -216,11 +218,15 @@ class Way:
         database, mfa_ttl_s = self._services.database, self._services.settings.mfa_ttl_s
         if visit.token is None:
             return Admission(None, None, database.now(db))
-        admission = credentials.admit(
-            db, database, visit.token, org_id=visit.org_id, mfa_ttl_s=mfa_ttl_s
-        )
+        try:
+            admission = credentials.admit(
+                db, database, visit.token, org_id=visit.org_id, mfa_ttl_s=mfa_ttl_s
+            )
+        except Problem:
+            self._learn(visit.exchange, None)
+            raise
         visit.exchange.principal = admission.caller
-        self._learn(visit.exchange, admission)
+        self._learn(visit.exchange, admission.caller)
         if visit.rule.in_org and admission.org is None:
             raise NotFound(credentials.NOT_FOUND)
         if admission.caller is not None:
@@ -322,9 +328,9 @@ def _charged_key(rate: str, caller: Caller | None, ip: str) -> str:
     return caller.key.id if caller.key is not None else caller.session.id if caller.session else ""
 
 
-def _known_as(exchange: Exchange, token: str) -> int:
+def _known_as(exchange: Exchange) -> int:
     """A hash that nobody outside can aim at, so that no token is kept."""
-    return hash((token, exchange.path.get("org_id")))
+    return hash(exchange.request.headers.get("authorization", "").partition(" ")[2].strip())
 
 
 def _tell_rates(exchange: Exchange, answer: Reply | Problem) -> None:

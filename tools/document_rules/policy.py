@@ -6,6 +6,7 @@ from control.boundary import DocumentRefused, check_document
 from tools.document_rules.operations import needed
 from tools.document_rules.reading import Fault, Operation, Text
 
+BODY_OF_ANYONE_MAX = 16_384
 _PROBLEM = "application/problem+json"
 _UNSCOPED = frozenset({"none", "self"})
 # Operations whose names begin so take something away, as every DELETE does.
@@ -24,6 +25,7 @@ def check(text: Text) -> Iterator[Fault]:
             yield Fault(place, message)
     for operation in text.operations:
         yield from _policy(operation)
+        yield from _body(operation)
         yield from _statuses(operation)
         yield from _confirmation(operation)
         yield from _waiting(operation, {one.id for one in text.operations})
@@ -43,6 +45,15 @@ def _policy(operation: Operation) -> Iterator[Fault]:
         yield operation.fault("it is for user sessions, so its security is dev_user alone")
     if schemes == {"dev_user"} and authorize.get("session") != "user":
         yield operation.fault("its security is dev_user alone: x-authorize {session: user}")
+
+
+def _body(operation: Operation) -> Iterator[Fault]:
+    """What anyone may send is small: it is held in memory before it is known who sends it."""
+    security = operation.document.get("security", [{"api_key": []}])
+    anyone = not security or {} in security
+    most = operation.document.get("x-max-body-bytes", BODY_OF_ANYONE_MAX + 1)
+    if anyone and "requestBody" in operation.document and most > BODY_OF_ANYONE_MAX:
+        yield operation.fault(f"anyone may call it: x-max-body-bytes of {BODY_OF_ANYONE_MAX}")
 
 
 def _confirmation(operation: Operation) -> Iterator[Fault]:

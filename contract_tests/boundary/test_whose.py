@@ -1,0 +1,72 @@
+"""Whose share of threads and memory a request takes: an address's, until its token is let in."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from contract_tests.boundary.desk import Desk, MakeDesk
+from control import identity
+from specserver import Exchange
+from specserver.requests import Headers
+from specserver.shares import Stranger
+
+ADDRESS = "203.0.113.7"
+
+
+def whose(
+    desk: Desk, token: str | None, *, path: str = "", peer: str = ADDRESS, **fields: str
+) -> Any:
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    if token is not None:
+        named["authorization"] = f"Bearer {token}"
+    headers = Headers([(name.encode(), value.encode()) for name, value in named.items()])
+    request = SimpleNamespace(headers=headers, client=peer)
+    return desk.boundary.whose(
+        cast("Exchange", SimpleNamespace(request=request, path={"org_id": path}))
+    )
+
+
+def test_made_up_tokens_and_no_token_are_of_one_address(desk: Desk) -> None:
+    tokens = [None, "junk", "", *(identity.new_api_key().secret for _ in range(5))]
+    for token in tokens:
+        if token:
+            assert desk.get("/v1/me", token).status_code == 401
+        assert whose(desk, token) == Stranger(ADDRESS)
+    assert whose(desk, "junk", peer="2001:db8::1:2:3:4") == Stranger("2001:db8::/64")
+
+
+def test_behind_a_trusted_proxy_it_is_the_clients_address(make_desk: MakeDesk) -> None:
+    desk = make_desk(trusted_proxies=("127.0.0.0/8",))
+    shown = whose(desk, "junk", peer="127.0.0.1", x_forwarded_for="198.51.100.9")
+    assert shown == Stranger("198.51.100.9")
+
+
+def test_a_key_is_of_its_organization_and_a_session_of_its_user(desk: Desk) -> None:
+    person = desk.person()
+    org_id = desk.org((person, "owner"))
+    key = desk.key(org_id, person)
+    assert whose(desk, key) == Stranger(ADDRESS)
+    assert desk.get("/v1/me", key).status_code == 200
+    assert desk.get("/v1/me", person.session).status_code == 200
+    for path in ("", org_id, "org_01JD7QK3V8Y2M4N6P8R0S2T4V6"):
+        assert whose(desk, key, path=path, peer="198.51.100.1") == org_id
+        assert whose(desk, person.session, path=path) == person.id
+    assert whose(desk, f"  {key} ") == org_id
+
+
+def test_what_is_no_longer_let_in_is_a_strangers_again(desk: Desk) -> None:
+    person = desk.person()
+    key = desk.key(desk.org((person, "owner")), person)
+    assert desk.get("/v1/me", key).status_code == 200
+    desk.change_key(key, revoked_at=desk.now())
+    assert desk.get("/v1/me", key).status_code == 401
+    assert whose(desk, key) == Stranger(ADDRESS)
+
+
+def test_no_number_of_tokens_makes_a_busy_one_unknown(desk: Desk, monkeypatch: Any) -> None:
+    monkeypatch.setattr("control.boundary.way._KNOWN_MAX", 3)
+    busy, other = desk.person(), desk.person()
+    assert desk.get("/v1/me", busy.session).status_code == 200
+    for _ in range(6):
+        assert desk.get("/v1/me", desk.session(other.id)).status_code == 200
+        assert whose(desk, busy.session) == busy.id
+        assert desk.get("/v1/me", busy.session).status_code == 200

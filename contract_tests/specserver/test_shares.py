@@ -1,0 +1,180 @@
+"""Owns the proof that callers nobody knows keep no place, thread or memory from those known."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from contract_tests.specserver.calling import bakery, minimal, play, scope, served
+from specserver import Unavailable
+from specserver.shares import BLOCK_BYTES, BODY_BLOCKS, BODY_BLOCKS_OF_ONE, Shares, Stranger
+from specserver.turns import Turns
+
+DONE = {"responses": {"200": {"description": "Done."}}}
+BUDGET = BODY_BLOCKS * BLOCK_BYTES
+
+
+def whose(exchange: Any) -> Any:
+    known = exchange.request.headers.get("x-known")
+    return known or Stranger(exchange.request.headers["x-address"])
+
+
+async def ask(app: Any, headers: dict[str, str]) -> int:
+    sent = await play(app, scope("GET", "/thing", headers), [{"type": "http.request", "body": b""}])
+    status: int = sent[0]["status"]
+    return status
+
+
+async def ended(tasks: list[Any], count: int) -> int:
+    """Waits until so many have ended; how many have."""
+    while sum(task.done() for task in tasks) < count:
+        left = [task for task in tasks if not task.done()]
+        await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+    return sum(task.done() for task in tasks)
+
+
+def test_who_has_fewer_waiting_replaces_the_latest_of_who_has_most() -> None:
+    async def run() -> None:
+        pool = Turns(1, 1, waiting_of_one=4, waiting=4)
+        await pool.enter("first")
+        crowd = [asyncio.create_task(pool.enter("crowd")) for _ in range(4)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(pool.enter("other"))
+        await asyncio.wait({crowd[3]}, timeout=60)
+        with pytest.raises(Unavailable):
+            await crowd[3]
+        second = asyncio.create_task(pool.enter("other"))
+        await asyncio.wait({crowd[2]}, timeout=60)
+        with pytest.raises(Unavailable):
+            await crowd[2]
+        with pytest.raises(Unavailable):
+            await pool.enter("crowd")
+        pool.leave("first")
+        await crowd[0]
+        pool.leave("crowd")
+        await other
+        for task in (crowd[1], second):
+            task.cancel()
+        await asyncio.gather(crowd[1], second, return_exceptions=True)
+        pool.leave("other")
+        assert pool.try_enter("late")
+
+    asyncio.run(run())
+
+
+def test_a_waiter_cancelled_as_it_is_replaced_gives_nothing_back() -> None:
+    async def run() -> None:
+        pool = Turns(1, 1, waiting_of_one=2, waiting=2)
+        await pool.enter("first")
+        crowd = [asyncio.create_task(pool.enter("crowd")) for _ in range(2)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(pool.enter("other"))
+        await asyncio.sleep(0)
+        crowd[1].cancel()
+        await asyncio.wait(crowd[1:], timeout=60)
+        assert crowd[1].done()
+        assert not pool.try_enter("late")
+        pool.leave("first")
+        await crowd[0]
+        pool.leave("crowd")
+        await other
+        pool.leave("other")
+
+    asyncio.run(run())
+
+
+def test_hundreds_of_strangers_leave_half_to_those_known() -> None:
+    """500 addresses, each with several requests under way; no place is free to one more."""
+
+    async def run() -> None:
+        free, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def slow(request: Any) -> dict[str, Any]:
+            if "x-known" not in request.headers:
+                asyncio.run_coroutine_threadsafe(free.wait(), loop).result(60)
+            return {}
+
+        shares = Shares(whose, threads=4)
+        app = served(minimal(DONE), slow, threads=4, shares=shares)
+        crowd = [
+            asyncio.create_task(ask(app, {"x-address": f"192.0.2.{n % 500}"})) for n in range(1500)
+        ]
+        async with asyncio.timeout(60):
+            await ended(crowd, 1500 - 514)
+            assert [await ask(app, {"x-known": "ada"}) for _ in range(5)] == [200] * 5
+            together = (ask(app, {"x-known": f"org {n % 7}"}) for n in range(500))
+            assert await asyncio.gather(*together) == [200] * 500
+            free.set()
+            statuses = await asyncio.gather(*crowd)
+        assert (statuses.count(200), statuses.count(503)) == (514, 1500 - 514)
+
+    asyncio.run(run())
+
+
+def post(app: Any, headers: dict[str, str], size: int, gone: asyncio.Event) -> Any:
+    """A request whose body of this size comes, in pieces, and never ends."""
+    waiting = [size // 8] * 8
+
+    async def receive() -> dict[str, Any]:
+        if waiting:
+            await asyncio.sleep(0)
+            return {"type": "http.request", "body": bytes(waiting.pop()), "more_body": True}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(event: dict[str, Any]) -> None:
+        sent.append(event)
+
+    async def asked() -> list[dict[str, Any]]:
+        await app(scope("POST", "/loaves", headers), receive, send)
+        return sent
+
+    sent: list[dict[str, Any]] = []
+    return asyncio.create_task(asked())
+
+
+def test_bodies_of_strangers_leave_memory_to_those_known() -> None:
+    async def run() -> None:
+        gone, large = asyncio.Event(), 1_000_000
+        app = bakery(shares=Shares(whose, threads=4), validate_responses=False)
+        crowd = [post(app, {"x-address": f"192.0.2.{n % 20}"}, large, gone) for n in range(500)]
+        async with asyncio.timeout(60):
+            refused = await ended(crowd, 500 - BUDGET // 2 // large - 1)
+            assert (500 - refused) * large <= BUDGET / 2 + 500 * BLOCK_BYTES
+            answer = next(task.result() for task in crowd if task.done())
+            assert answer[0]["status"] == 503
+            assert dict(answer[0]["headers"])[b"connection"] == b"close"
+            small = post(app, {"x-address": "203.0.113.9"}, BLOCK_BYTES, gone)
+            known = [post(app, {"x-known": "ada"}, large, gone) for _ in range(10)]
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not any(task.done() for task in (small, *known))
+            gone.set()
+            await asyncio.gather(*crowd, small, *known)
+            # What was held is given back.
+            gone.clear()
+            again = [post(app, {"x-address": "192.0.2.1"}, large, gone) for _ in range(10)]
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not any(task.done() for task in again)
+            gone.set()
+            await asyncio.gather(*again)
+
+    asyncio.run(run())
+
+
+def test_one_callers_bodies_leave_memory_to_others() -> None:
+    async def run() -> None:
+        gone, large = asyncio.Event(), 1_000_000
+        app = bakery(shares=Shares(whose, threads=4), validate_responses=False)
+        crowd = [post(app, {"x-known": "crowd"}, large, gone) for _ in range(100)]
+        async with asyncio.timeout(60):
+            await ended(crowd, 100 - BODY_BLOCKS_OF_ONE // 60)
+            other = post(app, {"x-known": "other"}, large, gone)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not other.done()
+            gone.set()
+            await asyncio.gather(*crowd, other)
+
+    asyncio.run(run())
