@@ -48,6 +48,7 @@ def revoke(call: OrgCall, key_id: str) -> Reply:
 def unsuspend(call: OrgCall, key_id: str) -> Body:
     one_time.require_step_up(call)
     key = api_keys.fetch(call.db, call.org.id, key_id)
+    _check_reach(call, key)
     if key.suspended_at is None:
         raise Conflict("this API key is not suspended")
     call.audit(target=key.id, name=key.name, was_suspended_for=key.suspended_reason)
@@ -100,7 +101,7 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
 
 
 def _check_reach(call: OrgCall, key: ApiKey) -> None:
-    """One's own keys can be revoked, and those with no more rights than one has."""
+    """Whose keys one changes: one's own, and those with no more rights than one has."""
     mine = key.created_by == call.caller.user.id
     beyond = permissions.effective(key.role, key.role, key.scopes) - call.caller.permissions
     if beyond and not mine:

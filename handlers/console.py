@@ -16,6 +16,6 @@ def open_(call: OrgCall, instance_id: str) -> Reply:
     if "console" not in engine.features:
         raise Conflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
-    network_rules.check_console(networks.of_instance(call.db, instance), call.ip)
+    network_rules.check(networks.of_instance(call.db, instance), call.ip, "the console")
     call.audit(target=instance.id, name=instance.name)
     return Reply.created(one_time.url(call, instance, "console", "GET", name=instance.name))

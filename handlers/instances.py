@@ -198,7 +198,8 @@ def metrics(
 ) -> Body:
     instance = instances.fetch(call.db, call.org.id, instance_id)
     until = call.now if to is None else instants.read(to, parameter="to")
-    since = instants.read(from_, parameter="from") if from_ else until - timedelta(hours=24)
+    day_before = instants.before(until, timedelta(hours=24))
+    since = day_before if from_ is None else instants.read(from_, parameter="from")
     last = views.after(call, cursor)
     hours = samples.of_instance(call.db, call.org.id, instance.id, since=since, until=until)
     rest = [hour for hour in hours if last is None or views.timestamp(hour.hour) > last]

@@ -1,6 +1,6 @@
 """Moments as callers write them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from specserver import Invalid
 
@@ -15,6 +15,11 @@ def read(text: str, **place: str) -> datetime:
         return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
         raise refused("is outside the supported range of times", **place) from None
+
+
+def before(moment: datetime, span: timedelta) -> datetime:
+    """As long before a moment as the calendar goes back."""
+    return moment - min(span, moment - datetime.min.replace(tzinfo=UTC))
 
 
 def refused(message: str, *, keyword: str = "date-time", **place: str) -> Invalid:

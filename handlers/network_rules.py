@@ -6,15 +6,13 @@ from storage.errors import Conflict
 from storage.networks import Network
 
 
-def check_console(network: Network, ip: str) -> None:
-    """The console is on the cell's host; so it is asked for from an address that may connect.
+def check(network: Network, ip: str, way_in: str) -> None:
+    """The console and the queues are asked for from an address that may connect.
 
     Raises Forbidden for an address that is not on the allow-list, and Conflict where clients must
-    show certificates, which a page cannot.
+    show certificates, which neither a page nor a request to the API can.
     """
     if network.client_ca_pem is not None:
-        raise Conflict(
-            "the instance requires client certificates, which the console cannot present"
-        )
+        raise Conflict(f"the instance requires client certificates, which {way_in} cannot present")
     if not rules.admits(network.allow_cidrs, ip):
         raise Forbidden(f"{ip} is not on the instance's allow-list", code="address_not_allowed")

@@ -6,10 +6,11 @@ The cell does what is asked, and no transaction of ours waits for it; see decisi
 from typing import Any
 
 from control.queues import Queues
+from handlers import network_rules
 from handlers import queue_views as views
 from handlers.calls import OrgCall
 from specserver import Conflict, Reply
-from storage import instances
+from storage import instances, networks
 
 Body = dict[str, Any]
 
@@ -83,6 +84,8 @@ def _queues(call: OrgCall, instance_id: str) -> Queues:
     if instance.status != "running":
         hint = "; resume it first" if instance.status == "paused" else ""
         raise Conflict(f"queues need a running instance; this instance is {instance.status}{hint}")
+    # Messages are rows: who may not connect to the database gets none of them this way either.
+    network_rules.check(networks.of_instance(call.db, instance), call.ip, "the queue API")
     queues = call.services.cells.for_instance(call.db, instance).queues(instance.id)
     call.let_go()
     return queues

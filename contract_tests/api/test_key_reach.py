@@ -37,3 +37,19 @@ def test_a_key_that_ends_makes_none_that_outlives_it(house: House) -> None:
     shorter = {"name": "shorter", "expires_at": (ends - timedelta(hours=1)).isoformat()}
     assert house.post(path, key, json=shorter).status_code == 201
     assert house.post(path, tenant.owner.session, json={"name": "free"}).status_code == 201
+
+
+def test_a_key_with_more_rights_stays_suspended(house: House) -> None:
+    tenant = house.tenant()
+    why = {"suspended_at": house.now(), "suspended_reason": "found in public"}
+    house.change_key(tenant.org_id, tenant.key_id, **why)
+    developer = house.member(tenant.org_id, "developer")
+    path = f"{tenant.path}/api-keys/{tenant.key_id}/actions/unsuspend"
+    refused = house.post(path, developer.session)
+    is_problem(refused, 403)
+    assert "org:close" in refused.json()["detail"]
+    is_problem(house.get(tenant.path, tenant.key), 403, "key_suspended")
+    _, own_id = house.key(tenant.org_id, developer, "developer")
+    house.change_key(tenant.org_id, own_id, **why)
+    own = f"{tenant.path}/api-keys/{own_id}/actions/unsuspend"
+    assert house.post(own, developer.session).status_code == 200

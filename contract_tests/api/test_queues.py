@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
+from contract_tests.api.test_network import authority
 from contract_tests.workflows.fake_cell import nothing
 from control.boundary.way import Way
 from control.cells import CellUnavailable
@@ -113,6 +114,41 @@ def test_what_is_done_to_queues_is_audited_and_messages_are_not(
         ("instance.queue.purge", instance_id, {"queue": "orders", "purged": 1}),
         ("instance.queue.delete", instance_id, {"queue": "orders"}),
     ]
+
+
+def test_only_who_may_connect_can_use_them(house: House, tenant: Tenant, path: str) -> None:
+    queue = make(house, tenant, path)
+    send(house, tenant, queue, {"n": 1})
+    session = house.session(tenant.owner.id, mfa=True)
+    network = f"{path.removesuffix('/queues')}/network"
+
+    def allow(body: dict[str, object]) -> None:
+        headers = {"If-Match": "*"}
+        answer = house.request("PUT", network, session, json=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+    def refused(status: int, code: str) -> None:
+        ids = {"message_ids": [1]}
+        for method, asked, body in (
+            ("GET", path, None),
+            ("POST", path, {"name": "more"}),
+            ("DELETE", queue, None),
+            ("PUT", f"{queue}/permissions", {"data_api_roles": []}),
+            ("POST", f"{queue}/messages", {"messages": [{"n": 2}]}),
+            ("POST", f"{queue}/messages/actions/read", {}),
+            ("POST", f"{queue}/messages/actions/delete", ids),
+            ("POST", f"{queue}/messages/actions/archive", ids),
+            ("POST", f"{queue}/actions/purge", None),
+        ):
+            options = {} if body is None else {"json": body}
+            is_problem(house.request(method, asked, tenant.key, **options), status, code)
+
+    allow({"allow_cidrs": ["192.0.2.0/24"]})
+    refused(403, "address_not_allowed")
+    allow({"client_ca_pem": authority()[0]})
+    refused(409, "conflict")
+    allow({"allow_cidrs": ["192.0.2.0/24", "203.0.113.0/24"], "client_ca_pem": None})
+    assert house.get(path, tenant.key).json()["items"][0]["depth"] == 1
 
 
 def test_pages_go_on_by_name(house: House, tenant: Tenant, path: str) -> None:

@@ -1,0 +1,86 @@
+"""Times at the ends of the calendar: each is worked with or refused, in every place there is."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from contract_tests.api.harness import House
+from contract_tests.api.oracle import DOCUMENT
+from contract_tests.api.rows import Estate, estate, is_problem
+
+EXTREMES = [
+    f"{moment}{offset}"
+    for moment in (
+        "0000-01-01T00:00:00",
+        "0001-01-01T00:00:00",
+        "0001-01-01T12:00:00.0000000001",
+        "0001-01-02T00:00:00",
+        "1582-10-10T00:00:00",
+        "1969-12-31T23:59:59.999",
+        "2016-12-31T23:59:60",
+        "9999-12-31T00:00:00",
+        "9999-12-31T23:59:59.999999999",
+    )
+    for offset in ("Z", "z", "+00:00", "-23:59", "+23:59")
+]
+
+
+@pytest.fixture(scope="module")
+def here(house: House) -> Estate:
+    return estate(house)
+
+
+def places(node: Any, above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    """Where the document lets a caller write a time."""
+    if isinstance(node, dict):
+        if node.get("$ref") == "#/components/schemas/Instant":
+            return {above}
+        return set().union(*(places(value, (*above, str(key))) for key, value in node.items()))
+    if isinstance(node, list):
+        return set().union(*(places(value, (*above, str(n))) for n, value in enumerate(node)))
+    return set()
+
+
+def test_every_place_that_takes_a_time_is_tried_here() -> None:
+    document = yaml.safe_load(DOCUMENT.read_text())
+    taken = {place[2] if place[0] == "components" else place[1] for place in places(document)}
+    assert taken == {"ApiKeyCreate", "/v1/orgs/{org_id}/instances/{instance_id}/metrics"}
+
+
+@pytest.mark.parametrize("written", EXTREMES)
+def test_metrics(house: House, here: Estate, written: str) -> None:
+    path = f"{here.tenant.path}/instances/{here.instance_id}/metrics"
+    for params in ({"from": written}, {"to": written}, {"from": written, "to": written}):
+        answer = house.get(path, here.tenant.key, params=params)
+        assert answer.status_code in (200, 422), answer.text
+        if answer.status_code == 422:
+            assert answer.json()["errors"][0]["parameter"] in params
+
+
+@pytest.mark.parametrize("written", EXTREMES)
+def test_a_keys_expiry(house: House, here: Estate, written: str) -> None:
+    tenant = here.tenant
+    path = f"{tenant.path}/api-keys"
+    made = house.post(
+        path, tenant.key, json={"name": "far", "role": "owner", "expires_at": written}
+    )
+    if made.status_code == 422:
+        assert made.json()["errors"][0]["pointer"] == "/expires_at"
+        return
+    assert made.status_code == 201, made.text
+    assert made.json()["expires_at"].startswith("9999-12-3")
+    key = made.json()["key"]
+    assert house.get(tenant.path, key).status_code == 200
+    assert house.get(path, tenant.key).status_code == 200
+    shorter: dict[str, Any] = {
+        "name": "shorter",
+        "expires_at": made.json()["expires_at"],
+        "scopes": [],
+    }
+    kept = house.post(path, key, json=shorter)
+    assert kept.status_code == 201, kept.text
+    is_problem(house.post(path, key, json={"name": "longer", "scopes": []}), 422)
+    for each in (kept, made):
+        revoked = house.request("DELETE", f"{path}/{each.json()['id']}", tenant.key)
+        assert revoked.status_code == 204
