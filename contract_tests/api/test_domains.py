@@ -122,6 +122,7 @@ def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Ten
         ("a..example.com", "not a valid host name"),
         ("a b.example.com", "not a valid host name"),
         (f"{'a' * 64}.example.com", "not a valid host name"),
+        ("a." * 119 + "test", "has 242 characters; at most 240 are allowed"),
     ],
 )
 def test_what_is_no_host_of_yours_is_refused(

@@ -43,6 +43,13 @@ def test_a_domain_comes_with_a_certificate_and_goes_with_it(shared_rig: Rig) -> 
         shared_rig.action(instance_id, "erase")
 
 
+def test_the_longest_domain_has_files_too(shared_rig: Rig) -> None:
+    longest = "a." * 118 + "test"
+    instance_id = shared_rig.make(domains=[longest])
+    assert shared_rig.route(instance_id)["domains"] == [longest]  # type: ignore[index]
+    shared_rig.action(instance_id, "erase")
+
+
 def test_certificates_of_domains_are_renewed_when_due(tmp_path: Path) -> None:
     pki.ensure(tmp_path, "eu-1", "db.example", NOW)
     pki.ensure_domains(tmp_path, "eu-1", ["db.customer.example"], NOW)
