@@ -21,6 +21,14 @@ def customer(client: str) -> str:
     return str(address)
 
 
+def provider(client: str) -> str:
+    """What a pool that is full counts by. Some hold a /48 of IPv6, and so 65,536 of a /64."""
+    address = plain_address(client)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(address) >> 80 << 80, 48)))
+    return str(address)
+
+
 def parse_networks(cidrs: Iterable[str] | None) -> tuple[Network, ...] | None:
     """None, which is no list at all, stays None."""
     return None if cidrs is None else tuple(ipaddress.ip_network(c, strict=False) for c in cidrs)

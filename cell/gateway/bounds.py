@@ -1,15 +1,17 @@
 """The places of one connection among those that are counted over all workers, and its handshake's.
 
 An instance's limit counts whom its engine has let in. Whoever has yet to log in has a place among
-those, with a share of it for each address, and so takes none from anybody who has.
+those, with a share of it for each address, and so takes none from anybody who has. Where all of
+those places are taken newcomers wait, and chance decides; but first of all come the addresses that
+have logged in before.
 """
 
 import hashlib
 import secrets
 from typing import TYPE_CHECKING
 
-from cell.addresses import customer
-from cell.gateway.crowds import Member
+from cell.addresses import customer, provider
+from cell.gateway.crowds import LOGIN, Member
 from cell.gateway.refusal import Refusal
 from cell.gateway.routes import Route
 
@@ -26,14 +28,15 @@ class Places:
     def __init__(self, shared: "Shared", member: Member) -> None:
         self._shared = shared
         self._member = member
-        self._joined: tuple[str, str] | None = None
+        self._joined: list[tuple[str, str]] = []
+        self._from: tuple[Route, str] | None = None
         self.held: list[str] = []
         self.logs_in = self.waits = False
 
     def enter_cell(self, route: Route, address: str) -> None:
         settings = self._shared.settings
         own = settings.cell_address_connections_max
-        if not self._take(_share(route, address), own):
+        if not self._take(_share(route.place, address), own):
             raise _too_many(f"the cell allows {own} from one address")
         if not self._join(route.place, address, settings.cell_connections_max):
             self.leave()
@@ -41,30 +44,49 @@ class Places:
 
     def begin_login(self, route: Route, address: str) -> bool:
         """False where there is no place now; raises Refusal where a login would lead nowhere."""
-        limit, (own, every) = route.connections_max, self._logins_max(route)
+        limit, waiting = route.connections_max, _waiting(route)
         if limit is not None and self._shared.slots.total(route.place) >= limit:
             raise _too_many(f"this size allows {limit}")
-        waited = self.held.copy()
-        if self._take(_share(route, address), own):
-            if self._join(f"login:{route.place}", address, every):
-                self.logs_in, self.waits = True, False
-                for key in waited:
-                    self._give_back(key)
-                return True
-            self._give_back(self.held[-1])
-        return False
+        if self.waits:
+            self._shared.pools.draw(waiting)
+            return not self.waits
+        # Whoever has just come does not go before those who wait.
+        return self._shared.pools.is_empty(waiting) and self._log_in(route, address)
 
-    def wait(self, route: Route) -> None:
+    def wait(self, route: Route, address: str) -> None:
         """Held until the instance is awake and has a place for a login."""
-        if not self._take(f"waiting:{route.place}", route.connections_max):
-            raise _too_many(f"this size allows {route.connections_max}")
-        self.waits = True
+        limit, waiting = route.connections_max, _waiting(route)
+        if not self._take(_share(waiting, address), limit):
+            raise _too_many(f"this size allows {limit}")
+        every = max(limit or 0, self._shared.settings.logins_waiting_max)
+        if not self._join(waiting, address, every, known=self._is_known(route, address)):
+            self.leave()
+            raise _too_many("too many are waiting to log in")
+        self.waits, self._from = True, (route, address)
+
+    def take_turn(self) -> bool:
+        return self.waits and self._from is not None and self._log_in(*self._from)
+
+    def _log_in(self, route: Route, address: str) -> bool:
+        own, every = self._logins_max(route)
+        waited, joined = self.held.copy(), self._joined.copy()
+        if not self._take(_share(route.place, address), own):
+            return False
+        known = self._is_known(route, address)
+        if not self._join(f"{LOGIN}{route.place}", address, every, known=known):
+            self._give_back(self.held[-1])
+            return False
+        self.logs_in, self.waits, self._from = True, False, (route, address)
+        self._part(waited, joined)
+        return True
 
     def end_login(self, route: Route, *, done: bool) -> None:
         """The client is let in. Where what it asked is `done` it is too late to refuse it."""
         limit = None if done else route.connections_max
         if not self._shared.slots.enter(route.place, limit):
             raise _too_many(f"this size allows {limit}")
+        if self._from is not None:
+            self._shared.slots.known.add(route.place, customer(self._from[1]))
         self.leave()
         self.held.append(route.place)
         if route.instance_id is not None:
@@ -72,11 +94,17 @@ class Places:
 
     def leave(self) -> None:
         self.logs_in = self.waits = False
-        if self._joined is not None:
-            self._shared.pools.leave(*self._joined, self._member)
-            self._joined = None
-        for key in self.held.copy():
+        self._part(self.held.copy(), self._joined.copy())
+
+    def _part(self, held: list[str], joined: list[tuple[str, str]]) -> None:
+        for each in joined:
+            self._joined.remove(each)
+            self._shared.pools.leave(*each, self._member)
+        for key in held:
             self._give_back(key)
+
+    def _is_known(self, route: Route, address: str) -> bool:
+        return self._shared.slots.known.has(route.place, customer(address))
 
     def _logins_max(self, route: Route) -> tuple[int, int]:
         """From one address, and all told.
@@ -90,15 +118,16 @@ class Places:
             every = max(every, own + own // 2)
         return own, every
 
-    def _join(self, pool: str, address: str, limit: int) -> bool:
-        """Take a place in a pool that others have to leave to who has fewer in it."""
-        from_whom = customer(address)
+    def _join(self, pool: str, address: str, limit: int, *, known: bool = False) -> bool:
+        """Take a place in a pool that others have to leave to who has fewer in it, or is known."""
+        from_whom = provider(address)
         if not self._take(pool, limit):
-            has_room = self._shared.pools.make_room(pool, from_whom)
+            known_max = limit // 2 if known else 0
+            has_room = self._shared.pools.make_room(pool, from_whom, known_max)
             if not has_room or not self._take(pool, limit):
                 return False
-        self._joined = (pool, from_whom)
-        self._shared.pools.join(pool, from_whom, self._member)
+        self._joined.append((pool, from_whom))
+        self._shared.pools.join(pool, from_whom, self._member, known=known)
         return True
 
     def _give_back(self, key: str) -> None:
@@ -137,8 +166,12 @@ class Handshake:
             self._shared.handshakes.leave(self._customer, self._connection)
 
 
-def _share(route: Route, address: str) -> str:
-    named = f"{route.place} {customer(address)}".encode()
+def _waiting(route: Route) -> str:
+    return f"waiting:{route.place}"
+
+
+def _share(pool: str, address: str) -> str:
+    named = f"{pool} {customer(address)}".encode()
     digest = hashlib.blake2b(named, digest_size=8, key=SALT).digest()
     return f"share:{int.from_bytes(digest, 'big') % SHARES}"
 

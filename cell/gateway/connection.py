@@ -193,7 +193,7 @@ class Connection(Relay):
             else:
                 return
         if not self._places.held:
-            self._places.wait(route)
+            self._places.wait(route, self._preface.address)
             self._note(route)
         self._opening = self._shared.loop.create_task(self._open_later())
 

@@ -1,15 +1,26 @@
-"""Who gives way where a pool is full: the oldest connection of the address that has most of it.
+"""Who gives way where a pool is full: a connection of the network that has most of it.
 
-So no small number of addresses keeps anybody else out of it.
+So no small number of addresses keeps anybody else out of it; nor does a larger one, as chance
+decides between equals, and nobody gives way before having had the time that a login takes.
 """
 
+import random
 from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from cell.gateway.shared import Shared
 
 WANTED = "wanted"
+LOGIN = "login:"
+# How often, and how many at a time, those who wait are asked whether they find a place.
+DRAW_S = 0.02
+DRAWN_IN_VAIN_MAX = 16
+# What nobody can foresee: an attacker would come when it is their turn.
+_CHANCE = random.SystemRandom()
 
 
 class Member(Protocol):
@@ -17,14 +28,24 @@ class Member(Protocol):
     def gives_way(self) -> bool:
         """Whether it may be hung up on now for the sake of another."""
 
+    def take_turn(self) -> bool:
+        """Whether it waited and now has its place."""
+
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Since:
+    at: float
+    known: bool
 
 
 class Crowd:
     """The connections that hold one pool, here in this worker, by whom they come from."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[Member, None]] = {}
+        self._of: dict[str, dict[Member, _Since]] = {}
+        self.drawn_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -32,10 +53,10 @@ class Crowd:
     def of(self, customer: str) -> int:
         return len(self._of.get(customer, ()))
 
-    def join(self, customer: str, member: Member) -> int:
+    def join(self, customer: str, member: Member, at: float = 0.0, *, known: bool = False) -> int:
         """How many that customer has now."""
         own = self._of.setdefault(customer, {})
-        own[member] = None
+        own[member] = _Since(at, known)
         return len(own)
 
     def leave(self, customer: str, member: Member) -> None:
@@ -47,14 +68,50 @@ class Crowd:
     def oldest(self, customer: str) -> Member:
         return next(iter(self._of[customer]))
 
-    def first_to_go(self, newcomer: str = "") -> Member | None:
-        """The oldest of who has most, where the newcomer has fewer."""
-        most: list[Member] = []
-        for members in self._of.values():
-            if len(members) > len(most):
-                willing = [each for each in members if each.gives_way]
-                most = max(most, willing, key=len)
-        return most[0] if len(most) > self.of(newcomer) else None
+    def first_to_go(self, newcomer: str = "", before: float = 0.0) -> Member | None:
+        """The oldest of one who has most, where the newcomer has fewer; it was here `before`."""
+        own = self.of(newcomer)
+        for members in self._by_size():
+            if len(members) <= own:
+                return None
+            for member, since in members.items():
+                if since.at <= before and member.gives_way:
+                    return member
+        return None
+
+    def stranger(self, known_max: int) -> Member | None:
+        """Who gives way to one who is known; None where so many who are known are here."""
+        every = [each for members in self._of.values() for each in members.items()]
+        if sum(since.known for _, since in every) >= known_max:
+            return None
+        others = [(since.at, n) for n, (_, since) in enumerate(every) if not since.known]
+        for _, number in sorted(others):
+            if every[number][0].gives_way:
+                return every[number][0]
+        return None
+
+    def in_turn(self) -> Iterator[Member]:
+        """Those who are known first; of the rest, every network has the same chance."""
+        of_each = list(self._of.values())
+        _CHANCE.shuffle(of_each)
+        for known in (True, False):
+            queues = [[m for m, since in each.items() if since.known is known] for each in of_each]
+            for one_of_each in zip_longest(*queues):
+                yield from (member for member in one_of_each if member is not None)
+
+    def _by_size(self) -> Iterator[dict[Member, _Since]]:
+        """Largest first, equals by chance. Mostly only the first is asked for: it costs little."""
+        of_each = list(self._of.values())
+        largest = max(map(len, of_each), default=0)
+        yield from _shuffled([each for each in of_each if len(each) == largest])
+        _CHANCE.shuffle(of_each)
+        yield from sorted((each for each in of_each if len(each) < largest), key=len, reverse=True)
+
+
+def _shuffled(of_each: list[dict[Member, _Since]]) -> Iterator[dict[Member, _Since]]:
+    start = _CHANCE.randrange(len(of_each)) if of_each else 0
+    yield from of_each[start:]
+    yield from of_each[:start]
 
 
 class Pools:
@@ -65,8 +122,8 @@ class Pools:
         self._crowds: defaultdict[str, Crowd] = defaultdict(Crowd)
         self._wanted: set[str] = set()
 
-    def join(self, pool: str, customer: str, member: Member) -> None:
-        self._crowds[pool].join(customer, member)
+    def join(self, pool: str, customer: str, member: Member, *, known: bool = False) -> None:
+        self._crowds[pool].join(customer, member, self._shared.loop.time(), known=known)
 
     def leave(self, pool: str, customer: str, member: Member) -> None:
         crowd = self._crowds[pool]
@@ -74,13 +131,29 @@ class Pools:
         if not crowd:
             del self._crowds[pool]
 
-    def make_room(self, pool: str, newcomer: str) -> bool:
+    def is_empty(self, pool: str) -> bool:
+        return pool not in self._crowds
+
+    def make_room(self, pool: str, newcomer: str, known_max: int = 0) -> bool:
+        """For one who is known, too, where so many of them are not there yet."""
         crowd = self._crowds.get(pool, Crowd())
-        if self._displace(crowd, newcomer):
+        member = crowd.first_to_go(newcomer, self._before(pool))
+        if self._displace(member or crowd.stranger(known_max)):
             return True
         if not crowd.of(newcomer):
             self._ask_others(pool)
         return False
+
+    def draw(self, pool: str) -> None:
+        """Give those who wait in the pool the places that are free by now, by chance."""
+        crowd, now = self._crowds.get(pool), self._shared.loop.time()
+        if crowd is None or now - crowd.drawn_at < DRAW_S:
+            return
+        crowd.drawn_at, in_vain = now, 0
+        for member in list(crowd.in_turn()):
+            in_vain += not member.take_turn()
+            if in_vain >= DRAWN_IN_VAIN_MAX:
+                return
 
     def heed_others(self) -> None:
         """Make room where another worker has asked for it, by the next look."""
@@ -89,10 +162,14 @@ class Pools:
             return
         for pool, crowd in list(self._crowds.items()):
             if pool not in self._wanted and slots.total(f"{WANTED}:{pool}"):
-                self._displace(crowd, "")
+                self._displace(crowd.first_to_go("", self._before(pool)))
 
-    def _displace(self, crowd: Crowd, newcomer: str) -> bool:
-        member = crowd.first_to_go(newcomer)
+    def _before(self, pool: str) -> float:
+        """Who logs in keeps the place for the time that takes, whoever else would have it."""
+        keep_s = self._shared.settings.login_keep_s if pool.startswith(LOGIN) else 0.0
+        return self._shared.loop.time() - keep_s
+
+    def _displace(self, member: Member | None) -> bool:
         if member is None:
             return False
         self._shared.refused["made_room"] += 1

@@ -195,6 +195,9 @@ class Relay:
         """Whether it may be hung up on for others, as it has not logged in, or is the cell's."""
         return True
 
+    def take_turn(self) -> bool:
+        return self._places.take_turn()
+
     def broken_by(self, error: Exception) -> None:
         """What went wrong while bytes were passed on ends this connection and no other."""
         raise NotImplementedError

@@ -51,11 +51,14 @@ class GatewaySettings:
     address_handshakes_max: int = 100
     cell_address_connections_max: int = 50
     # To one instance, before its engine has let the client in: all told, and from one address.
-    # Past the first, as for the cell, the oldest of the address that has most of them makes room
-    # for one that has fewer; else a newcomer waits so long. No size's limit counts them.
+    # Past the first, newcomers wait so long, and no more than so many: a login keeps its place for
+    # `login_keep_s` and then makes room for an address that has fewer. Half of the places go to
+    # addresses that have logged in before, whoever has them. No size's limit counts them.
     logins_max: int = logins.MAX
     address_logins_max: int = logins.MAX // 2
+    login_keep_s: float = 1.5
     login_wait_s: float = 10.0
+    logins_waiting_max: int = 500
     login_timeout_s: float = 20.0
     poll_s: float = 0.2
     drain_s: float = 5.0

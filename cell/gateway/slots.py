@@ -10,6 +10,8 @@ import hashlib
 import mmap
 import os
 
+from cell.gateway.known import Known
+
 ROWS = 65_536
 KEY_BYTES = 8
 
@@ -26,6 +28,7 @@ class Slots:
         self._lock = os.memfd_create("slots")
         self._rows: dict[str, int] = {}
         self._column = 0
+        self.known = Known()
 
     def use_column(self, column: int) -> None:
         self._column = column

@@ -1,0 +1,148 @@
+"""Many addresses that begin logins, without a credential and without end, keep nobody out."""
+
+import asyncio
+import contextlib
+import ssl
+import threading
+from collections.abc import Iterator
+
+from cell.addresses import provider
+from cell.gateway.crowds import Crowd
+from cell.gateway.known import ROWS, Known
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.postgres_clients import (
+    SSL_REQUEST,
+    Postgres,
+    add_postgres,
+    connect,
+    startup,
+)
+from contract_tests.gateway.test_bounds import not_logged_in
+
+ADDRESSES = 60
+WHOLE_CROWD = 40
+
+
+class Intruders:
+    """Each opens one login and, when it is hung up on, the next."""
+
+    def __init__(self, door: Door, host: str) -> None:
+        self._port, self._host, self._context = door.ports["postgres"], host, door.context()
+        self.begun = 0
+
+    async def one(self, source: str) -> None:
+        while True:
+            with contextlib.suppress(OSError, ssl.SSLError, asyncio.IncompleteReadError):
+                await self._log_in(source)
+
+    async def _log_in(self, source: str) -> None:
+        place = ("127.0.0.1", self._port)
+        reader, writer = await asyncio.open_connection(*place, local_addr=(source, 0))
+        try:
+            writer.write(SSL_REQUEST)
+            await reader.readexactly(1)
+            await writer.start_tls(self._context, server_hostname=self._host)
+            writer.write(startup(user="app", database="postgres"))
+            self.begun += 1
+            while await reader.read(1_000):
+                pass
+        finally:
+            writer.transport.abort()
+
+
+@contextlib.contextmanager
+def besieged(door: Door, host: str) -> Iterator[None]:
+    intruders, loop = Intruders(door, host), asyncio.new_event_loop()
+
+    async def all_of_them() -> None:
+        sources = [f"127.0.1.{number + 1}" for number in range(ADDRESSES)]
+        await asyncio.gather(*(intruders.one(each) for each in sources))
+
+    task = loop.create_task(all_of_them())
+
+    def run() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        until(lambda: intruders.begun >= WHOLE_CROWD, "all places are taken")
+        yield
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        loop.close()
+
+
+def attempts(door: Door, host: str, count: int) -> int:
+    """How many of so many logins have a second for themselves: a client may be far away."""
+    done = 0
+    for _ in range(count):
+        with not_logged_in(door, host, 1, "127.0.0.1") as (login,), contextlib.suppress(OSError):
+            done += login.recv(1) == b"R" and not _ends_within(login, 1.0)
+    return done
+
+
+def _ends_within(login: ssl.SSLSocket, limit_s: float) -> bool:
+    login.settimeout(limit_s)
+    try:
+        while login.recv(1_000):
+            pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_a_stranger_gets_in_among_many(make_door: MakeDoor, postgres: Postgres) -> None:
+    door = make_door(ports={"postgres": 0})
+    host = add_postgres(door, "strangers", postgres)
+    with besieged(door, host):
+        assert attempts(door, host, 2)
+
+
+def test_an_address_that_has_logged_in_before_goes_first(
+    make_door: MakeDoor, postgres: Postgres
+) -> None:
+    door = make_door(ports={"postgres": 0})
+    host = add_postgres(door, "known", postgres)
+    connect(door, host).close()
+    with besieged(door, host):
+        assert attempts(door, host, 3) == 3
+        connect(door, host).close()
+
+
+def test_who_is_known_is_known_for_a_day_and_at_one_instance() -> None:
+    known = Known()
+    known.add("one", "192.0.2.1")
+    assert known.has("one", "192.0.2.1")
+    assert not known.has("two", "192.0.2.1")
+    assert not known.has("one", "192.0.2.2")
+    for number in range(1_000):
+        known.add("two", f"198.51.100.{number}")
+    assert known.has("one", "192.0.2.1") or ROWS < 10_000
+
+
+class Patient:
+    gives_way = True
+
+    def take_turn(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+def test_who_goes_is_chosen_by_chance_among_equals_and_not_before_its_time() -> None:
+    crowd, members = Crowd(), [Patient() for _ in range(4)]
+    for number, each in enumerate(members):
+        crowd.join(f"192.0.2.{number}", each, at=float(number))
+    assert crowd.first_to_go("198.51.100.1", before=-1.0) is None
+    assert {crowd.first_to_go("198.51.100.1", before=1.0) for _ in range(200)} == {*members[:2]}
+    assert crowd.first_to_go("192.0.2.1", before=9.0) is None
+
+
+def test_a_network_of_ipv6_with_many_addresses_counts_as_one() -> None:
+    assert provider("2001:db8:1:2::3") == provider("2001:db8:1:ffff::9") == "2001:db8:1::/48"
+    assert provider("::ffff:192.0.2.1") == "192.0.2.1"
