@@ -17,7 +17,10 @@ class RateLimits:
     # Tries at one account in 15 minutes from where it has not been used before, all together, and
     # tries at the second factor in one session.
     account_per_quarter_hour: int = 10
+    # One-time URLs to secrets: each person, and each API key; and all keys that one person made in
+    # an organization, together.
     reveal_per_minute: int = 5
+    reveal_keys_per_minute: int = 20
     # Requests whose credentials were refused, per client address.
     refused_per_minute: int = 600
 

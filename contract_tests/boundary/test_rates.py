@@ -244,11 +244,47 @@ def test_429_says_when_and_the_other_caller_is_not_concerned(limited: Desk) -> N
     assert refused.json()["code"] == "rate_limited"
     assert refused.headers["Retry-After"] == "61"
     assert refused.headers["RateLimit"] == '"reveal";r=0;t=60'
-    # Another key or session of the same person is the same person.
-    assert limited.post(path, limited.key(org, ann)).status_code == 429
+    # Another session of the same person is the same person.
+    assert limited.post(path, limited.session(ann.id)).status_code == 429
     bob = limited.person()
     limited.set_role(org, bob, "member")
     assert limited.post(path, bob.session).status_code == 200
+
+
+def test_a_key_takes_nothing_of_what_its_maker_may(limited: Desk) -> None:
+    ann = limited.person()
+    org = limited.org((ann, "owner"))
+    path, close = f"/v1/orgs/{org}/reveal", f"/v1/orgs/{org}/close"
+    key = limited.key(org, ann, scopes=[])
+    for asked in (path, close):
+        assert {limited.post(asked, key).status_code for _ in range(20)} == {403}
+    able = limited.key(org, ann)
+    assert [limited.post(path, able).status_code for _ in range(6)] == [200] * 5 + [429]
+    assert limited.post(path, limited.key(org, ann)).status_code == 200
+    assert limited.post(path, ann.session).status_code == 200
+
+
+def test_many_keys_of_one_maker_fetch_no_more_than_a_few(limited: Desk) -> None:
+    ann, bob = limited.person(), limited.person()
+    org = limited.org((ann, "owner"), (bob, "developer"))
+    path = f"/v1/orgs/{org}/reveal"
+    codes = [limited.post(path, limited.key(org, ann)).status_code for _ in range(22)]
+    assert codes == [200] * 20 + [429] * 2
+    refused = limited.post(path, limited.key(org, ann))
+    assert refused.headers["RateLimit"].startswith('"reveal_keys";r=0;')
+    assert limited.post(path, ann.session).status_code == 200
+    assert limited.post(path, limited.key(org, bob)).status_code == 200
+    other = limited.org((ann, "owner"))
+    assert limited.post(f"/v1/orgs/{other}/reveal", limited.key(other, ann)).status_code == 200
+
+
+def test_what_is_refused_for_want_of_rights_is_counted_for_the_caller(make_desk: MakeDesk) -> None:
+    desk = make_desk(rate_limits=True, rates=RateLimits(per_minute=4))
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    key = desk.key(org, ann, scopes=[])
+    codes = [desk.post(f"/v1/orgs/{org}/reveal", key).status_code for _ in range(5)]
+    assert codes == [403] * 4 + [429]
 
 
 def test_errors_tell_the_limits_too(limited: Desk) -> None:

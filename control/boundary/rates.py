@@ -119,5 +119,6 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
         "account": (Window("account", rates.account_per_quarter_hour, _QUARTER_HOUR_S),),
         "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
+        "reveal_keys": (Window("reveal_keys", rates.reveal_keys_per_minute, _MINUTE_S),),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
     }

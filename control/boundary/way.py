@@ -132,7 +132,8 @@ class Way:
         except Problem:
             # Whoever is turned away before the limit is asked has made a request all the same.
             if _VERDICT not in exchange.state:
-                self._charge(exchange, rule.rate if exchange.principal else "refused", ip)
+                # It has guessed and got nothing, so it takes nothing of what a person may guess.
+                self._charge(exchange, "default" if exchange.principal else "refused", ip)
             raise
 
     def _read(self, visit: Visit) -> Reply:
@@ -246,14 +247,15 @@ class Way:
             self._charge_account(visit, admission)
 
     def _charge(self, exchange: Exchange, rate: str, ip: str) -> None:
-        key = _charged_key(rate, exchange.principal, ip)
-        verdict = self._services.limiter.charge(rate, key)
-        exchange.state[_VERDICT] = verdict
-        if verdict is not None and not verdict.allowed:
-            raise TooManyRequests(
-                f"too many requests; try again in {verdict.retry_after_s} s",
-                code="rate_limited",
-            )
+        for window, key in _charges(rate, exchange.principal, ip):
+            verdict = self._services.limiter.charge(window, key)
+            if _VERDICT not in exchange.state or (verdict and not verdict.allowed):
+                exchange.state[_VERDICT] = verdict
+            if verdict is not None and not verdict.allowed:
+                raise TooManyRequests(
+                    f"too many requests; try again in {verdict.retry_after_s} s",
+                    code="rate_limited",
+                )
 
     def _charge_account(self, visit: Visit, admission: Admission) -> None:
         """Whatever is guessed at, by whoever is not known there; outside any transaction."""
@@ -319,13 +321,22 @@ def _token(exchange: Exchange, rule: Rule) -> str | None:
     return token
 
 
-def _charged_key(rate: str, caller: Caller | None, ip: str) -> str:
-    """Whom a limit counts. Where secrets are guessed or fetched, it is the person."""
+def _charges(rate: str, caller: Caller | None, ip: str) -> list[tuple[str, str]]:
+    """Whom which limits count. Where secrets are guessed or fetched, it is the person.
+
+    An API key is counted apart, so that it blocks nothing of its maker's; and all keys that one
+    person made in an organization together, so that many of them fetch no more than a few.
+    """
     if caller is None or rate == "unauthenticated":
-        return rate_key(ip)
-    if rate in ("authentication", "reveal"):
-        return caller.user.id
-    return caller.key.id if caller.key is not None else caller.session.id if caller.session else ""
+        return [(rate, rate_key(ip))]
+    if rate == "authentication" or (rate == "reveal" and caller.key is None):
+        return [(rate, caller.user.id)]
+    if caller.key is None:
+        return [(rate, caller.session.id if caller.session else "")]
+    if rate == "reveal":
+        made = f"{caller.key.org_id}:{caller.user.id}"
+        return [(rate, caller.key.id), ("reveal_keys", made)]
+    return [(rate, caller.key.id)]
 
 
 def _known_as(exchange: Exchange) -> int:
