@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from handlers import orders, preconditions, views
+from control import ordering
+from handlers import preconditions, views
 from handlers.calls import OrgCall
 from specserver import Reply
 from storage import instances
@@ -20,7 +21,7 @@ def list_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None
 def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
     source = instances.fetch(call.db, call.org.id, instance_id)
     source.check_branchable()
-    branch = orders.place_branch(call, source, body)
+    branch = ordering.place_branch(call.requester, source, body)
     call.audit(target=branch.id, branch_of=source.id, **body)
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
     call.start("instances.provision", branch)

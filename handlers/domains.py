@@ -4,12 +4,12 @@ from typing import Any
 
 from control.policy import domains as rules
 from control.policy.plans import PLANS
+from control.violations import refuse
 from control.workflows.domains import VERIFY
 from control.workflows.networks import NETWORK
 from handlers import views
 from handlers.calls import OrgCall
 from handlers.network_views import domain as view
-from handlers.violations import refuse
 from specserver import Reply
 from storage import cells, domains, identifiers, instances
 from storage.domains import Domain

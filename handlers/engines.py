@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from handlers import catalogue_views, orders
+from control import ordering
+from handlers import catalogue_views
 from handlers.calls import CallerCall
 
 
 def list_(call: CallerCall) -> list[dict[str, Any]]:
-    offers = orders.catalogue(call).offers.values()
+    offers = ordering.catalogue(call.db).offers.values()
     return [catalogue_views.engine(offer) for offer in offers]

@@ -4,15 +4,15 @@ import time
 from datetime import timedelta
 from typing import Any, Final
 
+from control import capacity as cell_capacity
+from control import ordering
 from control.policy.plans import PLANS
 from handlers import (
     capacity_views,
     certificates,
     instants,
     one_time,
-    orders,
     preconditions,
-    rooms,
     views,
 )
 from handlers.calls import OrgCall
@@ -69,8 +69,8 @@ def list_in_project(
 def create(call: OrgCall, project_id: str, body: Body, dry_run: bool) -> Reply:
     project = projects.fetch(call.db, call.org.id, project_id)
     if dry_run:
-        return Reply.ok(orders.preview(call, project, body))
-    instance = orders.place(call, project, body)
+        return Reply.ok(ordering.preview(call.requester, project, body))
+    instance = ordering.place(call.requester, project, body)
     call.audit(target=instance.id, **body)
     call.emit("instance.requested.v1", views.instance_event(instance), instance)
     call.start("instances.provision", instance)
@@ -96,7 +96,7 @@ def get(
 
 def update(call: OrgCall, instance_id: str, body: Body, if_match: str | None = None) -> Reply:
     instance = _held(call, instance_id, if_match)
-    orders.check_alteration(call, instance, body)
+    ordering.check_alteration(call.requester, instance, body)
     wanted = {_KINDS[column]: value for column, value in body.items()}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
     call.audit(target=instance.id, **body)
@@ -119,7 +119,7 @@ def undelete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Re
     instance = _held(call, instance_id, if_match)
     instance.undelete(call.now)
     changes.give_up(call.db, call.org.id, instance.id)
-    orders.check_return(call, instance)
+    ordering.check_return(call.requester, instance)
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.resume", instance)
     return _accepted(call, instance)
@@ -146,7 +146,7 @@ def resume(call: OrgCall, instance_id: str, if_match: str | None = None) -> Repl
     held = instance.paused_by == "idle"
     instance.resume()
     if not held:
-        rooms.check_wake(call, instance)
+        cell_capacity.check_wake(call.requester, instance)
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.resume", instance)
     return _accepted(call, instance)

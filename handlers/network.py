@@ -4,10 +4,10 @@ from typing import Any
 
 from control.policy import networks as rules
 from control.policy.orders import Violation
+from control.violations import refuse
 from control.workflows.networks import NETWORK
 from handlers import network_views, preconditions
 from handlers.calls import OrgCall
-from handlers.violations import refuse
 from specserver import Reply
 from specserver.problems import Problem
 from storage import instances, networks

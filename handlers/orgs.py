@@ -4,9 +4,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from control import ordering
 from control.boundary import Call
 from control.policy.plans import PLANS
-from handlers import certificates, orders, slugs, views
+from handlers import certificates, slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall
 from specserver import Invalid, Reply
 from storage import api_keys, cells, instances, memberships, organizations
@@ -95,7 +96,7 @@ def _erase_all(call: OrgCall) -> list[Instance]:
 
 
 def _check_region(call: Call, region: str | None) -> None:
-    known = orders.catalogue(call).regions
+    known = ordering.catalogue(call.db).regions
     if region is not None and region not in known:
         message = f"{region!r} is not a region; available: {', '.join(known) or 'none yet'}"
         raise Invalid(

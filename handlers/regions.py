@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from handlers import catalogue_views, orders
+from control import ordering
+from handlers import catalogue_views
 from handlers.calls import CallerCall
 from storage import cells
 
 
 def list_(call: CallerCall) -> dict[str, Any]:
     every = cells.every(call.db)
-    catalogue = orders.catalogue(call)
+    catalogue = ordering.catalogue(call.db)
     by_region = {
         name: [cell for cell in every if cell.region == name] for name in catalogue.regions
     }

@@ -12,6 +12,7 @@ from control import work
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
 from control.boundary.rules import Rule
+from control.capacity import Requester
 from control.services import Services
 from specserver import Conflict, Exchange, Forbidden, Reply
 from storage import audit, events
@@ -125,6 +126,14 @@ class Call:
             raise ValueError(f"{kind} is started in no lane: name one, or an instance")
         args = {"request_id": self.request_id, **args}
         work.enqueue(self.db, kind, lane, args, after_s=after_s)
+
+    @property
+    def requester(self) -> Requester:
+        """Who orders an instance by this request."""
+        if self.org is None or self.caller is None:
+            raise Forgotten(f"{self.exchange.operation.id} orders outside of any org")
+        overcommit = self.services.settings.overcommit
+        return Requester(self.db, self.org, self.caller.id, overcommit)
 
     def let_go(self) -> None:
         """Give the database's connection back, before somebody is asked who may take long."""

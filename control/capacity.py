@@ -1,36 +1,49 @@
 """Whether what is asked for has room on the machines, beside all that is promised already."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
 
 from control import placement
 from control.policy.orders import Alteration, Order
-from control.policy.placement import Place, amount, check_room, largest_size, refusal
+from control.policy.placement import Overcommit, Place, amount, check_room, largest_size, refusal
 from control.policy.placement import with_room as having_room
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
-from handlers.calls import CallerCall, OrgCall
-from handlers.violations import refuse
+from control.violations import refuse
 from storage import cells
 from storage.cells import Cell
 from storage.errors import Conflict
 from storage.instances import Instance
+from storage.organizations import Organization
+
+
+@dataclass(frozen=True)
+class Requester:
+    """For whom something is ordered, and in which transaction. `requested_by` is recorded."""
+
+    db: Session
+    org: Organization
+    requested_by: str
+    overcommit: Overcommit
 
 
 def with_room(
-    call: OrgCall, order: Order, of: Collection[Cell], *, storage_asked: bool, lock: bool
+    by: Requester, order: Order, of: Collection[Cell], *, storage_asked: bool, lock: bool
 ) -> list[str]:
     """The ids of these cells that have room for the order; raises Invalid where none has.
 
     With `lock` the room is kept until the transaction ends.
     """
-    found = placement.places(call.db, of, call.services.settings.overcommit, lock=lock)
+    found = placement.places(by.db, of, by.overcommit, lock=lock)
     needed = amount(SIZES[order.size], order.storage_bytes or 0)
-    offered = PLANS[call.org.plan].sizes
+    offered = PLANS[by.org.plan].sizes
     refuse(check_room(order.size, needed, found, offered=offered, storage_asked=storage_asked))
     return [place.cell_id for place in having_room(needed, found)]
 
 
-def check_growth(call: OrgCall, instance: Instance, asked: Alteration) -> None:
+def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:
     """Raises Invalid where the cell has no room for the instance as it would be.
 
     Whatever does not grow has its room.
@@ -38,8 +51,8 @@ def check_growth(call: OrgCall, instance: Instance, asked: Alteration) -> None:
     size, storage_bytes = SIZES[asked.size or instance.size], asked.storage_bytes
     before = amount(SIZES[instance.size], instance.storage_bytes)
     needed = amount(size, storage_bytes or instance.storage_bytes).beyond(before)
-    found = _own_place(call, instance)
-    offered = PLANS[call.org.plan].sizes
+    found = _own_place(by, instance)
+    offered = PLANS[by.org.plan].sizes
     refuse(
         check_room(
             size.name, needed, found, offered=offered, storage_asked=storage_bytes is not None
@@ -47,28 +60,27 @@ def check_growth(call: OrgCall, instance: Instance, asked: Alteration) -> None:
     )
 
 
-def check_wake(call: OrgCall, instance: Instance, verb: str = "resume") -> None:
+def check_wake(by: Requester, instance: Instance, verb: str = "resume") -> None:
     """Raises Conflict where the CPU and memory that it gave back are promised to others."""
     needed = amount(SIZES[instance.size], 0)
-    found = _own_place(call, instance)
+    found = _own_place(by, instance)
     if not having_room(needed, found):
         fitting = largest_size(found, storage_bytes=0)
         reason = refusal(f"size {instance.size}", needed, found, fitting)
         raise Conflict(f"cannot {verb} the instance now: {reason}")
 
 
-def _own_place(call: OrgCall, instance: Instance) -> list[Place]:
-    cell = cells.fetch(call.db, instance.cell_id)
-    overcommit = call.services.settings.overcommit
-    return placement.places(call.db, [cell], overcommit, besides=instance.id, lock=True)
+def _own_place(by: Requester, instance: Instance) -> list[Place]:
+    cell = cells.fetch(by.db, instance.cell_id)
+    overcommit = by.overcommit
+    return placement.places(by.db, [cell], overcommit, besides=instance.id, lock=True)
 
 
-def regions_with_room(call: CallerCall) -> dict[str, list[str]]:
+def regions_with_room(db: Session, overcommit: Overcommit) -> dict[str, list[str]]:
     """For each size the regions in which an instance of it, as it comes, fits now."""
-    every = cells.every(call.db)
-    overcommit = call.services.settings.overcommit
+    every = cells.every(db)
     region = {cell.id: cell.region for cell in every}
-    found = placement.places(call.db, every, overcommit)
+    found = placement.places(db, every, overcommit)
     return {
         size.name: sorted(
             {

@@ -1,17 +1,21 @@
-"""From what a caller asks of an instance to the record of it: terms, checks, place and name."""
+"""Ordering an instance, from what is asked to its record: terms, checks, cell and name.
+
+For handlers, approvals and restores alike: whoever orders says for whom, by a `Requester`.
+"""
 
 import secrets
 from dataclasses import asdict
 from typing import Any
 
-from control.boundary import Call
+from sqlalchemy.orm import Session
+
+from control import capacity
+from control.capacity import Requester
 from control.policy import orders
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
 from control.policy.orders import Alteration, Order, Terms, Usage
 from control.policy.plans import PLANS
-from handlers import rooms
-from handlers.calls import OrgCall
-from handlers.violations import refuse
+from control.violations import refuse
 from storage import cells, identifiers, instances, networks
 from storage.cells import Cell
 from storage.errors import Conflict, Unavailable
@@ -25,63 +29,63 @@ _ORDERED = ("engine", "size", "engine_version", "region", "placement", "storage_
 _ALTERED = ("size", "storage_bytes", "engine_version", "placement")
 
 
-def catalogue(call: Call) -> Catalogue:
+def catalogue(db: Session) -> Catalogue:
     """What can be ordered: what the cells last said they run."""
-    every = cells.every(call.db)
+    every = cells.every(db)
     return make_catalogue(CellReport.of(cell.region, cell.engines, cell.refused) for cell in every)
 
 
-def terms(call: OrgCall) -> Terms:
-    """What the caller's organization may have."""
+def terms(by: Requester) -> Terms:
+    """What the requester's organization may have."""
     return Terms(
-        catalogue=catalogue(call),
-        plan=PLANS[call.org.plan],
-        usage=Usage(*instances.usage(call.db, call.org.id)),
-        default_region=call.org.default_region,
+        catalogue=catalogue(by.db),
+        plan=PLANS[by.org.plan],
+        usage=Usage(*instances.usage(by.db, by.org.id)),
+        default_region=by.org.default_region,
     )
 
 
-def settle(call: OrgCall, body: Body) -> tuple[Order, Terms]:
+def settle(by: Requester, body: Body) -> tuple[Order, Terms]:
     """The order with everything chosen that was left out; raises Invalid with all that is wrong."""
-    held_against = terms(call)
+    held_against = terms(by)
     order = Order(**{name: body[name] for name in _ORDERED if name in body})
     refuse(orders.check_order(order, held_against), BREAKS)
     return orders.settle(order, held_against), held_against
 
 
-def check_alteration(call: OrgCall, instance: Instance, body: Body) -> None:
+def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
     """Raises Invalid with all that is wrong with changing the instance so."""
     now = Order(**{name: getattr(instance, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_alteration(now, asked, terms(call)), BREAKS)
+    refuse(orders.check_alteration(now, asked, terms(by)), BREAKS)
     if asked.size is not None or asked.storage_bytes is not None:
-        rooms.check_growth(call, instance, asked)
+        capacity.check_growth(by, instance, asked)
 
 
-def check_return(call: OrgCall, instance: Instance) -> None:
+def check_return(by: Requester, instance: Instance) -> None:
     """Raises Conflict where the undeleted instance, as it is now to be, has no room any more."""
-    call.db.flush()
-    broken = orders.check_return(terms(call))
+    by.db.flush()
+    broken = orders.check_return(terms(by))
     if broken:
         raise Conflict("cannot undelete the instance now: " + broken[0]["message"])
     if instance.desired_status == "running":
-        rooms.check_wake(call, instance, "undelete")
+        capacity.check_wake(by, instance, "undelete")
 
 
-def settle_branch(call: OrgCall, source: Instance, body: Body) -> Order:
+def settle_branch(by: Requester, source: Instance, body: Body) -> Order:
     """The order that the branch comes to; raises Invalid with all that is wrong."""
     now = Order(**{name: getattr(source, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_branch(now, asked, terms(call)), BREAKS)
+    refuse(orders.check_branch(now, asked, terms(by)), BREAKS)
     return orders.branch(now, asked)
 
 
-def preview(call: OrgCall, project: Project, body: Body) -> Body:
+def preview(by: Requester, project: Project, body: Body) -> Body:
     """What placing the order would come to. Nothing is made."""
-    order, held_against = settle(call, body)
-    _choose_cell(call, order, body)
+    order, held_against = settle(by, body)
+    _choose_cell(by, order, body)
     name = body.get("name") or _name(order.engine, identifiers.new("inst_"))
-    _check_name(call, project, name)
+    _check_name(by, project, name)
     come_to = orders.preview(order, held_against)
     return {
         "order": {
@@ -95,37 +99,37 @@ def preview(call: OrgCall, project: Project, body: Body) -> Body:
     }
 
 
-def place(call: OrgCall, project: Project, body: Body) -> Instance:
+def place(by: Requester, project: Project, body: Body) -> Instance:
     """The ordered instance, in status `requested`, on a cell that can run it."""
-    order, _ = settle(call, body)
+    order, _ = settle(by, body)
     details = {"project_id": project.id, "maintenance_window": body.get("maintenance_window")}
-    return _add(call, order, _choose_cell(call, order, body, lock=True), body.get("name"), details)
+    return _add(by, order, _choose_cell(by, order, body, lock=True), body.get("name"), details)
 
 
-def place_branch(call: OrgCall, source: Instance, body: Body) -> Instance:
+def place_branch(by: Requester, source: Instance, body: Body) -> Instance:
     """The branch, in status `requested`, on the cell of its source, where the data is."""
-    order = settle_branch(call, source, body)
+    order = settle_branch(by, source, body)
     details = {"project_id": source.project_id, "branch_of": source.id}
-    cell = cells.fetch(call.db, source.cell_id)
-    rooms.with_room(call, order, [cell], storage_asked="storage_bytes" in body, lock=True)
-    branch = _add(call, order, cell, body.get("name"), details)
-    networks.hand_on(call.db, source, branch)
+    cell = cells.fetch(by.db, source.cell_id)
+    capacity.with_room(by, order, [cell], storage_asked="storage_bytes" in body, lock=True)
+    branch = _add(by, order, cell, body.get("name"), details)
+    networks.hand_on(by.db, source, branch)
     return branch
 
 
-def _add(call: OrgCall, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:
+def _add(by: Requester, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:
     instance_id = identifiers.new("inst_")
     instance = Instance(
         **asdict(order),
         **_address(order, instance_id, cell),
         **details,
         id=instance_id,
-        org_id=call.org.id,
+        org_id=by.org.id,
         name=name or _name(order.engine, instance_id),
-        requested_by=call.caller.id,
+        requested_by=by.requested_by,
     )
-    call.db.add(instance)
-    call.db.flush()
+    by.db.add(instance)
+    by.db.flush()
     return instance
 
 
@@ -140,11 +144,11 @@ def _address(order: Order, instance_id: str, cell: Cell) -> Body:
     }
 
 
-def _choose_cell(call: OrgCall, order: Order, body: Body, *, lock: bool = False) -> Cell:
+def _choose_cell(by: Requester, order: Order, body: Body, *, lock: bool = False) -> Cell:
     """Of the region's cells with room that offer the version, the one with fewest instances."""
     able = {
         cell.id: cell
-        for cell in cells.in_region(call.db, order.region or "")
+        for cell in cells.in_region(by.db, order.region or "")
         if any(
             found["engine"] == order.engine and order.engine_version in found["versions"]
             for found in cell.engines
@@ -153,15 +157,15 @@ def _choose_cell(call: OrgCall, order: Order, body: Body, *, lock: bool = False)
     if not able:
         raise Unavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
     asked = "storage_bytes" in body
-    roomy = rooms.with_room(call, order, able.values(), storage_asked=asked, lock=lock)
-    hosted = instances.count_by_cell(call.db, roomy)
+    roomy = capacity.with_room(by, order, able.values(), storage_asked=asked, lock=lock)
+    hosted = instances.count_by_cell(by.db, roomy)
     fewest = min(hosted.values())
     return able[secrets.choice([cell_id for cell_id, count in hosted.items() if count == fewest])]
 
 
-def _check_name(call: OrgCall, project: Project, name: str) -> None:
+def _check_name(by: Requester, project: Project, name: str) -> None:
     """What the database holds when the order is placed, asked beforehand."""
-    if instances.is_name_taken(call.db, project.id, name):
+    if instances.is_name_taken(by.db, project.id, name):
         raise Conflict("the project already has an instance with this name")
 
 
