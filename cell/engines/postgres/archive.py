@@ -5,6 +5,7 @@ import ctypes
 import hashlib
 import io
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -157,6 +158,34 @@ def pack(data: Path, target: Path) -> Snapshot:
     with Packing(target) as packing:
         packing.tree(data, passing)
         return packing.finish()
+
+
+def copy(source: Path, data: Path, owner: int | None) -> None:
+    """Into the empty folder `data`, of a server that does not run; nothing else is followed."""
+    for path, folders, names, descriptor in os.fwalk(source, follow_symlinks=False):
+        here = PurePosixPath(Path(path).relative_to(source).as_posix())
+        for name in folders:
+            (data / here / name).mkdir(mode=0o700)
+            if owner is not None:
+                os.chown(data / here / name, owner, owner)
+        for name in names:
+            if not passing(here / name):
+                _copy_file(name, descriptor, data / here / name, owner)
+
+
+def _copy_file(name: str, folder: int, target: Path, owner: int | None) -> None:
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        return
+    with os.fdopen(descriptor, "rb") as reading:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            with target.open("xb") as writing:
+                os.fchmod(writing.fileno(), 0o600)
+                if owner is not None:
+                    os.fchown(writing.fileno(), owner, owner)
+                shutil.copyfileobj(reading, writing, BUFFER_BYTES)
 
 
 def unpack(folder: Path, data: Path, owner: int | None) -> None:

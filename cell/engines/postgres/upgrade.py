@@ -8,7 +8,7 @@ import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import connections, places, roles, server
+from cell.engines.postgres import archive, aside, connections, places, roles, server
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
 from cell.engines.postgres.settings import Family
 from cell.layout import Site
@@ -19,7 +19,8 @@ from cell.runtime.process import LaunchError
 
 log = structlog.get_logger("cell.postgres")
 
-FORMER_DATA = INSTANCE / "former"
+# Seen through one mount, as there are no hard links from one to another.
+BOTH = INSTANCE / "both"
 FORMER_PROGRAMS = Path("/opt/former")
 DETAILS = "pg_upgrade_output.d/*/log/pg_upgrade_dump_[0-9]*.log"
 DETAILS_BYTES_MAX = 1 << 20
@@ -35,6 +36,7 @@ UPDATE pg_catalog.pg_attribute SET attoptions = nullif(
     ARRAY(SELECT o FROM unnest(attoptions) AS o WHERE o NOT LIKE 'pg\\_attver=%'), '{}')
 WHERE EXISTS (SELECT FROM unnest(attoptions) AS o WHERE o LIKE 'pg\\_attver=%')
 """
+CLOSED = "SELECT datname FROM pg_catalog.pg_database WHERE NOT datallowconn AND NOT datistemplate"
 DATABASES = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn"
 EXTENSIONS = "SELECT extname FROM pg_catalog.pg_extension ORDER BY extname"
 OUTDATED = """
@@ -51,34 +53,68 @@ async def upgrade(
     wanted: tuple[Installation, Site],
 ) -> None:
     """Fills the data of the wanted site from the former one's, which stays as it is."""
-    old, old_site = former
+    old, site = former
     new, new_site = wanted
-    if host.owner(old_site) is not None and not host.hides_files:
+    if host.owner(site) is not None and not host.hides_files:
         raise EngineError("an upgrade needs bubblewrap, which this cell does not have")
-    # A server that was killed has to put its data in order first.
-    async with server.private(host, family, old, old_site) as folder:
-        await _refuse_without_extensions(folder, old, new)
-        if not await asyncio.to_thread(_knows_marks, new):
-            await _remove_marks(folder, int(old.source.major))
+    # Changed before it is read, and then the one whose files the new data are.
+    copy = Site(site.instance_id, site.uid, new_site.directory / "former", site.run)
+    copy.make(host.owner(copy))
+    await asyncio.to_thread(archive.copy, site.data, copy.data, host.owner(site))
     try:
+        # A server that was killed has to put its data in order first.
+        async with server.private(host, family, old, copy) as folder:
+            await _prepare(folder, old, new)
         await installations.initialise(new, new_site)
-        await _run(host, family, installations, former, wanted)
-    except LaunchError as error:
-        for path in sorted(new_site.data.glob(DETAILS)):
-            said = places.read(path, DETAILS_BYTES_MAX)[-COMPLAINT_CHARACTERS:]
-            log.warning("cell.postgres.upgrade_failed", log=path.name, said=said)
-        complaint = str(error)[-COMPLAINT_CHARACTERS:]
-        raise EngineError(f"the data could not be upgraded: {complaint}") from error
-    async with server.private(host, family, new, new_site) as folder:
-        await _finish(folder, int(new.source.major))
+        await _run(host, family, installations, (old, copy), wanted)
+        async with server.private(host, family, new, new_site) as folder:
+            await _finish(folder, int(new.source.major))
+    except (LaunchError, psycopg.Error) as error:
+        _note(site, new_site, error)
+        raise EngineError(
+            f"the data could not be upgraded to PostgreSQL {new.source.major}; nothing was "
+            "changed, and the instance's log has the details"
+        ) from error
+
+
+async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
+    await _refuse_closed(folder)
+    await _refuse_without_extensions(folder, old, new)
+    knows_marks = await asyncio.to_thread(_knows_marks, new)
+    major = int(old.source.major)
+    for database in await _databases(folder):
+        inside = connections.administration(folder, server.SELF, database, major=major)
+        async with inside as connection:
+            if not knows_marks:
+                await connection.execute(REMOVE_MARKS)
+            await aside.put(connection, database)
+
+
+def _note(site: Site, new_site: Site, error: Exception) -> None:
+    """What the tools said, which is about folders that owners do not see."""
+    details = (places.read(each, DETAILS_BYTES_MAX) for each in new_site.data.glob(DETAILS))
+    said = [each[-COMPLAINT_CHARACTERS:] for each in (str(error), *details)]
+    log.warning("cell.postgres.upgrade_failed", instance_id=site.instance_id, said=said)
+    with site.log.open("a") as file:
+        file.writelines(f"upgrade failed: {line}\n" for each in said for line in each.splitlines())
+
+
+async def _refuse_closed(folder: Path) -> None:
+    """The tool would have to look into them."""
+    async with connections.administration(folder, server.SELF) as connection:
+        found = await (await connection.execute(CLOSED)).fetchall()
+    if found:
+        told = ", ".join(name for (name,) in found)
+        raise EngineError(
+            f"the data could not be upgraded: these databases allow no connections: {told}; "
+            "ALTER DATABASE … ALLOW_CONNECTIONS true, and try again"
+        )
 
 
 async def _refuse_without_extensions(folder: Path, old: Installation, new: Installation) -> None:
     """Its data would be there, and nothing that could read it."""
-    async with connections.administration(folder, server.SELF) as connection:
-        databases = await _databases(connection)
     lacking: dict[str, list[str]] = {}
-    for database in databases:
+    for database in await _databases(folder):
         major = int(old.source.major)
         inside = connections.administration(folder, server.SELF, database, major=major)
         async with inside as connection:
@@ -104,11 +140,13 @@ async def _run(
     old, old_site = former
     new, new_site = wanted
     mounts: tuple[Mount, ...] = ()
-    old_data, old_binaries = old_site.data, old.binaries
+    old_data, new_data, old_binaries = old_site.data, new_site.data, old.binaries
     if host.hides_files:
         programs = [Mount(mount.source, FORMER_PROGRAMS, writable=False) for mount in old.mounts]
-        mounts = (*programs, Mount(old_site.data, FORMER_DATA, writable=True))
-        old_data = FORMER_DATA
+        mounts = (*programs, Mount(new_site.directory, BOTH, writable=True))
+        old_data, new_data = (
+            BOTH / each.data.relative_to(new_site.directory) for each in (old_site, new_site)
+        )
         old_binaries = FORMER_PROGRAMS / old.binaries.relative_to(INSIDE)
     access = server.write(host, new_site, server.OPEN_ACCESS, b"local all all trust\n")
     view = host.view(new_site)
@@ -118,18 +156,16 @@ async def _run(
     words = [
         *("/bin/sh", "-c", IN_FOLDER, "sh", str(sockets), new.program("pg_upgrade")),
         *("-U", roles.SUPERUSER, "-b", str(old_binaries), "-B", str(new.binaries)),
-        *("-d", str(old_data), "-D", str(view.data), "-s", str(sockets)),
+        *("-d", str(old_data), "-D", str(new_data), "-s", str(sockets)),
         # Everything is synchronised at once before it takes its place.
-        *("-o", options, "-O", options, "--no-sync"),
+        *("-o", options, "-O", options, "--no-sync", "--link"),
     ]
     await installations.run(new, new_site, words, mounts=mounts, timeout_s=TIMEOUT_S)
 
 
 async def _finish(folder: Path, major: int) -> None:
     """Brings extensions to what the new version has, and counts anew for the planner."""
-    async with connections.administration(folder, server.SELF) as connection:
-        databases = await _databases(connection)
-    for database in databases:
+    for database in await _databases(folder):
         inside = connections.administration(folder, server.SELF, database, major=major)
         async with inside as connection:
             for (name,) in await (await connection.execute(OUTDATED)).fetchall():
@@ -141,6 +177,8 @@ async def _finish(folder: Path, major: int) -> None:
                     log.warning(
                         "cell.postgres.extension_kept", extension=name, reason=_short(error)
                     )
+            # Not before: scripts of extensions run as the superuser, too.
+            await aside.put_back(connection)
             try:
                 await connection.execute("ANALYZE")
             except psycopg.Error as error:
@@ -152,18 +190,10 @@ def _short(error: psycopg.Error) -> str:
     return str(error)[:COMPLAINT_CHARACTERS]
 
 
-async def _databases(connection: roles.Connection) -> list[str]:
-    return [name for (name,) in await (await connection.execute(DATABASES)).fetchall()]
+async def _databases(folder: Path) -> list[str]:
+    async with connections.administration(folder, server.SELF) as connection:
+        return [name for (name,) in await (await connection.execute(DATABASES)).fetchall()]
 
 
 def _knows_marks(installation: Installation) -> bool:
     return MARK in (installation.source.binaries / "pg_dump").read_bytes()
-
-
-async def _remove_marks(folder: Path, major: int) -> None:
-    async with connections.administration(folder, server.SELF) as connection:
-        databases = await _databases(connection)
-    for database in databases:
-        inside = connections.administration(folder, server.SELF, database, major=major)
-        async with inside as connection:
-            await connection.execute(REMOVE_MARKS)

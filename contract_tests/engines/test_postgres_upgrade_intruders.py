@@ -1,0 +1,127 @@
+"""Code of tenants where an upgrade evaluates it: it never runs as the superuser."""
+
+from dataclasses import replace
+
+import pytest
+
+from cell.engines.driver import EngineError
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import ask, session, value
+
+oldest = pytest.mark.parametrize("subject", [("postgres", "15")], indirect=True)
+
+EVIL = """CREATE FUNCTION public.{0}(t text) RETURNS bool LANGUAGE plpgsql {1} AS $$ BEGIN
+    IF current_user = 'menagerie' AND current_setting('server_version_num')::int > 160000
+    AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '{0}') THEN
+        PERFORM pg_catalog.binary_upgrade_set_next_pg_authid_oid({2});
+        EXECUTE 'CREATE ROLE {0} SUPERUSER LOGIN';
+    END IF;
+    RETURN true; END $$"""
+# Each has its own function, so that it is seen which of them ran.
+PLACES = (
+    EVIL.format("evil_bound", "VOLATILE", 99990),
+    "CREATE DOMAIN public.dom AS text CHECK (public.evil_bound(value))",
+    "CREATE TABLE public.par (k public.dom, v int) PARTITION BY LIST (k)",
+    "CREATE TABLE public.par1 PARTITION OF public.par FOR VALUES IN ('x')",
+    EVIL.format("evil_constant", "VOLATILE", 99991),
+    "CREATE DOMAIN public.other AS text CHECK (public.evil_constant(value))",
+    "CREATE VIEW public.v AS SELECT '{x}'::public.other[] AS a",
+    EVIL.format("evil_generated", "IMMUTABLE", 99992),
+    "CREATE TABLE public.g (n int, b bool GENERATED ALWAYS AS (public.evil_generated('')) STORED)",
+    EVIL.format("evil_key", "IMMUTABLE", 99993),
+    "CREATE TABLE public.k (n bool) PARTITION BY LIST ((n AND public.evil_key('')))",
+    EVIL.format("evil_sample", "VOLATILE", 99994),
+    "CREATE DOMAIN public.sampled AS text CHECK (public.evil_sample(value))",
+    (
+        "CREATE TABLE public.s AS SELECT (n % 3)::text::public.sampled AS c"
+        " FROM generate_series(1, 100) n"
+    ),
+    "ANALYZE public.s",
+    """CREATE FUNCTION public.evil_in_sql() RETURNS bool LANGUAGE sql IMMUTABLE AS
+    $$ SELECT public.evil_generated('') $$""",
+    "CREATE TABLE public.q (b bool GENERATED ALWAYS AS (public.evil_in_sql()) STORED)",
+)
+LEGITIMATE = (
+    "CREATE FUNCTION public.twice(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n * 2 -- é'",
+    (
+        "CREATE TABLE public.t (n int CHECK (public.twice(n) > 0), m int GENERATED ALWAYS AS"
+        " (public.twice(n)) STORED)"
+    ),
+    "INSERT INTO public.t VALUES (21)",
+    "CREATE INDEX ON public.t (public.twice(n))",
+    "CREATE FUNCTION public.atomic() RETURNS int LANGUAGE sql RETURN public.twice(3)",
+    "CREATE VIEW public.w AS SELECT public.atomic() AS n",
+)
+BODIES = """SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+ORDER BY 1, 2"""
+
+
+def _newest(subject: Subject) -> str:
+    version = subject.driver.versions()[0]
+    if version == subject.spec.engine_version:
+        pytest.skip("there is no newer version on this machine")
+    return version
+
+
+def _upgrade(subject: Subject) -> None:
+    former, wanted = subject.spec, replace(subject.spec, engine_version=_newest(subject))
+    subject.stop()
+    subject.run(subject.driver.upgrade(subject.site, former, wanted))
+    subject.spec = wanted
+
+
+@oldest
+def test_an_upgrade_runs_no_code_of_the_owner_as_superuser(running: Subject) -> None:
+    version = _newest(running)
+    with session(running) as connection:
+        for statement in (*PLACES, *LEGITIMATE):
+            connection.execute(statement.encode())
+    bodies = ask(running, BODIES)
+    _upgrade(running)
+    running.start()
+    assert value(running, "SHOW server_version_num").startswith(version)
+    assert ask(running, "SELECT rolname FROM pg_roles WHERE rolsuper") == [("menagerie",)]
+    # All works as before.
+    assert ask(running, BODIES) == bodies
+    assert ask(running, "SELECT n, m FROM public.t") == [(21, 42)]
+    assert value(running, "SELECT n FROM public.w") == 6
+    assert value(running, "SELECT count(*) FROM public.s") == 100
+
+
+REFUSED = {
+    "domains public.dom": (
+        (
+            "CREATE DOMAIN public.dom AS text"
+            " CHECK (pg_catalog.lo_export(1, value) = 1 AND value <> 'x')"
+        ),
+    ),
+    "functions public.evil": (
+        "CREATE FUNCTION public.evil(t text) RETURNS bool LANGUAGE sql RETURN t <> 'x'",
+        "CREATE DOMAIN public.dom AS text CHECK (public.evil(value))",
+    ),
+    "domains public.late": (
+        (
+            "CREATE FUNCTION public.f(t text, n int = pg_catalog.lo_export(1, '/tmp/x'))"
+            " RETURNS bool LANGUAGE plpgsql AS 'BEGIN RETURN true; END'"
+        ),
+        "CREATE DOMAIN public.late AS text CHECK (public.f(value))",
+    ),
+    "databases allow no connections: closed": (
+        "CREATE DATABASE closed",
+        "ALTER DATABASE closed ALLOW_CONNECTIONS false",
+    ),
+}
+
+
+@oldest
+@pytest.mark.parametrize("said", REFUSED)
+def test_an_upgrade_is_refused_where_code_cannot_be_put_aside(running: Subject, said: str) -> None:
+    _newest(running)
+    for statement in REFUSED[said]:
+        ask(running, statement)
+    with pytest.raises(EngineError, match="could not be upgraded") as refusal:
+        _upgrade(running)
+    assert said in str(refusal.value)
+    assert "/" not in str(refusal.value)
+    running.start()
+    assert value(running, "SHOW server_version_num").startswith("15")
