@@ -29,7 +29,7 @@ def _check_authorities(pem: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(cadata=pem)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, TypeError, ValueError) as error:  # TypeError: it is not ASCII
         raise Invalid("client_ca_pem: must contain PEM certificates") from error
     if not context.cert_store_stats()["x509"]:
         raise Invalid("client_ca_pem: does not contain a certificate")

@@ -44,7 +44,9 @@ def _checked(call: OrgCall, body: Body) -> Body:
     if body.get("allow_cidrs") is not None:
         wanted["allow_cidrs"], wrong = rules.normal_cidrs(body["allow_cidrs"])
     if body.get("client_ca_pem") is not None:
-        wrong += rules.check_authorities(body["client_ca_pem"], call.now)
+        kept, faults = rules.normal_authorities(body["client_ca_pem"], call.now)
+        wanted["client_ca_pem"] = kept
+        wrong += faults
     refuse(wrong, "the network is invalid in {} places")
     return wanted
 

@@ -130,7 +130,7 @@ class Certificates:
             if stamp is not None:
                 context = make_context(pair.chain, pair.key, alpn, client_ca_pem)
                 log.info("gateway.certificate_loaded", file=pair.chain.name)
-        except (OSError, ValueError) as error:  # ssl.SSLError among them
+        except (OSError, TypeError, ValueError) as error:  # of authorities that are no PEM, too
             # Also the moment between the writing of the two files: tried again once one changes.
             log.warning("gateway.certificate_kept", file=pair.chain.name, reason=str(error))
             context = kept.context if kept else None

@@ -168,20 +168,31 @@ def _routes(host: str, entry: dict[str, Any]) -> list[Route]:
 
 
 def _route(host: str, entry: dict[str, Any]) -> Route:
-    limit, authorities = entry.get("connections_max"), entry.get("client_ca_pem")
-    if not isinstance(authorities, str | None):
-        raise TypeError("the client CAs are not PEM")
+    limit = entry.get("connections_max")
+    networks, authorities = _rules(host, entry)
     return Route(
         host=host,
         instance_id=str(entry["instance_id"]),
         socket=_path(entry, "socket"),
         protocol=str(entry.get("protocol", "https")),
         state=str(entry["state"]),
-        networks=addresses.parse_networks(entry.get("allow_cidrs")),
+        networks=networks,
         connections_max=None if limit is None else int(limit),
         refusal=entry.get("refusal"),
         client_ca_pem=authorities,
     )
+
+
+def _rules(host: str, entry: dict[str, Any]) -> tuple[tuple[Network, ...] | None, str | None]:
+    """Who may connect. Nobody, where it cannot be read: the former rule may have let in more."""
+    authorities = entry.get("client_ca_pem")
+    try:
+        if not isinstance(authorities, str | None):
+            raise TypeError("the client CAs are not PEM")  # noqa: TRY301 - one kind: "unreadable"
+        return addresses.parse_networks(entry.get("allow_cidrs")), authorities
+    except (TypeError, ValueError) as error:
+        log.error("gateway.rule_unreadable", host=host, reason=str(error))  # noqa: TRY400
+        return (), None
 
 
 def _path(entry: dict[str, Any], name: str) -> str | None:

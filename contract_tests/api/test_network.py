@@ -133,6 +133,28 @@ def test_everything_wrong_is_said_at_once_and_nothing_is_changed(
     assert house.get(path(here), here.tenant.key).headers["etag"] == '"0"'
 
 
+@pytest.mark.parametrize("change", ["\u00e9\n{}", "x{}", "{}after it", " indented\n{}"])
+def test_of_a_bundle_only_the_certificates_are_kept(
+    house: House, here: Estate, change: str
+) -> None:
+    """What the gateway is to load is as it writes them itself, whatever stood around them."""
+    pem, _ = authority()
+    told = replace(house, here, {"client_ca_pem": change.format(pem)})
+    if told.status_code == 200:
+        assert told.json()["client_ca_pem"] == pem
+    else:
+        is_problem(told, 422)
+    indented = replace(house, here, {"client_ca_pem": pem.replace("\n", "\n ")})
+    assert indented.status_code == 422 or indented.json()["client_ca_pem"] == pem
+
+
+@pytest.mark.parametrize("change", ["\0{}", "{}\0", "\x1b{}"])
+def test_a_bundle_is_text(house: House, here: Estate, change: str) -> None:
+    refused = replace(house, here, {"client_ca_pem": change.format(authority()[0])})
+    is_problem(refused, 422)
+    assert "one or more PEM" in refused.json()["errors"][0]["message"]
+
+
 def test_a_bundle_holds_authorities_that_are_valid_and_no_keys(house: House, here: Estate) -> None:
     good, key = authority()
     for pem, said in (

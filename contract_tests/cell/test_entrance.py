@@ -18,6 +18,8 @@ from contract_tests.gateway.authorities import Authority
         {"allow_cidrs": [":::"]},
         {"client_ca_pem": "no certificate"},
         {"client_ca_pem": ""},
+        {"client_ca_pem": "\0"},
+        {"client_ca_pem": "\u00e9"},
         {"client_ca_pem": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
         {"domains": ["duckdb-other.local.localhost"]},
     ],

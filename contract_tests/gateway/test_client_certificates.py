@@ -2,6 +2,7 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -104,10 +105,24 @@ def test_a_session_begun_without_a_certificate_resumes_nothing_here(
             second.recv(100)
 
 
-def test_a_bundle_that_does_not_parse_lets_nobody_in(make_door: MakeDoor) -> None:
+@pytest.mark.parametrize("bundle", ["no certificate at all", "\u00e9", "\0"])
+def test_a_bundle_that_does_not_parse_lets_nobody_in(make_door: MakeDoor, bundle: str) -> None:
     door = make_door()
-    host = door.add_instance("mutual-broken", client_ca_pem="no certificate at all")
+    host = door.add_instance("mutual-broken", client_ca_pem=bundle)
     assert status(door, host, None) == "TLSV1_ALERT_INTERNAL_ERROR"
+
+
+@pytest.mark.parametrize("rule", [{"client_ca_pem": 7}, {"allow_cidrs": ["10.0.0.0/99"]}])
+def test_a_rule_that_cannot_be_read_lets_nobody_in(
+    make_door: MakeDoor, rule: dict[str, Any]
+) -> None:
+    """Nor does the former one, which may have let in everybody."""
+    door = make_door()
+    host = door.add_instance("unreadable")
+    assert status(door, host, None) == 200
+    door.routes[host].update(rule)
+    door.write_routes()
+    until(lambda: not door.connectable(host), "nobody is let in")
 
 
 def test_psql_shows_its_certificate(

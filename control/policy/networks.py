@@ -1,6 +1,7 @@
 """Who may connect to an instance: the rules for allow-lists and for bundles of client CAs."""
 
 import ipaddress
+import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +9,7 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from control.policy.orders import Violation
 
@@ -61,21 +63,33 @@ def admits(cidrs: Sequence[str] | None, address: str) -> bool:
     return any(found in ipaddress.ip_network(each) for each in cidrs)
 
 
-def check_authorities(pem: str, now: datetime) -> list[Violation]:
-    """Everything that is wrong with a bundle of client CAs."""
+def normal_authorities(pem: str, now: datetime) -> tuple[str, list[Violation]]:
+    """The bundle as it is kept, its certificates written anew; and everything wrong with it.
+
+    What was sent may be read in one way here and in another by the gateway, or not at all.
+    """
     if _KEY_MARK in pem:
-        return [
+        return pem, [
             _wrong_bundle("contains a private key; send certificates only, and replace that key")
         ]
     try:
-        found = x509.load_pem_x509_certificates(pem.encode())
-    except ValueError:
-        return [_wrong_bundle("must be one or more PEM certificates, one after the other")]
+        found = _certificates(pem)
+        kept = "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+        # As the gateway will load it.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=kept)
+    except (ValueError, ssl.SSLError):
+        return pem, [_wrong_bundle("must be one or more PEM certificates, one after the other")]
     if len(found) > AUTHORITIES_MAX:
-        return [
+        return pem, [
             _wrong_bundle(f"has {len(found)} certificates; at most {AUTHORITIES_MAX} are allowed")
         ]
-    return [_wrong_bundle(fault) for each in found for fault in _faults(each, now)]
+    return kept, [_wrong_bundle(fault) for each in found for fault in _faults(each, now)]
+
+
+def _certificates(pem: str) -> list[x509.Certificate]:
+    if any(not character.isprintable() and character not in "\t\r\n" for character in pem):
+        raise ValueError("this is not text")
+    return x509.load_pem_x509_certificates(pem.encode())
 
 
 def authorities(pem: str | None) -> list[Authority]:
