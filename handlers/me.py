@@ -30,10 +30,9 @@ def get(call: CallerCall) -> Body:
     }
 
 
-def change_password(call: SessionCall, body: Body) -> Reply:
+def change_password(call: SessionCall) -> Reply:
     user = call.caller.user
-    _require_password(call, body["current_password"])
-    user.password_hash = identity.hash_password(body["new_password"])
+    _require_password(call)
     others = [one for one in _sessions(call) if one.id != call.caller.session.id]
     for session in others:
         session.revoke(call.now)
@@ -78,7 +77,7 @@ def remove_totp(call: SessionCall) -> Reply:
 def _require_fresh_or_password(call: SessionCall, password: str | None) -> None:
     """A session that signed in just now has shown the password; a stolen one is older."""
     if password is not None:
-        _require_password(call, password)
+        _require_password(call)
         return
     ttl_s = call.services.settings.mfa_ttl_s
     if call.caller.session.created_at + timedelta(seconds=ttl_s) <= call.now:
@@ -86,8 +85,8 @@ def _require_fresh_or_password(call: SessionCall, password: str | None) -> None:
         raise Forbidden(detail, code="password_required")
 
 
-def _require_password(call: SessionCall, password: str) -> None:
-    if not identity.verify_password(call.caller.user.password_hash, password):
+def _require_password(call: SessionCall) -> None:
+    if not call.is_password_right(call.caller.user):
         raise Forbidden("the password is wrong", code="password_refused")
 
 

@@ -90,11 +90,8 @@ def _record(call: Call, user: User, token: identity.Token, mfa_at: datetime | No
 
 def _authenticate(call: Call, body: Body) -> User:
     user = users.by_email(call.db, body["email"])
-    right = identity.verify_password(user.password_hash if user else None, body["password"])
-    if user is None or not right:
+    if user is None or not call.is_password_right(user):
         raise _refused(call, user, "password")
-    if user.password_hash and identity.password_needs_rehash(user.password_hash):
-        user.password_hash = identity.hash_password(body["password"])
     return user
 
 

@@ -99,6 +99,7 @@ def build_app(
             threads=settings.threads,
             waiting=settings.caller_waiting,
             long_polls=settings.caller_long_polls,
+            is_heavy=boundary.is_heavy,
         ),
     )
     check_document(app.document)

@@ -10,6 +10,8 @@ from specserver.turns import Turns, too_many_at_once
 
 LONG_POLLS = 2_000
 WAITING = 1_024
+HEAVY = 2
+HEAVY_WAITING_OF_ONE = 16
 # So much of every body is let in: it is no more than the server reads of a connection anyway.
 BLOCK_BYTES = 16_384
 BODY_BLOCKS = 64 * 1_048_576 // BLOCK_BYTES
@@ -67,7 +69,8 @@ class Shares:
     It gives a `Stranger` until it has seen the caller's credentials accepted.
     Of `threads` a caller has half at most, as `Turns` deals them; `waiting` more of its requests
     wait for one, and `long_polls` of them may wait for something to come. Strangers together have
-    half of the threads, and half of the memory for bodies.
+    half of the threads, and half of the memory for bodies. Of the requests that `is_heavy` says
+    take much of a CPU, two are worked on at once, and one of strangers; the others hold no thread.
     """
 
     def __init__(
@@ -77,8 +80,11 @@ class Shares:
         threads: int,
         waiting: int = 128,
         long_polls: int = 100,
+        is_heavy: Callable[[Exchange], bool] = lambda _exchange: False,
     ) -> None:
         self._whose = whose
+        self._is_heavy = is_heavy
+        self._heavy = Pool(HEAVY, 1, waiting_of_one=HEAVY_WAITING_OF_ONE)
         self._threads = Pool(threads, max(1, threads // 2), waiting_of_one=waiting)
         self._long_polls = Turns(LONG_POLLS, long_polls)
         self._long_polls_of_one = long_polls
@@ -87,6 +93,15 @@ class Shares:
     async def turn(self, exchange: Exchange, work: Callable[[], Awaitable[Found]]) -> Found:
         """Begins the work when a thread is the caller's to take."""
         whose = self._whose(exchange)
+        if not self._is_heavy(exchange):
+            return await self._in_turn(whose, work)
+        await self._heavy.enter(whose)
+        try:
+            return await self._in_turn(whose, work)
+        finally:
+            self._heavy.leave(whose)
+
+    async def _in_turn(self, whose: Hashable, work: Callable[[], Awaitable[Found]]) -> Found:
         await self._threads.enter(whose)
         try:
             return await work()

@@ -111,6 +111,36 @@ def test_hundreds_of_strangers_leave_half_to_those_known() -> None:
     asyncio.run(run())
 
 
+def test_heavy_requests_of_strangers_hold_one_thread() -> None:
+    async def run() -> None:
+        free, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def hash_it(request: Any) -> dict[str, Any]:
+            if "x-heavy" in request.headers:
+                asyncio.run_coroutine_threadsafe(free.wait(), loop).result(60)
+            return {}
+
+        shares = Shares(
+            whose, threads=4, is_heavy=lambda exchange: "x-heavy" in exchange.request.headers
+        )
+        app = served(minimal(DONE), hash_it, threads=4, shares=shares)
+        crowd = [
+            asyncio.create_task(ask(app, {"x-heavy": "", "x-address": f"192.0.2.{n % 200}"}))
+            for n in range(600)
+        ]
+        async with asyncio.timeout(60):
+            await ended(crowd, 600 - 513)
+            # Neither are other strangers held up, nor the heavy requests of somebody known.
+            assert [await ask(app, {"x-address": "192.0.2.1"}) for _ in range(5)] == [200] * 5
+            known = asyncio.create_task(ask(app, {"x-known": "ada", "x-heavy": ""}))
+            free.set()
+            assert await known == 200
+            statuses = await asyncio.gather(*crowd)
+        assert (statuses.count(200), statuses.count(503)) == (513, 600 - 513)
+
+    asyncio.run(run())
+
+
 def post(app: Any, headers: dict[str, str], size: int, gone: asyncio.Event) -> Any:
     """A request whose body of this size comes, in pieces, and never ends."""
     waiting = [size // 8] * 8

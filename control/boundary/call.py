@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from control import work
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
+from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
 from control.capacity import Requester
 from control.services import Services
@@ -18,6 +19,7 @@ from specserver import Conflict, Exchange, Forbidden, Reply
 from storage import audit, events
 from storage.instances import Instance
 from storage.organizations import Organization
+from storage.users import User
 
 _FAILURES_FROM = 400
 
@@ -56,6 +58,16 @@ class Call:
         """For what x-authorize cannot say, as when a right depends on the body."""
         if self.caller is None or permission not in self.caller.permissions:
             raise lacking(permission)
+
+    def is_password_right(self, user: User | None) -> bool:
+        """Of the password that x-password names. A right one whose hash is to change changes it."""
+        proof = proof_of(self.exchange)
+        if user is None or proof is None or not proof.right:
+            return False
+        if user.password_hash != proof.stored:
+            raise Conflict("the password was changed at the same time; try again")
+        user.password_hash = proof.new_hash or proof.stored
+        return True
 
     @property
     def mfa_expected(self) -> bool:

@@ -23,6 +23,7 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     "assurance": frozenset({"none", "mfa"}),
     "role": frozenset({"owner"}),
 }
+_READ = ("authorize", "audit", "audit-reason", "rate-limit", "events", "done-by", "password")
 # Who may do what an operation does, where it is not the transaction of the request.
 _DOERS: Final = (None, "cell")
 
@@ -52,6 +53,8 @@ class Rule:
     mutating: bool
     outside: bool = False
     """A cell does it, before the transaction that records it; see decision 0010."""
+    password: str | None = None
+    """The member of the body that is a password; it is verified before the transaction."""
 
     @property
     def writes(self) -> bool:
@@ -64,7 +67,7 @@ def rule_of(operation: Operation) -> Rule:
     method = operation.method.upper()
     extensions = {
         f"x-{name}": operation.extension(name)
-        for name in ("authorize", "audit", "audit-reason", "rate-limit", "events", "done-by")
+        for name in _READ
         if operation.extension(name) is not None
     }
     faults = list(_faults(operation.path, method, extensions, operation.security))
@@ -86,6 +89,7 @@ def rule_of(operation: Operation) -> Rule:
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
         outside=extensions.get("x-done-by") == "cell",
+        password=extensions.get("x-password"),
     )
 
 

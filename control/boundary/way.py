@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from control.boundary import accounts, credentials, failures
+from control.boundary import accounts, credentials, failures, passwords
 from control.boundary.addresses import Proxies, rate_key
-from control.boundary.call import Call, lacking, mfa_required, refuse_closed
+from control.boundary.call import Call, Forgotten, lacking, mfa_required, refuse_closed
 from control.boundary.credentials import Admission, Caller
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import Verdict
@@ -104,6 +104,10 @@ class Way:
         caller = self._known.get(_known_as(exchange))
         return Stranger(rate_key(self._ip(exchange))) if caller is None else caller
 
+    def is_heavy(self, exchange: Exchange) -> bool:
+        """Whether a request takes much of a CPU, which those that hash a password do."""
+        return self._rule(exchange.operation).password is not None
+
     def _learn(self, exchange: Exchange, caller: Caller | None) -> None:
         token = _known_as(exchange)
         with self._knowing:
@@ -147,10 +151,25 @@ class Way:
             admission = self._admit(db, visit)
         self._prepare(visit, admission)
         key = self._replay_key(visit, admission)
+        member, database = visit.rule.password, self._services.database
+        if member and not passwords.prove(visit.exchange, member, admission.caller, database):
+            return self._refuse(visit, key)
         try:
             return self._write_once(visit, key)
         except _Failed as failed:
             return failed.reply
+
+    def _refuse(self, visit: Visit, key: ReplayKey | None) -> Reply:
+        """What the handler says to a wrong password, which holds no writer up."""
+        with self._services.database.read() as db:
+            admission = self._admit(db, visit)
+            before = None if key is None else self._replays.seen(db, key, admission.at)
+            if before is not None:
+                return before
+            reply = visit.exchange.invoke(self._call(db, visit, admission))
+        if reply.status < _FAILURES_FROM:
+            raise Forgotten(f"{visit.exchange.operation.id} took a wrong password")
+        return reply
 
     def _write_outside(self, visit: Visit) -> Reply:
         """A cell may take long, and nothing is held meanwhile; what it did is recorded then.

@@ -1,0 +1,146 @@
+"""Passwords are verified before any transaction, so that sign-ins hold no other request up."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract_tests.api.harness import PASSWORD, House, Person
+from contract_tests.api.rows import is_problem
+from control import identity
+from specserver.shares import HEAVY
+from storage import users
+from storage.database import Database
+
+NEW = "staple-of-nine-oaks"
+WRONG = "wrong-horse-battery"
+Verify = Callable[[str | None, str], bool]
+Ask = tuple[str, dict[str, str]]
+
+
+@pytest.fixture
+def person(house: House) -> Person:
+    return house.person("Ada")
+
+
+def asks(person: Person, password: str) -> dict[str, Ask]:
+    """Whatever takes a password: its path, and its body."""
+    return {
+        "sign in": ("/v1/sessions", {"email": person.email, "password": password}),
+        "change": ("/v1/me/password", {"current_password": password, "new_password": NEW}),
+        "enrol": ("/v1/me/totp", {"password": password}),
+    }
+
+
+def send(house: House, person: Person, ask: Ask) -> Any:
+    path, body = ask
+    return house.post(path, None if path == "/v1/sessions" else person.session, json=body)
+
+
+@pytest.mark.parametrize("what", ["sign in", "change", "enrol"])
+def test_others_write_while_a_password_is_verified(
+    house: House, person: Person, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, written = threading.Event(), threading.Event()
+    found: list[bool] = []
+    verify: Verify = identity.verify_password
+
+    def slow(stored: str | None, password: str) -> bool:
+        begun.set()
+        found.append(written.wait(20))
+        return verify(stored, password)
+
+    def write() -> None:
+        assert begun.wait(20)
+        with house.database.write() as db:
+            users.fetch(db, person.id).name = "Countess"
+        written.set()
+
+    monkeypatch.setattr(identity, "verify_password", slow)
+    path, body = asks(person, PASSWORD)[what]
+    token = None if path == "/v1/sessions" else person.session
+    answer = house.during(write, "POST", path, token, json=body)
+    assert answer.status_code in {201, 204}, answer.text
+    assert found == [True]
+
+
+@pytest.mark.parametrize("what", ["sign in", "change", "enrol"])
+def test_a_wrong_password_begins_no_write(
+    house: House, person: Person, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object) -> Any:
+        raise AssertionError("a transaction that writes was begun")
+
+    monkeypatch.setattr(Database, "write", refuse)
+    answer = send(house, person, asks(person, WRONG)[what])
+    if what == "sign in":
+        is_problem(answer, 401, "sign_in_refused")
+    else:
+        is_problem(answer, 403, "password_refused")
+
+
+def test_a_password_changed_while_it_is_verified_signs_nobody_in(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verify: Verify = identity.verify_password
+
+    def overtaken(stored: str | None, password: str) -> bool:
+        right = verify(stored, password)
+        with house.database.write() as db:
+            users.fetch(db, person.id).password_hash = identity.hash_password(NEW)
+        return right
+
+    monkeypatch.setattr(identity, "verify_password", overtaken)
+    is_problem(send(house, person, asks(person, PASSWORD)["sign in"]), 409, "conflict")
+    monkeypatch.setattr(identity, "verify_password", verify)
+    is_problem(send(house, person, asks(person, PASSWORD)["sign in"]), 401)
+    assert send(house, person, asks(person, NEW)["sign in"]).status_code == 201
+
+
+def test_a_repeated_change_of_the_password_gets_its_first_answer(
+    house: House, person: Person
+) -> None:
+    path, body = asks(person, PASSWORD)["change"]
+    for replayed in (None, "true"):
+        answer = house.post(path, person.session, json=body, headers={"Idempotency-Key": "once"})
+        assert answer.status_code == 204
+        assert answer.headers.get("idempotency-replayed") == replayed
+
+
+def test_an_outdated_hash_is_replaced(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identity, "password_needs_rehash", lambda _hash: True)
+    with house.database.read() as db:
+        before = users.fetch(db, person.id).password_hash
+    assert send(house, person, asks(person, PASSWORD)["sign in"]).status_code == 201
+    with house.database.read() as db:
+        assert users.fetch(db, person.id).password_hash != before
+    assert send(house, person, asks(person, PASSWORD)["sign in"]).status_code == 201
+
+
+def test_few_passwords_are_verified_at_once_however_many_addresses_send_them(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, free = threading.Lock(), threading.Event()
+    running, most = 0, 0
+
+    def slow(_stored: str | None, _password: str) -> bool:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        free.wait(0.05)
+        with lock:
+            running -= 1
+        return False
+
+    monkeypatch.setattr(identity, "verify_password", slow)
+    body = {"email": "nobody@example.org", "password": WRONG}
+    asked = [
+        ("POST", "/v1/sessions", None, {"json": body, "address": f"198.51.100.{n}"})
+        for n in range(12)
+    ]
+    assert {one.status_code for one in house.together(*asked)} == {401}
+    assert 0 < most < HEAVY
