@@ -2,9 +2,9 @@
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from dataclasses import dataclass
@@ -256,16 +256,26 @@ def sync_folder(path: Path) -> None:
 
 
 def _short_directory(home: Path) -> Path:
-    """A folder in the temporary one, the same each time, that is surely ours."""
-    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
-    directory = Path(tempfile.gettempdir()) / f"cell-{os.geteuid()}-{name}"
-    if len(os.fsencode(directory)) > SOCKET_DIRECTORY_BYTES_MAX:
-        directory = Path("/tmp") / directory.name  # noqa: S108 - checked below to be ours
-    directory.mkdir(mode=PASSABLE, exist_ok=True)
-    found = directory.lstat()
-    if directory.is_symlink() or found.st_uid != os.geteuid():
-        raise PermissionError(
-            f"{directory} belongs to uid {found.st_uid}, sockets cannot be created there"
-        )
-    directory.chmod(PASSABLE)
-    return directory
+    """A folder in the temporary one, remembered in the home, so that it is the same each time.
+
+    Nobody can foresee its name, so nobody can be there first and keep the cell from starting.
+    """
+    link = home / "sockets"
+    if link.is_symlink() and _is_ours(known := link.readlink()):
+        return known
+    made = Path(tempfile.mkdtemp(prefix="cell-"))
+    if len(os.fsencode(made)) > SOCKET_DIRECTORY_BYTES_MAX:
+        made.rmdir()
+        made = Path(tempfile.mkdtemp(prefix="cell-", dir="/tmp"))
+    made.chmod(PASSABLE)
+    link.unlink(missing_ok=True)
+    link.symlink_to(made)
+    return made
+
+
+def _is_ours(directory: Path) -> bool:
+    """The temporary folder may have been emptied since, and another user may have been there."""
+    with contextlib.suppress(FileNotFoundError):
+        found = directory.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return False
