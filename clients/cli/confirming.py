@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from clients.cli.output import plain
 from clients.errors import ConfigurationError
 
 FLAGS: Final = ("--yes", "-y")
@@ -27,7 +28,7 @@ def ask(name: str, loss: str, *, yes: bool) -> None:
     """Ask for the name to be typed; anything else ends the command with nothing sent."""
     if yes:
         return
-    typer.echo(loss, err=True)
-    typed = typer.prompt(f"Type {name} to go on", default="", show_default=False, err=True)
+    typer.echo(plain(loss), err=True)
+    typed = typer.prompt(f"Type {plain(name)} to go on", default="", show_default=False, err=True)
     if typed.strip() != name:
         raise ConfigurationError(f"that is not {name}: nothing was done")

@@ -12,6 +12,7 @@ from clients.cli import native
 from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
 from clients.cli.dialects import DIALECTS
 from clients.cli.groups import PLAIN
+from clients.cli.output import plain
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
 from clients.source import cache_folder
@@ -71,12 +72,12 @@ def _talk(keeper: "sql.Keeper") -> None:
     """Run the small client over one session, renewed where its credential is refused."""
     from clients.cli.repl import Repl, line_editing  # noqa: PLC0415  see above
 
-    name, engine = keeper.endpoint.instance["name"], keeper.endpoint.instance["engine"]
+    name, engine = plain(keeper.endpoint.instance["name"]), keeper.endpoint.instance["engine"]
     with keeper, line_editing(cache_folder() / "history"):
         greeting = f"{name}, {keeper.version()}. \\? helps, \\q leaves."
         if engine in native.PROGRAMS:
             greeting += f" ({native.wanted(engine)} is not on the PATH.)"
-        typer.echo(greeting, err=True)
+        typer.echo(plain(greeting), err=True)
         Repl(name, keeper.query, _typed, DIALECTS[engine]).loop()
 
 

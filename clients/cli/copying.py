@@ -14,6 +14,7 @@ import typer
 from clients import postgres_tools
 from clients.cli import sql
 from clients.cli.desk import Desk
+from clients.cli.output import plain
 from clients.errors import ClientError, ConfigurationError, InstanceUnreachable
 from clients.tunnel import PORT, PostgresTunnel
 
@@ -117,7 +118,9 @@ class Progress:
     def end(self, what: str) -> None:
         start = "\r" if sys.stderr.isatty() else ""
         elapsed_s = time.monotonic() - self._started
-        typer.echo(f"{start}{self._verb} {self._amount()} in {elapsed_s:.1f} s: {what}", err=True)
+        typer.echo(
+            f"{start}{self._verb} {self._amount()} in {elapsed_s:.1f} s: {plain(what)}", err=True
+        )
 
     def _amount(self) -> str:
         size = float(self._bytes)

@@ -153,7 +153,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
         names = fitting(cells, Console().width)
     print_table(names, list(zip(*(cells[name] for name in names), strict=True)), title)
     if len(names) < len(cells):
-        left = ", ".join(name for name in cells if name not in names)
+        left = plain(", ".join(name for name in cells if name not in names))
         typer.echo(f"columns left out: {left}; widen the terminal, or use --output json", err=True)
 
 
@@ -227,7 +227,8 @@ def print_table(
 
     if not names:
         return
-    table = Table(box=box.SIMPLE_HEAD, title=title, pad_edge=False, highlight=False)
+    named = None if title is None else Text(plain(title))
+    table = Table(box=box.SIMPLE_HEAD, title=named, pad_edge=False, highlight=False)
     for name in names:
         # An id is there to be copied.
         table.add_column(Text(plain(name)), overflow="fold", no_wrap=name == "id")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -120,7 +121,8 @@ def show(result: Result, form: Rows, *, timing: bool = True) -> None:
     if form is Rows.json:
         output.show_json(result.document())
     elif form is Rows.csv:
-        typer.echo(as_csv(result), nl=False)
+        rows = as_csv(result)
+        typer.echo(output.plain(rows) if sys.stdout.isatty() else rows, nl=False)
     elif result.columns:
         cells = [[text(value) for value in row] for row in result.rows]
         output.print_table(result.columns, cells)

@@ -273,3 +273,18 @@ def test_what_is_read_by_programs_drives_no_terminal(
     read = json.loads(out) if form == "json" else yaml.safe_load(out)
     assert read["region"] == EVIL
     assert read["id"] == sales["id"]
+
+
+def test_names_of_members_drive_no_terminal(play: Play, plane: ControlPlane) -> None:
+    """As columns that have no room, as columns, and over the table of a list in a record."""
+    title = "\x1b]0;owned\x07"
+    row = {"id": "inst_1", **{f"{title}{number}": "x" * 30 for number in range(8)}}
+    path = f"/v1/orgs/{plane.world.org_id}/instances"
+    plane.script("GET", path, (200, {}, {"items": [row], "next_cursor": None}))
+    _, screen = play("instances", "list", columns=60)
+    assert "columns left out" in screen
+    assert "\x1b]" not in screen
+    plane.world.add("costs", **{title: [{"a": 1}]})
+    _, screen = play("instances", "get", "costs", columns=200)
+    assert "owned" in screen.replace("\r\n", "")
+    assert "\x1b]" not in screen
