@@ -18,6 +18,8 @@ from cell.engines.postgres.settings import PORT, SOCKET
 CONNECT_TIMEOUT_S = 10
 # How long a statement of ours waits for an owner's transaction before that one is ended.
 PATIENCE_S = 1.0
+# How often it is found waiting until sessions count as such that do not end.
+LOOKS_MAX = 5
 # Of all that a database with tenants' code in it may answer the superuser: names, and errors.
 ADMINISTRATION_BYTES_MAX = 64 * 2**20
 # Nothing of a tenant's runs there: nobody but the superuser makes anything in it.
@@ -32,7 +34,8 @@ ANYBODYS = (
     ),
     *("lock_timeout=10s", "idle_in_transaction_session_timeout=0", "local_preload_libraries="),
     *("client_min_messages=warning", "standard_conforming_strings=on", "synchronous_commit=on"),
-    *("idle_session_timeout=0", "quote_all_identifiers=off", "transform_null_equals=off"),
+    *("client_encoding=utf8", "idle_session_timeout=0"),
+    *("quote_all_identifiers=off", "transform_null_equals=off"),
 )
 # What the superuser does is not shown to those who may see what sessions do.
 SUPERUSERS = (
@@ -54,6 +57,10 @@ FULL = ("too many clients already", "remaining connection slots are reserved")
 
 class LoginError(Exception):
     """A login that was just made does not work."""
+
+
+class HeldUpError(Exception):
+    """A session that does not end when it is told to keeps a statement of ours waiting."""
 
 
 class NotRunningError(Exception):
@@ -88,22 +95,36 @@ async def unhindered(
 ) -> AsyncIterator[None]:
     """Ends the sessions that keep a statement of this connection waiting; `login` is its own.
 
-    Else a transaction that is left open, by who should lose his login, would keep it.
+    Else a transaction that is left open, by who should lose his login, would keep it. Some of what
+    a session may be doing is not interrupted, for however long it takes: HeldUpError then.
     """
-    watch = asyncio.create_task(_end_blockers(folder, login, connection.info.backend_pid))
+    limit = asyncio.timeout(None)
     try:
-        yield
-    finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        async with limit:
+            pid = connection.info.backend_pid
+            watch = asyncio.create_task(_end_blockers(folder, login, pid, limit))
+            try:
+                yield
+            finally:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
+    except psycopg.errors.LockNotAvailable as error:
+        raise HeldUpError("a lock was not released") from error
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise HeldUpError("a session that holds a lock does not end") from error
 
 
-async def _end_blockers(folder: Path, login: Login, pid: int) -> None:
+async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Timeout) -> None:
     await asyncio.sleep(PATIENCE_S)
+    looks = 0
     async with administration(folder, login) as connection:
-        while True:
-            await connection.execute(END_BLOCKERS, [pid, login.username])
+        while looks < LOOKS_MAX:
+            found = await connection.execute(END_BLOCKERS, [pid, login.username])
+            looks += found.rowcount > 0
             await asyncio.sleep(PATIENCE_S)
+    limit.reschedule(asyncio.get_running_loop().time())
 
 
 async def connect(

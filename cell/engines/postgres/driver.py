@@ -19,6 +19,7 @@ from cell.engines.postgres import (
     archive,
     backup,
     connections,
+    ended,
     extensions,
     lockouts,
     logins,
@@ -31,7 +32,7 @@ from cell.engines.postgres import (
     storage,
     upgrade,
 )
-from cell.engines.postgres.connections import LoginError, NotRunningError
+from cell.engines.postgres.connections import HeldUpError, LoginError, NotRunningError
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
@@ -121,7 +122,7 @@ class PostgreSQL:
             connection = await connections.connect(site.run, login, "postgres")
         except NotRunningError:
             return False
-        except LoginError:
+        except (LoginError, HeldUpError):
             return False
         except psycopg.Error as error:
             return connections.is_full(error)
@@ -148,6 +149,13 @@ class PostgreSQL:
             # Those that work go on doing so, also after the next start.
             logins.keep(site, former)
             raise EngineError(str(error)) from error
+        except HeldUpError as error:
+            # Its owner's statements must not keep a credential alive: told at its next start.
+            if (process := self._host.find(site)) is not None:
+                log.warning(
+                    "cell.postgres.held_up", instance_id=site.instance_id, reason=str(error)
+                )
+                await server.quit_at_once(process)
         except NotRunningError:
             # At its next start, before anybody is let in.
             return
@@ -305,11 +313,10 @@ class PostgreSQL:
             for each in tried:
                 await connections.try_login(site.run, each)
             async with connection.transaction():
-                ended = await roles.forbid_others(connection, wanted)
-            await roles.end_sessions(connection, ended)
-            for name in ended:
-                await self._take_apart(site, connection, name)
+                former = await roles.forbid_others(connection, wanted)
+            await ended.end_sessions(connection, former)
         logins.mark_applied(site)
+        await ended.take_apart(site.run, superuser, former, int(places.major(site) or 0))
 
     async def _open_database(self, connection: roles.Connection) -> None:
         try:
@@ -317,18 +324,6 @@ class PostgreSQL:
         except psycopg.Error as error:
             # As with a disk that is full; logins to other databases work.
             log.warning("cell.postgres.database_closed", reason=str(error)[:REASON_CHARACTERS])
-
-    async def _take_apart(self, site: Site, connection: roles.Connection, name: str) -> None:
-        """Removes a login that ended; what it owns in whatever database becomes the owner's."""
-        major = int(places.major(site) or 0)
-        for database in await roles.databases_owned_in(connection, name):
-            ours = self._superuser(site)
-            async with (
-                connections.administration(site.run, ours, database, major=major) as there,
-                connections.unhindered(there, site.run, ours),
-            ):
-                await roles.hand_over(there, name)
-        await roles.drop(connection, name)
 
     def _discard(self, site: Site) -> None:
         """Begins to remove what is not used any more; nobody waits for that."""

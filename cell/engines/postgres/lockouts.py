@@ -20,13 +20,21 @@ ENDING = ("idle_session_timeout", "transaction_timeout")
 _DURATION = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(us|ms|s|min|h|d)?\s*", re.IGNORECASE)
 _MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "min": 60_000.0, "h": 3_600_000.0, "d": 86_400_000.0}
 SETTINGS = """
-SELECT d.datname, r.rolname, pg_catalog.split_part(c, '=', 1),
-    pg_catalog.substr(c, pg_catalog.strpos(c, '=') + 1, 100)
+SELECT setdatabase, r.rolname, pg_catalog.split_part(c, '=', 1),
+    pg_catalog.encode(pg_catalog.textsend(
+        pg_catalog.substr(c, pg_catalog.strpos(c, '=') + 1, 100)), 'hex')
 FROM pg_catalog.pg_db_role_setting
 CROSS JOIN LATERAL pg_catalog.unnest(setconfig) AS c
-LEFT JOIN pg_catalog.pg_database d ON d.oid = setdatabase
 LEFT JOIN pg_catalog.pg_roles r ON r.oid = setrole
 WHERE (setrole = 0 OR r.rolname = ANY(%s)) AND pg_catalog.split_part(c, '=', 1) = ANY(%s)
+"""
+# A database's name may be of any bytes, and so it stays on the server.
+RESET_IN_DATABASE = """
+DO $$
+BEGIN
+    EXECUTE pg_catalog.format('ALTER {}DATABASE %I RESET {}',
+        (SELECT datname FROM pg_catalog.pg_database WHERE oid = {}));
+END $$
 """
 STATE = f"""
 SELECT datallowconn, datconnlimit = 0,
@@ -40,15 +48,16 @@ async def lift_settings(connection: Connection, logins: list[str]) -> None:
     """Of these logins, and of databases. Within a transaction in which no other is made."""
     found = await connection.execute(SETTINGS, [logins, [FATAL, *ENDING]])
     for database, role, name, value in await found.fetchall():
-        if name in ENDING and not _too_short(value):
+        if name in ENDING and not _too_short(bytes.fromhex(value).decode(errors="replace")):
             continue
-        subject = sql.SQL("DATABASE {}").format(sql.Identifier(database or ""))
-        if role is not None:
-            within = sql.SQL("" if database is None else "IN {} ").format(subject)
-            subject = sql.SQL("ROLE {} {}").format(sql.Identifier(role), within)
-        statement = sql.SQL("ALTER {} RESET {}").format(subject, sql.Identifier(name))
+        setting = sql.Identifier(name)
+        subject = sql.SQL("" if role is None else "ROLE {} ").format(sql.Identifier(role or ""))
+        statement = sql.SQL("ALTER {}RESET {}").format(subject, setting)
+        if database:
+            within = subject + sql.SQL("" if role is None else "IN ")
+            statement = sql.SQL(RESET_IN_DATABASE).format(within, setting, sql.Literal(database))
         await connection.execute(statement)
-        log.warning("cell.postgres.setting_reset", setting=name, database=database, role=role)
+        log.warning("cell.postgres.setting_reset", setting=name, database_oid=database, role=role)
 
 
 async def open_database(connection: Connection) -> None:

@@ -38,26 +38,31 @@ JOIN pg_catalog.pg_roles g ON g.oid = grantor
 WHERE r.rolname = '{SUPERUSER}' OR r.rolname <> '{OWNER}' AND r.rolname IN ({FAMILY})
 OR r.rolname = '{OWNER}' AND m.rolname NOT IN ({FAMILY})
 """  # noqa: S608 - our own words
-SET_IN = """
-SELECT datname FROM pg_catalog.pg_db_role_setting JOIN pg_catalog.pg_database d
-ON d.oid = setdatabase WHERE setrole = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = %s)
+# A database's name may be of any bytes, and so it stays on the server.
+RESET_IN_DATABASES = """
+DO $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN SELECT d.datname FROM pg_catalog.pg_db_role_setting
+        JOIN pg_catalog.pg_database d ON d.oid = setdatabase WHERE setrole = {}::regrole
+    LOOP
+        EXECUTE pg_catalog.format('ALTER ROLE %I IN DATABASE %I RESET ALL', {}, one.datname);
+    END LOOP;
+END $$
 """
 # Nobody changes roles meanwhile, nor makes us fail by changing one again and again. Logins read on.
 ALONE = """
 LOCK TABLE pg_catalog.pg_authid, pg_catalog.pg_auth_members, pg_catalog.pg_db_role_setting
 IN SHARE ROW EXCLUSIVE MODE
 """
-# Ends what logged in with what is no longer valid; the session's user is who logged in.
-END_SESSIONS = """
-SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-WHERE usename = ANY(%s)
-"""
 OWNING_IN = """
-SELECT DISTINCT datname FROM pg_catalog.pg_shdepend JOIN pg_catalog.pg_database d
+SELECT DISTINCT pg_catalog.encode(pg_catalog.textsend(datname::text), 'hex')
+FROM pg_catalog.pg_shdepend JOIN pg_catalog.pg_database d
 ON d.oid = dbid OR (dbid = 0 AND datname = 'postgres')
 WHERE refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
 AND refobjid = (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = %s)
-AND deptype = 'o' AND datallowconn
+AND deptype = 'o' AND datallowconn AND datconnlimit <> -2
 """
 
 
@@ -119,18 +124,16 @@ async def forbid_others(connection: Connection, verifiers: Mapping[str, str]) ->
     return ended
 
 
-async def end_sessions(connection: Connection, names: list[str]) -> None:
-    """Those that logged in as one of them, whatever role they act in now."""
-    if names:
-        await connection.execute(END_SESSIONS, [names])
-
-
 async def databases_owned_in(connection: Connection, name: str) -> Sequence[str]:
-    """Where a login owns something; what the owner has stays the owner's."""
+    """Where a login owns something; what the owner has stays the owner's.
+
+    Without those whose name is no text, which no client of ours could ask for.
+    """
     if name == OWNER:
         return []
-    found = await connection.execute(OWNING_IN, [name])
-    return [database for (database,) in await found.fetchall()]
+    rows = await (await connection.execute(OWNING_IN, [name])).fetchall()
+    names = [bytes.fromhex(database) for (database,) in rows]
+    return [each.decode() for each in names if is_text(each)]
 
 
 async def hand_over(connection: Connection, name: str) -> None:
@@ -165,6 +168,15 @@ async def make_groups(connection: Connection, names: Sequence[str]) -> None:
                 await _run(connection, "GRANT {} TO {} WITH ADMIN OPTION", role, owner)
 
 
+def is_text(name: bytes) -> bool:
+    """Databases in no encoding (SQL_ASCII) may give names of any bytes to others, and to roles."""
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 async def _family(connection: Connection) -> list[str]:
     return [name for (name,) in await (await connection.execute(FAMILY)).fetchall()]
 
@@ -197,9 +209,7 @@ async def _make(connection: Connection, name: str) -> None:
 async def _reset(connection: Connection, name: str) -> None:
     """A login acts as the owner from its first statement on, so that what it makes is his."""
     role = sql.Identifier(name)
-    for (database,) in await (await connection.execute(SET_IN, [name])).fetchall():
-        within = sql.Identifier(database)
-        await _run(connection, "ALTER ROLE {} IN DATABASE {} RESET ALL", role, within)
+    await _run(connection, RESET_IN_DATABASES, sql.Literal(name), sql.Literal(name))
     await _run(connection, "ALTER ROLE {} RESET ALL", role)
     await _run(connection, "ALTER ROLE {} SET role = {}", role, sql.Literal(OWNER))
 

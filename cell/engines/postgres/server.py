@@ -61,13 +61,21 @@ async def launch(
 
 async def stop(process: Process, timeout_s: float) -> None:
     """Sessions are ended and everything is written; what takes too long recovers at its start."""
-    for number, within_s in ((signal.SIGINT, timeout_s), (signal.SIGQUIT, QUIT_WITHIN_S)):
-        process.signal(number)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.ended(), within_s)
-            return
-    process.signal(signal.SIGKILL)
-    await process.ended()
+    process.signal(signal.SIGINT)
+    try:
+        await asyncio.wait_for(process.ended(), timeout_s)
+    except TimeoutError:
+        await quit_at_once(process)
+
+
+async def quit_at_once(process: Process) -> None:
+    """Every session ends wherever it is; what is committed is recovered at the next start."""
+    process.signal(signal.SIGQUIT)
+    try:
+        await asyncio.wait_for(process.ended(), QUIT_WITHIN_S)
+    except TimeoutError:
+        process.signal(signal.SIGKILL)
+        await process.ended()
 
 
 @contextlib.asynccontextmanager
