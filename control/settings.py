@@ -32,6 +32,8 @@ class ControlSettings:
     cursor_key: bytes = field(repr=False)
     base_url: str = "http://127.0.0.1:8080"
     default_plan: str = "free"
+    orgs_per_user: int = 10
+    free_orgs_per_user: int = 2
     session_ttl_s: int = 2_592_000
     mfa_ttl_s: int = 900
     reveal_ttl_s: int = 60

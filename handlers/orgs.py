@@ -33,10 +33,11 @@ def mine(call: CallerCall) -> list[Body]:
 def create(call: SessionCall, body: Body) -> Reply:
     region = body.get("region")
     _check_region(call, region)
+    plan = call.services.settings.default_plan
+    _check_quota(call, plan)
     slug = body.get("slug") or slugs.derive(
         body["name"], "org", partial(organizations.is_slug_taken, call.db)
     )
-    plan = call.services.settings.default_plan
     org = organizations.create(
         call.db, name=body["name"], slug=slug, default_region=region, plan=plan
     )
@@ -93,6 +94,22 @@ def _erase_all(call: OrgCall) -> list[Instance]:
         instance.erase()
         call.start("instances.erase", instance)
     return held
+
+
+def _check_quota(call: SessionCall, plan: str) -> None:
+    """Held for the user until the commit, so that two requests at once do not pass it."""
+    user, settings = call.caller.user, call.services.settings
+    call.db.refresh(user, with_for_update=True)
+    allowed: dict[str | None, int] = {None: settings.orgs_per_user}
+    if plan == "free":
+        allowed = {"free": settings.free_orgs_per_user, **allowed}
+    for counted, most in allowed.items():
+        if organizations.count_owned(call.db, user.id, counted) >= most:
+            message = (
+                f"you can own {most} organizations{f' on the {counted} plan' if counted else ''};"
+                " close one and erase its instances first"
+            )
+            raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])
 
 
 def _check_region(call: Call, region: str | None) -> None:

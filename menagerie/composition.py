@@ -41,6 +41,8 @@ def build_services(settings: Settings) -> Services:
         base_url=settings.api_url,
         cursor_key=keys.cursor_key(settings.root),
         default_plan=settings.default_plan,
+        orgs_per_user=settings.orgs_per_user,
+        free_orgs_per_user=settings.free_orgs_per_user,
         session_ttl_s=settings.session_ttl_s,
         mfa_ttl_s=settings.mfa_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,

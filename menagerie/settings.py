@@ -116,6 +116,10 @@ class Settings(BaseSettings):
     default_plan: Literal["free", "solo", "team", "enterprise"] = Field(
         "free", description="plan of organizations created through the API"
     )
+    orgs_per_user: int = Field(10, ge=1, description="organizations one user may own")
+    free_orgs_per_user: int = Field(
+        2, ge=1, description="organizations on the free plan one user may own"
+    )
 
     session_ttl_s: int = Field(2_592_000, ge=60, description="how long a user session lasts")
     mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor is valid in a session")

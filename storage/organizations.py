@@ -3,13 +3,14 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import bindparam, exists, select
+from sqlalchemy import bindparam, exists, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages, tenancy
 from storage.api_keys import ApiKey
 from storage.columns import Owned, Record, one_of
 from storage.errors import Conflict, NotFound
+from storage.instances import Instance
 from storage.memberships import Membership
 from storage.pages import Page
 
@@ -99,6 +100,22 @@ def of_key(db: Session, key: ApiKey) -> Organization:
     """The one that the API key belongs to."""
     with tenancy.across(db, "a key is good for its own, and asked for outside of it"):
         return fetch(db, key.org_id)
+
+
+def count_owned(db: Session, user_id: str, plan: str | None = None) -> int:
+    """Those that the user owns, of this plan or of any, while they are open or have data."""
+    has_data = exists().where(Instance.org_id == Organization.id, Instance.status != "erased")
+    rows = (
+        select(func.count())
+        .select_from(Organization)
+        .join(Membership, Membership.org_id == Organization.id)
+        .where(Membership.user_id == user_id, Membership.role == "owner")
+        .where(or_(Organization.status == "open", has_data))
+    )
+    if plan is not None:
+        rows = rows.where(Organization.plan == plan)
+    with tenancy.across(db, "a user may own many"):
+        return db.scalar(rows) or 0
 
 
 def is_slug_taken(db: Session, slug: str) -> bool:

@@ -1,12 +1,13 @@
 """Organizations, projects and API keys through the API."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from storage import audit
+from storage import audit, instances, memberships
 
 
 @pytest.fixture
@@ -32,11 +33,54 @@ def test_whoever_makes_an_organization_owns_it(house: House) -> None:
     assert audited(house, org["id"]) == [("org.create", org["id"])]
     again = house.post("/v1/orgs", person.session, json=body).json()
     assert again["slug"] != org["slug"]
-    taken = house.post("/v1/orgs", person.session, json={"name": "X", "slug": org["slug"]})
+    other = house.person()
+    taken = house.post("/v1/orgs", other.session, json={"name": "X", "slug": org["slug"]})
     is_problem(taken, 409)
-    nowhere = house.post("/v1/orgs", person.session, json={"name": "X", "region": "moon"})
+    nowhere = house.post("/v1/orgs", other.session, json={"name": "X", "region": "moon"})
     is_problem(nowhere, 422)
     assert nowhere.json()["errors"][0]["pointer"] == "/region"
+
+
+def test_a_user_owns_two_free_organizations_and_not_a_third(house: House) -> None:
+    person = house.person(mfa=True)
+    paid = house.tenant(owner=person)
+    for _ in range(3):  # a member owns nothing
+        guest = house.tenant(plan="free")
+        with house.database.write() as db:
+            memberships.create(db, guest.org_id, person.id, "admin")
+    asked: list[Any] = [
+        ("POST", "/v1/orgs", person.session, {"json": {"name": "Mine"}}) for _ in range(6)
+    ]
+    answers = house.together(*asked)
+    made = [one.json()["id"] for one in answers if one.status_code == 201]
+    assert len(made) == 2
+    for refused in answers:
+        if refused.status_code != 201:
+            is_problem(refused, 422)
+            assert refused.json()["errors"][0]["keyword"] == "quota"
+            assert "2 organizations on the free plan" in refused.json()["detail"]
+    path = f"/v1/orgs/{made[0]}/actions/close"
+    closed = house.post(path, person.session, json={"erase_everything": True})
+    assert closed.status_code == 202
+    again = house.post("/v1/orgs", person.session, json={"name": "Again"})
+    assert again.status_code == 201
+    assert house.get(paid.path, person.session).status_code == 200
+
+
+def test_a_closed_organization_counts_until_its_instances_are_erased(house: House) -> None:
+    person = house.person(mfa=True)
+    tenants = [house.tenant(owner=person) for _ in range(10)]
+    instance = house.instance(tenants[0])
+    is_problem(house.post("/v1/orgs", person.session, json={"name": "More"}), 422)
+    path = f"{tenants[0].path}/actions/close"
+    closed = house.post(path, person.session, json={"erase_everything": False})
+    assert closed.status_code == 202
+    house.settle()
+    refused = house.post("/v1/orgs", person.session, json={"name": "More"})
+    assert "you can own 10 organizations" in refused.json()["detail"]
+    with house.database.write() as db:
+        instances.fetch(db, tenants[0].org_id, instance).status = "erased"
+    assert house.post("/v1/orgs", person.session, json={"name": "More"}).status_code == 201
 
 
 @pytest.mark.parametrize("erase", [False, True], ids=["keep", "erase"])

@@ -146,7 +146,12 @@ def test_a_newer_version_keeps_the_rows(installation: Installation, engine: str)
 
 
 def test_a_connection_wakes_an_instance_of_every_engine(fresh: Any) -> None:
-    installation: Installation = fresh(MENAGERIE_IDLE_PAUSE_S="3", MENAGERIE_FIRST_ORG_PLAN="free")
+    installation: Installation = fresh(
+        MENAGERIE_IDLE_PAUSE_S="3",
+        MENAGERIE_FIRST_ORG_PLAN="free",
+        MENAGERIE_ORGS_PER_USER="20",
+        MENAGERIE_FREE_ORGS_PER_USER="20",
+    )
     installation.start()
     asleep: dict[str, tuple[Place, str]] = {}
     with installation.api(session=True) as api:
