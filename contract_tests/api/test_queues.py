@@ -140,7 +140,7 @@ def test_only_who_may_connect_can_use_them(house: House, tenant: Tenant, path: s
             ("POST", f"{queue}/messages/actions/archive", ids),
             ("POST", f"{queue}/actions/purge", None),
         ):
-            options = {} if body is None else {"json": body}
+            options: dict[str, Any] = {} if body is None else {"json": body}
             is_problem(house.request(method, asked, tenant.key, **options), status, code)
 
     allow({"allow_cidrs": ["192.0.2.0/24"]})

@@ -94,6 +94,11 @@ def _takes(operation: Operation, header: str) -> bool:
     return any(one["name"] == header for one in operation.parameters("header"))
 
 
+def _conflicts(operation: Operation) -> bool:
+    in_org = any(one["name"] == "org_id" for one in operation.parameters("path"))
+    return operation.method == "POST" or (in_org and operation.method != "GET")
+
+
 def needed(operation: Operation) -> dict[str, str]:
     """The statuses an operation of the control plane can answer, and why."""
     document, body = operation.document, bool(operation.document.get("requestBody"))
@@ -104,7 +109,7 @@ def needed(operation: Operation) -> dict[str, str]:
         "403": ("the caller may lack something", bool(document.get("security"))),
         "404": ("its path may lead nowhere", bool(operation.parameters("path"))),
         "406": ("Accept may exclude its answer", any(one.get("content") for one in answers)),
-        "409": ("a request with its key may be under way", operation.method == "POST"),
+        "409": ("its organization may be closed, or its key in use", _conflicts(operation)),
         "412": ("If-Match may name something else", _takes(operation, "If-Match")),
         "413": ("a body may be too large", operation.method != "GET"),
         "415": ("its body may be of another type", body),
