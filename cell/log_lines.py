@@ -2,8 +2,42 @@
 
 import logging
 import sys
+from typing import Any
 
 import structlog
+
+_EXCEPTION = "exception"
+
+
+def escape(_logger: Any, _method: str, event: structlog.typing.EventDict) -> dict[str, Any]:
+    """For structlog: a line of the log is one line, whatever those who are logged have sent.
+
+    A traceback has more, each of them indented, so that none looks like a line of its own.
+    """
+    return {escaped(name): _escaped(name, value) for name, value in event.items()}
+
+
+def escaped(text: str) -> str:
+    """Control characters as Python writes them, and what a reader would not see."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _escaped(name: str, value: Any) -> Any:
+    if name.startswith("_"):  # structlog's own, which are not written
+        return value
+    if name == _EXCEPTION and isinstance(value, str):
+        return "\n    ".join(escaped(line) for line in value.split("\n"))
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, dict):
+        return {escaped(str(key)): _escaped("", each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped("", each) for each in value]
+    return value
 
 
 def configure(log_format: str | None, log_level: str) -> None:
@@ -13,7 +47,9 @@ def configure(log_format: str | None, log_level: str) -> None:
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     level = logging.getLevelNamesMapping()[log_level.upper()]
     structlog.configure(
@@ -21,6 +57,8 @@ def configure(log_format: str | None, log_level: str) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            escape,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -8,6 +8,8 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from cell.log_lines import escape
+
 # API keys, session tokens, bearer and basic credentials, and one-time tokens in paths.
 _SECRETS = re.compile(
     r"\b(mk_live_|ms_)[0-9A-Za-z]{8,}"
@@ -51,6 +53,7 @@ def configure(log_format: str = "text", level: str = "info", *, role: str | None
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
         _without_secrets,
+        escape,
     ]
     last: Processor = (
         structlog.processors.JSONRenderer()

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ from werkzeug.exceptions import HTTPException
 from pages import headers
 
 COOKIE = "__Secure-console"
+# What leads nowhere is said back to nobody, and stands in no header.
+INSTANCE_ID = re.compile(r"inst_[0-9A-Za-z]{1,40}")
 STATEMENT_BYTES_MAX = 200_000
 NONCE_BYTES = 16
 TITLES = {
@@ -104,6 +107,7 @@ def make_app(desk: Desk) -> Flask:
     app.url_map.merge_slashes = False
     app.url_map.strict_slashes = False
     app.config["MAX_CONTENT_LENGTH"] = 8 * STATEMENT_BYTES_MAX
+    app.before_request(_check_path)
     app.after_request(headers.add)
     app.register_error_handler(HTTPException, _failed)
     app.register_error_handler(Refused, _refused)
@@ -171,6 +175,12 @@ class _Console:
             abort(403)
         if self._desk.about(_visit(instance_id)) is None:
             abort(401)
+
+
+def _check_path() -> None:
+    instance_id = (request.view_args or {}).get("instance_id")
+    if instance_id is not None and not INSTANCE_ID.fullmatch(instance_id):
+        abort(404)
 
 
 def _json(text: bytes) -> Any:

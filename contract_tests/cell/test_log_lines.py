@@ -1,0 +1,44 @@
+"""What somebody without a credential sends makes no line of its own in a log."""
+
+import logging
+
+import pytest
+
+from cell.log_lines import escape
+from contract_tests.cell.rig import Rig
+from menagerie import logs
+
+HOSTILE = "\x1b[31m\r\n2026-11-22 FAKE \x9b\u202e"
+
+
+@pytest.mark.parametrize("path", ["zz%1b%5b31m%0d%0aFAKE", "zz%1b%5b31m%0d%0aFAKE/", "zz"])
+def test_a_console_that_no_instance_has_is_not_found(shared_rig: Rig, path: str) -> None:
+    answer = shared_rig.get(f"/console/{path}")
+    assert answer.status_code == 404
+    assert "FAKE" not in answer.text
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_control_characters_are_escaped_in_every_line(
+    log_format: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    kept, level = root.handlers[:], root.level
+    try:
+        logs.configure(log_format)
+        logging.getLogger("library").warning("on %s", HOSTILE)
+        try:
+            int(HOSTILE + HOSTILE)
+        except ValueError:
+            logging.getLogger("library").exception("failed %s", HOSTILE)
+        written = capsys.readouterr().err
+    finally:
+        root.handlers[:], root.level = kept, level
+    assert "FAKE" in written
+    assert all(each.isprintable() for each in written.splitlines())
+    assert not any(line.startswith("2026-11-22 FAKE") for line in written.splitlines())
+
+
+def test_what_is_nested_is_escaped_too() -> None:
+    event = escape(None, "", {"event": "x", "detail": {"a\n": ["b\r"]}, "count": 1})
+    assert event == {"event": "x", "detail": {"a\\n": ["b\\r"]}, "count": 1}
