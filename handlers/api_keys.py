@@ -6,7 +6,7 @@ from typing import Any
 from control import identity
 from control.policy import permissions
 from control.policy.plans import PLANS
-from handlers import instants, one_time, views
+from handlers import instants, views
 from handlers.calls import OrgCall
 from specserver import Forbidden, Invalid, Reply
 from storage import api_keys, identifiers
@@ -24,7 +24,6 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 
 def create(call: OrgCall, body: Body) -> Reply:
-    one_time.require_step_up(call)
     expires_at = _expiry(call, body.get("expires_at"))
     _check_life(call, expires_at)
     _check_grant(call, body["role"], body.get("scopes"))
@@ -46,7 +45,6 @@ def revoke(call: OrgCall, key_id: str) -> Reply:
 
 
 def unsuspend(call: OrgCall, key_id: str) -> Body:
-    one_time.require_step_up(call)
     key = api_keys.fetch(call.db, call.org.id, key_id)
     _check_reach(call, key)
     if key.suspended_at is None:

@@ -42,20 +42,6 @@ def _token(
     return call.services.signer.token(claims)
 
 
-def require_second_factor(call: OrgCall) -> None:
-    """Where the user enrolled one, and for everybody where the organization wants it."""
-    caller = call.caller
-    enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
-    if enrolled or call.org.require_mfa:
-        call.require_mfa()
-
-
-def require_step_up(call: OrgCall) -> None:
-    """Before a session gets, by a key, what the key may do without a second factor."""
-    if call.caller.kind == "session":
-        require_second_factor(call)
-
-
 def check_provisioned(instance: Instance, verb: str) -> None:
     """Conflict before the cell has heard of the instance, and once it is asked to go."""
     if instance.status == "requested" or instance.desired_status in GONE:

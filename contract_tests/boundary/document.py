@@ -118,7 +118,13 @@ def _instances(paths: Paths) -> None:
     event = closed(required=["kind", "audited"], kind=TEXT, audited={"type": "boolean"})
     kinds = ["instance.paused.v1"]
     paths.post("desk.emit", f"{ORG}/emit", "instances:write", events=kinds, body=event)
-    paths.post("desk.reveal", f"{ORG}/reveal", "credentials:reveal", rate="reveal")
+    paths.post(
+        "desk.reveal",
+        f"{ORG}/reveal",
+        "credentials:reveal",
+        rate="reveal",
+        authorize={"assurance": "second_factor"},
+    )
     paths.get("desk.log_url", f"{ORG}/logs", "logs:read", audit="instance.logs")
     paths.get("desk.wait", f"{ORG}/wait", "instances:read")
     paths.get("desk.fail", f"{ORG}/fail/{{how}}", "instances:read")

@@ -92,7 +92,7 @@ def test_session_only_and_mfa_operations_refuse_keys_and_bare_sessions(desk: Des
     assert desk.post(path, fresh).status_code == 202
 
 
-def test_a_handler_can_ask_for_the_second_factor(desk: Desk) -> None:
+def test_an_organization_can_ask_for_the_second_factor(desk: Desk) -> None:
     ann = desk.person()
     org = desk.org((ann, "owner"))
     strict = desk.org((ann, "owner"), require_mfa=True)

@@ -69,18 +69,6 @@ class Call:
         user.password_hash = proof.new_hash or proof.stored
         return True
 
-    @property
-    def mfa_expected(self) -> bool:
-        """Whether the user set up a second factor, or the org asks it of everyone."""
-        user = self.caller.user if self.caller else None
-        enrolled = user is not None and user.totp_confirmed_at is not None
-        return enrolled or (self.org is not None and self.org.require_mfa)
-
-    def require_mfa(self) -> None:
-        """Raises unless the second factor was given on this session in the last 15 minutes."""
-        if self.caller is None or not self.caller.mfa:
-            raise mfa_required()
-
     def audit(
         self, target: str | None = None, *, org: Organization | None = None, **detail: Any
     ) -> None:

@@ -27,6 +27,7 @@ REPLAYED: Final = "Idempotency-Replayed"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _MEDIA_TYPE: Final = "Content-Type"
 _SUCCESSES_BELOW: Final = 400
+_HELD: Final = " or was given to another session, which alone gets it again"
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,16 @@ class ReplayKey:
     operation: str
     key: str
     fingerprint: str
+    holder: str = ""
+    """The session whose alone the answer is; empty where any of the caller's may have it."""
 
     @property
     def context(self) -> str:
         return f"replay\0{self.scope}\0{self.operation}\0{self.key}"
+
+    @property
+    def sealing(self) -> str:
+        return f"{self.context}\0{self.holder}" if self.holder else self.context
 
     @property
     def act(self) -> str:
@@ -57,7 +64,9 @@ class Replays:
         # A body may hold a password, so what is kept of it must not be open to guessing.
         self._secret = hmac.digest(settings.cursor_key, b"replay fingerprint", hashlib.sha256)
 
-    def key_of(self, exchange: Exchange, scope: str, caller_id: str) -> ReplayKey | None:
+    def key_of(
+        self, exchange: Exchange, scope: str, caller_id: str, holder: str = ""
+    ) -> ReplayKey | None:
         """None without the header. `caller_id` keeps one caller from reading another's answer."""
         key = exchange.request.headers.get(HEADER)
         if key is None or exchange.operation.method.upper() != "POST":
@@ -76,7 +85,7 @@ class Replays:
         )
         written = b"".join(b"%d:%s" % (len(part), part) for part in asked)
         fingerprint = hmac.new(self._secret, written, hashlib.sha256).hexdigest()
-        return ReplayKey(scope, exchange.operation.id, key, fingerprint)
+        return ReplayKey(scope, exchange.operation.id, key, fingerprint, holder)
 
     def lock(self, db: Session, key: ReplayKey) -> None:
         """Hold the key until the transaction ends; Conflict while another request holds it."""
@@ -126,17 +135,18 @@ class Replays:
             state="done",
             status=reply.status,
             headers={**headers, _MEDIA_TYPE: reply.media_type},
-            body_sealed=self._sealer.seal(reply.encode(), key.context),
+            body_sealed=self._sealer.seal(reply.encode(), key.sealing),
             expires_at=now + self._ttl,
         )
         db.add(stored)
 
     def _opened(self, found: Replay, key: ReplayKey) -> Reply:
         try:
-            content = self._sealer.open(found.body_sealed or b"", key.context)
+            content = self._sealer.open(found.body_sealed or b"", key.sealing)
         except SealError as error:
             raise Conflict(
-                f"the response to this {HEADER} is lost; check whether the request took effect",
+                f"the response to this {HEADER} is lost{_HELD if key.holder else ''};"
+                " the request took effect and is not repeated",
                 code="idempotency_answer_lost",
             ) from error
         headers: dict[str, str | list[str]] = {**(found.headers or {}), REPLAYED: "true"}

@@ -20,7 +20,9 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     "permission": ALL | {"none", "self"},
     "scope": frozenset({"org", "team"}),
     "session": frozenset({"any", "user"}),
-    "assurance": frozenset({"none", "mfa"}),
+    # Beside the second factor itself: from whoever enrolled one and where the org asks it of all,
+    # and the same of sessions alone.
+    "assurance": frozenset({"none", "mfa", "second_factor", "step_up"}),
     "role": frozenset({"owner"}),
 }
 _READ = ("authorize", "audit", "audit-reason", "rate-limit", "events", "done-by", "password")
@@ -42,7 +44,7 @@ class Rule:
 
     permission: str
     session_only: bool
-    needs_mfa: bool
+    assurance: str
     owner_only: bool
     audit: str | None
     rate: str
@@ -55,6 +57,11 @@ class Rule:
     """A cell does it, before the transaction that records it; see decision 0010."""
     password: str | None = None
     """The member of the body that is a password; it is verified before the transaction."""
+
+    @property
+    def sensitive(self) -> bool:
+        """What it answers is for the session that asked, and for no other of the same person."""
+        return self.assurance != "none" or self.rate in ("authentication", "reveal")
 
     @property
     def writes(self) -> bool:
@@ -79,7 +86,7 @@ def rule_of(operation: Operation) -> Rule:
     return Rule(
         permission=authorize["permission"],
         session_only=authorize.get("session") == "user",
-        needs_mfa=authorize.get("assurance") == "mfa",
+        assurance=authorize.get("assurance", "none"),
         owner_only=authorize.get("role") == "owner",
         audit=None if audit == "none" else audit,
         rate=extensions["x-rate-limit"],

@@ -33,6 +33,7 @@ from specserver import (
 )
 from specserver.shares import Stranger
 from storage import organizations, tenancy
+from storage.organizations import Organization
 
 _FAILURES_FROM = 400
 # Tokens of known callers; what is forgotten is learned again by the next request.
@@ -250,7 +251,7 @@ class Way:
         if visit.rule.in_org and admission.org is None:
             raise NotFound(credentials.NOT_FOUND)
         if admission.caller is not None:
-            authorize(visit.rule, admission.caller)
+            authorize(visit.rule, admission.caller, admission.org)
         return admission
 
     def _prepare(self, visit: Visit, admission: Admission) -> None:
@@ -294,7 +295,9 @@ class Way:
         caller, org = admission.caller, admission.org
         if caller is None:
             return self._replays.key_of(visit.exchange, f"address:{rate_key(visit.ip)}", "")
-        return self._replays.key_of(visit.exchange, org.id if org else caller.user.id, caller.id)
+        scope = org.id if org else caller.user.id
+        holder = caller.session.id if caller.session and visit.rule.sensitive else ""
+        return self._replays.key_of(visit.exchange, scope, caller.id, holder)
 
     def _call(self, db: Session, visit: Visit, admission: Admission) -> Call:
         tenancy.hold(db, admission.org.id if admission.org else None)
@@ -316,7 +319,7 @@ class Way:
         return rule
 
 
-def authorize(rule: Rule, caller: Caller) -> None:
+def authorize(rule: Rule, caller: Caller, org: Organization | None) -> None:
     """Raises Forbidden with a code that says which of the caller's means falls short."""
     if caller.kind == "api_key" and (rule.session_only or "api_key" not in rule.accepts):
         raise Forbidden("this needs a user session, not an API key", code="session_required")
@@ -326,8 +329,16 @@ def authorize(rule: Rule, caller: Caller) -> None:
         raise lacking(rule.permission, caller.role)
     if rule.owner_only and caller.role != "owner":
         raise Forbidden("this needs an owner of the organization", code="owner_required")
-    if rule.needs_mfa and not caller.mfa:
+    if not caller.mfa and _needs_mfa(rule.assurance, caller, org):
         raise mfa_required()
+
+
+def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool:
+    """Asked here and not by handlers, so that a replay is held to it as the first request was."""
+    if assurance == "none" or (assurance == "step_up" and caller.kind == "api_key"):
+        return False
+    enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
+    return assurance == "mfa" or enrolled or (org is not None and org.require_mfa)
 
 
 def _token(exchange: Exchange, rule: Rule) -> str | None:

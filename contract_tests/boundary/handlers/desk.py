@@ -114,8 +114,6 @@ def sign_in(call: Call, body: dict[str, Any]) -> Reply:
 
 
 def reveal(call: Call) -> Reply:
-    if call.mfa_expected:
-        call.require_mfa()
     call.audit("inst_1")
     return Reply.ok({"url": "https://cell.example/v1/reveal/x"})
 
