@@ -194,3 +194,25 @@ def test_a_branch_of_what_was_prepared_has_no_more(running: Subject) -> None:
     running.accept(new := running.new_login())
     assert running.works(new)
     assert not running.works(Login("app_2", FORMER))
+
+
+@every_version
+def test_rights_that_no_owner_can_give_are_taken_away(running: Subject) -> None:
+    """However they were come by."""
+    with session(running, superuser(running), "postgres") as connection:
+        connection.execute("CREATE ROLE mighty LOGIN SUPERUSER REPLICATION BYPASSRLS PASSWORD 'p'")
+        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'p'")
+        connection.execute("GRANT pg_execute_server_program TO reader, app")
+        connection.execute("ALTER ROLE app SUPERUSER")
+    with session(running, Login("mighty", "p"), "postgres") as theirs:
+        running.accept(running.login)
+        with pytest.raises(psycopg.OperationalError):
+            theirs.execute("SELECT 1")
+    found = "SELECT rolname FROM pg_roles WHERE rolsuper OR rolreplication OR rolbypassrls"
+    assert ask(running, found) == [("menagerie",)]
+    may = "pg_has_role('reader', 'pg_execute_server_program', 'member')"
+    checks = f"""SELECT rolcanlogin, {may}, {may.replace("reader", "app")},
+        pg_has_role('app', 'pg_monitor', 'member') FROM pg_roles WHERE rolname = 'mighty'"""
+    assert ask(running, checks) == [(False, False, False, True)]
+    makes = ask(running, "SELECT rolcreaterole FROM pg_roles WHERE rolname = 'app'")
+    assert makes == [(running.spec.engine_version != "15",)]

@@ -17,6 +17,9 @@ LOGINS = f"^{OWNER}_[0-9]+$"
 CREATEROLE_SINCE = 16
 """Before, who may create roles may grant himself to run programs on the server."""
 
+FIRST = 12000
+"""Roles with lower numbers are the server's own: the superuser's and the predefined ones."""
+
 Connection = AsyncConnection[TupleRow]
 
 # Owners may make roles with such names, and write any comment on them. Membership in their own role
@@ -29,6 +32,9 @@ WHERE r.rolname = '{OWNER}' OR r.rolname ~ '{LOGINS}' AND EXISTS (
     WHERE roleid = '{OWNER}'::pg_catalog.regrole AND member = r.oid
     AND grantor = '{SUPERUSER}'::pg_catalog.regrole)
 """  # noqa: S608 - our own words
+END_MIGHTY = """
+SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE usename = %s
+"""
 # Nobody is a member of the superuser or of a login, and only logins are members of the owner.
 FOREIGN = f"""
 SELECT r.rolname, m.rolname, g.rolname FROM pg_catalog.pg_auth_members
@@ -37,6 +43,14 @@ JOIN pg_catalog.pg_roles m ON m.oid = member
 JOIN pg_catalog.pg_roles g ON g.oid = grantor
 WHERE r.rolname = '{SUPERUSER}' OR r.rolname <> '{OWNER}' AND r.rolname IN ({FAMILY})
 OR r.rolname = '{OWNER}' AND m.rolname NOT IN ({FAMILY})
+OR r.oid < {FIRST} AND m.oid >= {FIRST}
+    AND NOT (m.rolname = '{OWNER}' AND r.rolname IN ('pg_monitor', 'pg_signal_backend'))
+"""  # noqa: S608 - our own words
+# What no owner can give. In 15 the right to make roles is worth that of the superuser.
+MIGHTY = f"""
+SELECT rolname FROM pg_catalog.pg_roles
+WHERE oid >= {FIRST} AND (rolsuper OR rolreplication OR rolbypassrls OR rolcreaterole
+    AND pg_catalog.current_setting('server_version_num')::int < {CREATEROLE_SINCE}0000)
 """  # noqa: S608 - our own words
 # A database's name may be of any bytes, and so it stays on the server.
 RESET_IN_DATABASES = """
@@ -186,6 +200,14 @@ async def _forbid(connection: Connection, name: str) -> None:
 
 
 async def _expel(connection: Connection) -> None:
+    """Nobody has what an owner cannot give, however it was come by."""
+    for (name,) in await (await connection.execute(MIGHTY)).fetchall():
+        rights = "NOSUPERUSER NOREPLICATION NOBYPASSRLS"
+        if connection.info.server_version < CREATEROLE_SINCE * 10_000:
+            rights += " NOCREATEROLE"
+        await _run(connection, f"ALTER ROLE {{}} {rights} NOLOGIN", sql.Identifier(name))
+        await connection.execute(END_MIGHTY, [name])
+        log.warning("cell.postgres.role_stripped", role=name)
     for role, member, grantor in await (await connection.execute(FOREIGN)).fetchall():
         names = [sql.Identifier(each) for each in (role, member, grantor)]
         await _run(connection, "REVOKE {} FROM {} GRANTED BY {} CASCADE", *names)
