@@ -117,3 +117,22 @@ def test_a_session_guesses_at_the_second_factor_ten_times(
     assert statuses == [403] * ALLOWED + [429] * 2
     own = {"code": code(house, totp, 1)}
     assert house.post(path, house.session(person.id), json=own).status_code == 200
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_shared_address_does_not_tell_who_signs_in_there(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = house.services.limiter._windows
+    monkeypatch.setattr(
+        house.services.limiter, "_windows", {**windows, "authentication": windows["default"]}
+    )
+    assert attempt(house, person.email, HOME, password=PASSWORD).status_code == 201
+    unknown = f"{os.urandom(8).hex()}@example.org"
+    attempt(house, unknown, HOME)
+    for _ in range(13):
+        there, not_there = attempt(house, person.email, HOME), attempt(house, unknown, HOME)
+        assert there.status_code == not_there.status_code
+        assert there.json().get("code") == not_there.json().get("code")
+    assert there.json()["code"] == "account_rate_limited"
+    assert attempt(house, person.email, HOME, password=PASSWORD).status_code == 201

@@ -280,9 +280,14 @@ class Way:
     def _charge_account(self, visit: Visit, admission: Admission) -> None:
         """Whatever is guessed at, by whoever is not known there; outside any transaction."""
         exchange, limiter = visit.exchange, self._services.limiter
-        key = accounts.counted_as(exchange, admission.caller, visit.ip, self._services.database)
-        verdict = None if key is None else limiter.charge("account", key)
-        if verdict is not None and not verdict.allowed:
+        count = accounts.counted_as(exchange, admission.caller, visit.ip, self._services.database)
+        verdict = None if count is None else limiter.charge("account", count.key)
+        if count is None or verdict is None or verdict.allowed:
+            return
+        # A password is looked at in any case, as the time it takes would tell who is known.
+        member, database = visit.rule.password, self._services.database
+        right = member is not None and passwords.prove(exchange, member, admission.caller, database)
+        if not (right and count.yields):
             exchange.state[_VERDICT] = verdict
             raise TooManyRequests(
                 "too many attempts for this account from addresses that have not used it before;"
