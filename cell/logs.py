@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 POLL_S = 0.25
@@ -42,20 +42,24 @@ def tail(path: Path, lines: int) -> bytes:
     return b"".join(kept[-lines:] if lines else [])
 
 
-def follow(path: Path, lines: int) -> AsyncIterator[bytes]:
-    """The last lines, and then whatever is written from this call on, until nobody listens."""
+def follow(path: Path, lines: int, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """The last lines, and then whatever is written from this call on, until it is over."""
     position = _size(path)
-    return _follow(path, tail(path, lines), position)
+    return _follow(path, tail(path, lines), position, is_over)
 
 
-async def _follow(path: Path, beginning: bytes, position: int) -> AsyncIterator[bytes]:
+async def _follow(
+    path: Path, beginning: bytes, position: int, is_over: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     yield beginning
     while True:
         await asyncio.sleep(POLL_S)
+        if is_over():
+            return
         size = _size(path)
         if size < position:
             position = 0
-        while position < size:
+        while position < size and not is_over():
             chunk = await asyncio.to_thread(_read, path, position)
             if not chunk:
                 break

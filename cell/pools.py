@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
+from cell.followers import Followers
 from specserver.turns import Turns
 
 FOLLOWED_LOGS = 20
@@ -13,14 +14,14 @@ class Pools:
     """Each is dealt out as `Turns` deals: a tenant that has little of it goes before one with much.
 
     An engine that starts, or a snapshot that is made, waits for its turn; a statement of the
-    console and a log that is followed are refused, as a person is waiting.
+    console is refused, as a person is waiting; of the logs that a tenant follows the oldest ends.
     """
 
     def __init__(self) -> None:
         self.starts = Turns(16, 4, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.snapshots = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.runs = Turns(24, 6)
-        self.followed_logs = Turns(400, FOLLOWED_LOGS)
+        self.followed_logs = Followers(400, FOLLOWED_LOGS)
 
 
 class Held(AsyncIterator[bytes]):

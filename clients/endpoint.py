@@ -1,5 +1,6 @@
 """Instances from the outside: their credentials, fetched once, and sessions on them."""
 
+import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -11,6 +12,9 @@ from clients.client import Client
 from clients.credentials import Credential
 from clients.sessions import Session, open_session
 from clients.transport import Authorities
+
+# A followed log that ended sooner was ended by somebody.
+FOLLOWED_AGAIN_S = 3000.0
 
 
 class Endpoint:
@@ -56,6 +60,14 @@ class Endpoint:
 
     def logs(self, *, follow: bool = False, tail_lines: int | None = None) -> Iterator[str]:
         """Yield the end of the engine's log; with `follow`, what is written from then on too."""
+        began_at = time.monotonic()
+        yield from self._logs(follow=follow, tail_lines=tail_lines)
+        while follow and time.monotonic() - began_at >= FOLLOWED_AGAIN_S:
+            # The cell ends it after a while: whoever may still follow gets another URL.
+            began_at = time.monotonic()
+            yield from self._logs(follow=True, tail_lines=0)
+
+    def _logs(self, *, follow: bool, tail_lines: int | None) -> Iterator[str]:
         url = httpx.URL(str(self._call("GET", "/logs")["url"]))
         if follow:
             url = url.copy_merge_params({"follow": "true"})

@@ -12,18 +12,16 @@ from cell.agent import Cell
 from cell.console import mount
 from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
+from cell.followers import Follower
 from cell.lifecycle import GONE
-from cell.pools import FOLLOWED_LOGS, Held
+from cell.pools import Held
 from cell.residents import Resident
 from pages import alone
 from pages.console import COOKIE, link_notice
 from specserver import Conflict, Problem, Reply, Request, TooManyRequests
 
 TEXT = "text/plain; charset=utf-8"
-_TOO_MANY = (
-    f"the instances of one organization may have {FOLLOWED_LOGS} logs followed at a time;"
-    " end one and try again"
-)
+_TOO_MANY = "too many logs are being followed in this cell; try again in a moment"
 
 log = structlog.get_logger("cell.one_time")
 
@@ -36,6 +34,7 @@ async def rotate(cell: Cell, token: str) -> dict[str, Any]:
     resident = _spend(cell, token, "rotate")
     # To replace a credential is to shut out whoever came by the former one.
     cell.console.end_all(resident.instance_id)
+    cell.supervisor.pools.followed_logs.end_all(resident.instance_id)
     return await cell.lifecycle.rotate(resident)
 
 
@@ -64,22 +63,29 @@ def _begin_console(cell: Cell, token: str, address: str) -> Reply:
     return Reply(303, None, {**headers, "Referrer-Policy": "no-referrer"})
 
 
-async def logs(cell: Cell, token: str, follow: bool, tail_lines: int) -> Reply:
+async def logs(cell: Cell, token: str, follow: bool, tail_lines: int, request: Request) -> Reply:
     if follow:
-        return Reply.stream(_followed(cell, token, tail_lines), TEXT)
+        return Reply.stream(_followed(cell, token, tail_lines, request.client or ""), TEXT)
     path = _spend(cell, token, "logs").site.log
     return Reply.stream(log_files.once(path, tail_lines), TEXT)
 
 
-def _followed(cell: Cell, token: str, tail_lines: int) -> AsyncIterator[bytes]:
-    claims, followed = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
-    tenant = cell.lifecycle.find(claims.instance_id).record.tenant
-    if not followed.try_enter(tenant):
+def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> AsyncIterator[bytes]:
+    claims, followers = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
+    resident = cell.lifecycle.find(claims.instance_id)
+    follower = Follower(resident, address)
+    if makes_room := followers.is_full(follower.tenant):
+        # A URL that was used already ends nobody's.
+        _spend(cell, token, "logs")
+        followers.end_oldest(follower.tenant)
+    if not followers.try_join(follower):
         raise TooManyRequests(_TOO_MANY, code="too_many_at_once", headers={"Retry-After": "1"})
-    leave = partial(followed.leave, tenant)
+    leave = partial(followers.leave, follower)
     try:
-        path = _spend(cell, token, "logs").site.log
-        return Held(log_files.follow(path, tail_lines), leave)
+        if not makes_room:
+            _spend(cell, token, "logs")
+        path = resident.site.log
+        return Held(log_files.follow(path, tail_lines, follower.is_over), leave)
     except BaseException:
         leave()
         raise
