@@ -39,7 +39,6 @@ LINGER_S = 2.0
 # So much of a request is kept as tells its method.
 _OPENING_BYTES = 64
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}( |$)")
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 # A name or an address, and a port. Nothing that would mean more where it is put into a URL.
 _HOST = re.compile(rb"([0-9A-Za-z._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
 
@@ -233,7 +232,7 @@ class HttpProtocol(HttpToolsProtocol):
         return [
             (name, value)
             for name, value in self.headers
-            if name in _FRAMING and value.strip(b"0 \t")
+            if name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 \t"))
         ]
 
     # Answers, and their order.

@@ -84,6 +84,8 @@ REFUSED = {
     "a target with a raw byte": (b"GET /\xff HTTP/1.1\r\n\r\n", 400, "bad_request"),
     "a field without a colon": (b"GET / HTTP/1.1\r\nhost x\r\n\r\n", 400, "bad_request"),
     "a NUL in a field": (b"GET / HTTP/1.1\r\nhost: \0\r\n\r\n", 400, "bad_request"),
+    "an unknown coding": (POST + b"transfer-encoding: 0\r\n\r\n", 400, "bad_request"),
+    "and an offer": (POST + OFFER + b"transfer-encoding: 0\r\n\r\n", 400, "bad_request"),
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400, "bad_request"),
     "no host, but a target with one": (b"GET http://x/ HTTP/1.1\r\n\r\n", 400, "bad_request"),
     "two hosts": (b"GET / HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", 400, "bad_request"),
