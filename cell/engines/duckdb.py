@@ -15,9 +15,10 @@ import orjson
 
 from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
 from cell.engines.http import ask
+from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
-from cell.runtime.host import Host, copy_file, size_bytes
+from cell.runtime.host import Host, copy_file
 from cell.runtime.process import Process
 
 DATABASE = "database.duckdb"
@@ -42,6 +43,7 @@ class DuckDB:
 
     def __init__(self, host: Host) -> None:
         self._host = host
+        self._sizes = Sizes()
         self.source = f"PyPI duckdb {_installed() or 'not installed'}"
 
     def versions(self) -> tuple[str, ...]:
@@ -137,10 +139,11 @@ class DuckDB:
     async def restore(self, site: Site, source: Path) -> None:
         await asyncio.to_thread(_restore, self._host, site, source)
 
-    async def erase(self, site: Site) -> None: ...
+    async def erase(self, site: Site) -> None:
+        self._sizes.forget(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        return measured(self._host, process, size_bytes(site.data))
+        return measured(self._host, process, self._sizes.count(site)[0])
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"https://{login.username}:{quote(login.password, safe='')}@{host}:{port}"

@@ -371,14 +371,16 @@ def copy_file(source: Path, target: Path) -> None:
 def size_bytes(directory: Path) -> int:
     """What lies in a folder, links not followed.
 
-    Each file and folder counts for FILE_BYTES_MIN at least, as empty ones can use up a disk too.
+    Each file and folder counts for FILE_BYTES_MIN at least, as empty ones can use up a disk too,
+    and for what it takes of the disk where that is more than its length.
     """
     total = 0
     for folder, folders, names in os.walk(directory):
         total += len(folders) * FILE_BYTES_MIN
         for name in names:
             try:
-                total += max(os.lstat(f"{folder}/{name}").st_size, FILE_BYTES_MIN)
+                found = os.lstat(f"{folder}/{name}")
             except FileNotFoundError:
                 continue
+            total += max(found.st_size, found.st_blocks * 512, FILE_BYTES_MIN)
     return total

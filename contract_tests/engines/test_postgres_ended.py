@@ -21,9 +21,9 @@ from contract_tests.engines.postgres_sessions import (
 # More than a server has locks for at once.
 MANY = """
 DO $$ BEGIN
-    FOR i IN 1..4000 LOOP
-        EXECUTE format('CREATE TABLE strayed.t%s (n text)', i);
-        IF i % 200 = 0 THEN COMMIT; END IF;
+    FOR i IN 1..14000 LOOP
+        EXECUTE format('CREATE TABLE strayed.t%s ()', i);
+        IF i % 1000 = 0 THEN COMMIT; END IF;
     END LOOP;
 END $$
 """

@@ -21,9 +21,10 @@ from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import Server, find, newest_first
 from cell.engines.mysql.snapshots import Copier
 from cell.engines.mysql.templates import Templates, put
+from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
-from cell.runtime.host import Host, size_bytes
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 
 ACCOUNTS = "accounts.sql"
@@ -37,6 +38,7 @@ class MySQLFamily:
     def __init__(self, host: Host, dialect: Dialect) -> None:
         self._host = host
         self._dialect = dialect
+        self._sizes = Sizes()
         self.engine = dialect.engine
         self.missing = dialect.missing
         found = find(dialect.programs)
@@ -164,10 +166,11 @@ class MySQLFamily:
     async def restore(self, site: Site, source: Path) -> None:
         await asyncio.to_thread(put, self._host, site, source / options.DATABASES)
 
-    async def erase(self, site: Site) -> None: ...
+    async def erase(self, site: Site) -> None:
+        self._sizes.forget(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        used_bytes = size_bytes(site.data)
+        used_bytes, _ = self._sizes.count(site)
         if self._holder is not None and process is not None:
             self._holder.look(site, used_bytes)
         return measured(self._host, process, used_bytes)

@@ -5,7 +5,6 @@ import contextlib
 import shutil
 import signal
 import threading
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,9 +36,10 @@ from cell.engines.postgres.installation import SECRET, Installation, Installatio
 from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spares import Spares
+from cell.engines.sizes import Sizes
 from cell.layout import Site
 from cell.records import Size, Spec
-from cell.runtime.host import Host, size_bytes
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 
 log = structlog.get_logger("cell.postgres")
@@ -48,8 +48,6 @@ log = structlog.get_logger("cell.postgres")
 FRESH = "fresh"
 # A cluster has a thousand files, and looking at each of them every second would be work.
 MEASURE_EVERY_S = 10.0
-# Times as long as a measurement takes, until the next one.
-MEASURE_REST = 20
 REASON_CHARACTERS = 500
 
 
@@ -71,7 +69,7 @@ class PostgreSQL:
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
-        self._sizes: dict[Path, tuple[float, int]] = {}
+        self._sizes = Sizes()
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
         self.source = ", ".join(named) or "no PostgreSQL that can be run"
 
@@ -172,7 +170,7 @@ class PostgreSQL:
         with self._writing:
             server.write(self._host, site, settings.FILE, wanted)
         # The limit may be another.
-        self._sizes.pop(site.directory, None)
+        self._sizes.forget(site)
         process.signal(signal.SIGHUP)
         self._host.limit_cpu(process, size.vcpu)
         return True
@@ -215,23 +213,18 @@ class PostgreSQL:
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def erase(self, site: Site) -> None:
-        self._sizes.pop(site.directory, None)
+        self._sizes.forget(site)
         if (removing := self._discarding.get(site.directory)) is not None:
             await removing
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        now = time.monotonic()
-        due_at, storage_bytes = self._sizes.get(site.directory, (0.0, 0))
-        if now > due_at:
-            storage_bytes = size_bytes(site.data)
-            took_s = time.monotonic() - now
-            wait_s = min(MEASURE_EVERY_S, storage.fills_in_s(site, storage_bytes))
-            # A million tables are as many files: to look at them all must not be all that is done.
-            wait_s = max(wait_s, took_s * MEASURE_REST)
-            self._sizes[site.directory] = now + wait_s, storage_bytes
-            if process is not None:
-                with self._writing:
-                    storage.hold(self._host, site, process, storage_bytes)
+        def wait_s(used_bytes: int) -> float:
+            return min(MEASURE_EVERY_S, storage.fills_in_s(site, used_bytes))
+
+        storage_bytes, counted = self._sizes.count(site, wait_s)
+        if counted and process is not None:
+            with self._writing:
+                storage.hold(self._host, site, process, storage_bytes)
         return measured(self._host, process, storage_bytes)
 
     def uri(self, login: Login, host: str, port: int) -> str:

@@ -27,10 +27,11 @@ from cell.engines.resp.configuration import (
 )
 from cell.engines.resp.connection import Connection, RefusalError, connected
 from cell.engines.resp.servers import Server, redis_servers, valkey_servers
+from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
 from cell.runtime.confinement import Mount
-from cell.runtime.host import Host, size_bytes
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 
 DUMP_TIMEOUT_S = 600.0
@@ -53,6 +54,7 @@ class Resp:
     def __init__(self, host: Host, servers: list[Server]) -> None:
         self._host = host
         self._servers = servers
+        self._sizes = Sizes()
         self.source = ", ".join(f"{each.origin} {each.release}" for each in servers) or "none found"
 
     def versions(self) -> tuple[str, ...]:
@@ -183,13 +185,14 @@ class Resp:
     async def restore(self, site: Site, source: Path) -> None:
         await asyncio.to_thread(files.restore, self._host, site, source)
 
-    async def erase(self, site: Site) -> None: ...
+    async def erase(self, site: Site) -> None:
+        self._sizes.forget(site)
 
     async def flush(self, site: Site) -> None:
         await asyncio.to_thread(files.flush, site.data)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        return measured(self._host, process, size_bytes(site.data))
+        return measured(self._host, process, self._sizes.count(site)[0])
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"rediss://{login.username}:{quote(login.password, safe='')}@{host}:{port}/0"

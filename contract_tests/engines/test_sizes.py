@@ -1,0 +1,53 @@
+"""How often the files of an instance are counted, whatever its engine."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ulid import ULID
+
+from cell.engines import sizes
+from cell.layout import Layout
+from cell.runtime.host import size_bytes
+from contract_tests.engines.conftest import UID, Subject
+
+
+def test_what_takes_long_to_count_is_counted_less_often(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, counts = [1000.0], []
+
+    def slow(folder: Path) -> int:
+        counts.append(folder)
+        clock[0] += 0.5
+        return len(counts)
+
+    monkeypatch.setattr(sizes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(sizes, "size_bytes", slow)
+    for _ in range(20):
+        subject.driver.metrics(subject.site, None)
+        clock[0] += 1
+    assert len(counts) in {2, 3}
+
+
+def test_each_instance_is_counted_by_itself(tmp_path: Path) -> None:
+    layout, counted = Layout.make(tmp_path / "cell"), sizes.Sizes()
+    for _ in range(2):
+        site = layout.site(f"inst_{ULID()}", UID)
+        site.make(None)
+        assert counted.count(site, lambda _: 60.0) == (size_bytes(site.data), True)
+        (site.data / "more").write_bytes(b"x" * 10**6)
+        assert counted.count(site) == (0, False)
+        counted.forget(site)
+        assert counted.count(site)[0] >= 10**6
+
+
+def test_what_is_kept_beyond_the_end_of_a_file_counts(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10**8)
+    assert size_bytes(tmp_path) == 10**8
+    keeping = ["fallocate", "--keep-size", "--length=1000000", str(tmp_path / "sparse")]
+    (tmp_path / "sparse").write_bytes(b"")
+    subprocess.run(keeping, check=True)
+    assert size_bytes(tmp_path) >= 10**6
