@@ -14,6 +14,7 @@ from cell.engines.driver import EngineError
 from cell.layout import Layout
 from cell.records import Records, Size, Spec
 from cell.residents import ROUTED, Resident, for_owner, moment
+from cell.runtime import budget
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.supervisor import Supervisor, login_of
@@ -266,7 +267,8 @@ class Lifecycle:
         former = resident.record.spec
         await self._supervisor.stop(resident)
         try:
-            await resident.driver.upgrade(resident.site, former, spec)
+            with budget.limit(max(former.size.ceiling_bytes, spec.size.ceiling_bytes)):
+                await resident.driver.upgrade(resident.site, former, spec)
         except (EngineError, OSError) as error:
             log.warning("cell.upgrade_failed", instance_id=resident.instance_id, reason=str(error))
             if resident.record.desired == "running":

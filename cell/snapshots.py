@@ -10,9 +10,12 @@ import orjson
 import structlog
 from ulid import ULID
 
+from cell.ceilings import FullError
 from cell.engines.driver import EngineError, Login
 from cell.layout import Layout, write_atomically
 from cell.residents import Resident
+from cell.runtime import budget
+from cell.runtime.host import size_bytes
 
 log = structlog.get_logger("cell.snapshots")
 
@@ -22,6 +25,8 @@ FOR_BRANCH = "branch"
 """The label of snapshots that are dropped as soon as an instance has begun with them."""
 NOTE = "snapshot.json"
 BEGUN = "begun-with"
+STOPPED_FACTOR = 2
+"""What may have been written past the ceiling before an engine was stopped (decision 0025)."""
 BRANCH_WITHIN_S = 3600.0
 """How long a branch's snapshot waits for its branch, which may never come."""
 
@@ -31,8 +36,16 @@ async def make(resident: Resident, label: str, login: Login) -> dict[str, Any]:
     name = f"snap_{ULID()}"
     target = resident.site.snapshots / name
     process = resident.process if resident.usable else None
+    allowed_bytes = resident.record.spec.size.ceiling_bytes
+    if process is None:
+        # One that was stopped for being full is copied before it is given more.
+        allowed_bytes *= STOPPED_FACTOR
     try:
-        made = await resident.driver.snapshot(resident.site, process, login, target)
+        used_bytes = await asyncio.to_thread(size_bytes, resident.site.data)
+        if used_bytes > allowed_bytes:
+            raise budget.exceeded(allowed_bytes)
+        with budget.limit(allowed_bytes, process):
+            made = await resident.driver.snapshot(resident.site, process, login, target)
     except (EngineError, OSError) as error:
         shutil.rmtree(target, ignore_errors=True)
         raise EngineError(f"the snapshot failed: {error}") from error
@@ -80,7 +93,11 @@ async def begin(resident: Resident, layout: Layout) -> None:
         raise EngineError(
             f"snapshot {name} is from {taken}, not {spec.engine} {spec.engine_version}"
         )
-    await resident.driver.restore(resident.site, folder)
+    if note["size_bytes"] > spec.size.ceiling_bytes:
+        # Not tried again before the instance has more.
+        raise FullError(str(budget.exceeded(spec.size.ceiling_bytes)))
+    with budget.limit(spec.size.ceiling_bytes):
+        await resident.driver.restore(resident.site, folder)
     write_atomically(done, name.encode())
     if note["label"] == FOR_BRANCH:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -5,14 +5,13 @@ import contextlib
 import errno
 import hmac
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
 from cell.records import Size
-from cell.runtime import cgroups
+from cell.runtime import budget, cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, strays
@@ -160,12 +159,14 @@ class Host:
         mounts: Sequence[Mount] = (),
         content: bytes = b"",
         timeout_s: float = 60.0,
+        going_on: Callable[[], None] | None = None,
     ) -> bytes:
         """Runs a tool to its end, confined to the site; `content` is its input.
 
-        Answers what it wrote. Raises LaunchError with the end of what it complained of.
+        Answers what it wrote. Raises LaunchError with the end of what it complained of. What
+        `going_on` raises ends the tool.
         """
-        given = (site, argv, environment or {}, mounts, content, timeout_s)
+        given = (site, argv, environment or {}, mounts, content, timeout_s, going_on)
         return await asyncio.to_thread(self._run, *given)
 
     async def start(
@@ -269,22 +270,22 @@ class Host:
         mounts: Sequence[Mount],
         content: bytes,
         timeout_s: float,
+        going_on: Callable[[], None] | None,
     ) -> bytes:
         self._refuse_root(site)
         nowhere = os.open(os.devnull, os.O_WRONLY)
         folders = _folders(site, mounts)
         try:
             with self._sandbox.filter() as filter_fd:
-                done = subprocess.run(  # noqa: S603 - a driver's own words
+                done = tools.run(
                     self._sandbox.command(site.uid, folders, argv, nowhere, filter_fd),
-                    input=content,
-                    capture_output=True,
+                    content,
+                    timeout_s,
+                    going_on,
                     env=self._environment(site, environment),
                     cwd=site.directory,
                     pass_fds=[each for each in (nowhere, filter_fd) if each >= 0],
                     start_new_session=True,
-                    timeout=timeout_s,
-                    check=False,
                 )
         except subprocess.TimeoutExpired as error:
             raise LaunchError(f"{Path(argv[0]).name} took longer than {timeout_s:.0f} s") from error
@@ -363,7 +364,7 @@ def copy_file(source: Path, target: Path) -> None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "is not a regular file", source.name)
         os.fchmod(writing.fileno(), 0o600)
-        shutil.copyfileobj(reading, writing, 1 << 20)
+        budget.copy(reading, writing)
         writing.flush()
         os.fsync(writing.fileno())
 

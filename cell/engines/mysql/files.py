@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cell.engines.driver import Snapshot
 from cell.layout import sync_folder
+from cell.runtime import budget
 
 READ_BYTES = 1 << 20
 # Each waits for the disk and not for a processor.
@@ -104,7 +105,7 @@ def _copy_file(name: str, parent: int, target: Path) -> None:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             with target.open("xb") as writing:
                 os.fchmod(writing.fileno(), 0o600)
-                shutil.copyfileobj(reading, writing, READ_BYTES)
+                budget.copy(reading, writing)
 
 
 def _settle(path: Path, owner: int | None) -> None:

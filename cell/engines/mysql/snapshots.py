@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
 from cell.engines.mysql.servers import Server, same_release
 from cell.layout import Site
+from cell.runtime import budget
 from cell.runtime.confinement import Mount
-from cell.runtime.host import INSIDE, Host
+from cell.runtime.host import INSIDE, Host, size_bytes
 from cell.runtime.process import LaunchError, Process
 
 BACKUP_TIMEOUT_S = 6 * 3600.0
@@ -70,9 +72,16 @@ class Copier:
         try:
             for words, environment in ((copying, secret), (preparing, {})):
                 await self.host.run(
-                    self.site, words, environment, mounts=mounts, timeout_s=BACKUP_TIMEOUT_S
+                    self.site,
+                    words,
+                    environment,
+                    mounts=mounts,
+                    timeout_s=BACKUP_TIMEOUT_S,
+                    going_on=lambda: _fits(made),
                 )
-            return await asyncio.to_thread(self._keep, made / DATABASES, target)
+            # A copy of the copy, which is removed.
+            with budget.limit(budget.limit_bytes() or sys.maxsize):
+                return await asyncio.to_thread(self._keep, made / DATABASES, target)
         except LaunchError as error:
             if ended:
                 raise EngineError(
@@ -142,6 +151,14 @@ class Copier:
     def _make_folder(self, made: Path) -> None:
         made.mkdir(mode=0o700)
         self.host.own(self.site, made)
+
+
+def _fits(made: Path) -> None:
+    """The tool writes by itself; it is ended where that is too much."""
+    budget.spend(0)
+    limit = budget.limit_bytes()
+    if limit is not None and size_bytes(made) > limit:
+        raise budget.exceeded(limit)
 
 
 def _last_line(error: LaunchError) -> str:

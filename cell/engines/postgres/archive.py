@@ -5,7 +5,6 @@ import ctypes
 import hashlib
 import io
 import os
-import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -14,9 +13,11 @@ from types import TracebackType
 from typing import IO, Self, cast
 
 from cell.engines.driver import EngineError, Snapshot
+from cell.runtime import budget
 
 NAME = "cluster.tar"
 BUFFER_BYTES = 1 << 20
+SEND_BYTES = 1 << 26
 # Of a server that runs or ran, and of no use to another.
 PASSING = frozenset({"postmaster.pid", "postmaster.opts", "pg_internal.init"})
 TEMPORARY = "pgsql_tmp"
@@ -32,6 +33,7 @@ class _Hashing:
         self.size_bytes = 0
 
     def write(self, content: bytes) -> int:
+        budget.spend(len(content))
         self.digest.update(content)
         self.size_bytes += len(content)
         return self._file.write(content)
@@ -185,7 +187,7 @@ def _copy_file(name: str, folder: int, target: Path, owner: int | None) -> None:
                 os.fchmod(writing.fileno(), 0o600)
                 if owner is not None:
                     os.fchown(writing.fileno(), owner, owner)
-                shutil.copyfileobj(reading, writing, BUFFER_BYTES)
+                budget.copy(reading, writing)
 
 
 def unpack(folder: Path, data: Path, owner: int | None) -> None:
@@ -216,7 +218,9 @@ def _unpack(tar: Iterable[tarfile.TarInfo], source: int, data: Path, owner: int 
         try:
             offset, end = member.offset_data, member.offset_data + member.size
             while offset < end:
-                sent = os.sendfile(descriptor, source, offset, end - offset)
+                wanted = min(end - offset, SEND_BYTES)
+                budget.spend(wanted)
+                sent = os.sendfile(descriptor, source, offset, wanted)
                 if sent == 0:
                     raise EngineError("the snapshot is incomplete")
                 offset += sent

@@ -1,0 +1,67 @@
+"""How many bytes a copy of an instance's files may write, and for which process's life."""
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import IO
+
+from cell.runtime.process import Process
+
+BLOCK_BYTES = 1 << 20
+
+
+class CopyError(OSError):
+    """The copy was stopped; the text is for the owner."""
+
+
+@dataclass
+class _Budget:
+    limit_bytes: int
+    left_bytes: int
+    process: Process | None
+
+
+# Threads that a copy is handed to take it along.
+_NOW: ContextVar[_Budget | None] = ContextVar("budget", default=None)
+
+
+@contextlib.contextmanager
+def limit(limit_bytes: int, process: Process | None = None) -> Iterator[None]:
+    """Copies within write no more, and end with the process whose files they copy."""
+    token = _NOW.set(_Budget(limit_bytes, limit_bytes, process))
+    try:
+        yield
+    finally:
+        _NOW.reset(token)
+
+
+def limit_bytes() -> int | None:
+    now = _NOW.get()
+    return None if now is None else now.limit_bytes
+
+
+def spend(count: int) -> None:
+    """Before so many bytes are written. Raises CopyError; each copy of a copy counts by itself."""
+    now = _NOW.get()
+    if now is None:
+        return
+    if now.process is not None and not now.process.alive:
+        raise CopyError("the engine ended while its data was being copied")
+    now.left_bytes -= count
+    if now.left_bytes < 0:
+        raise exceeded(now.limit_bytes)
+
+
+def exceeded(limit: int) -> CopyError:
+    return CopyError(
+        f"the copy would be larger than {limit / 10**9:.2f} GB, which is more than the instance's "
+        "storage allows; remove data, or choose more storage or a larger size"
+    )
+
+
+def copy(reading: IO[bytes], writing: IO[bytes]) -> None:
+    """From one file to the other, however long the first grows."""
+    while block := reading.read(BLOCK_BYTES):
+        spend(len(block))
+        writing.write(block)
