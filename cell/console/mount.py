@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from werkzeug.http import parse_cookie
 from werkzeug.test import run_wsgi_app
 
-from pages.console import STATEMENT_BYTES_MAX, Desk, make_app
+from cell.console.bodies import Bodies, RefusedBody
+from pages.console import COOKIE, Desk, Refused, Visit, make_app
 
 ROOT = "/console"
-# A statement in JSON, where each of its bytes may take six, as in \u0000.
-BODY_BYTES_MAX = 6 * STATEMENT_BYTES_MAX + 1_000
 THREADS = 32
 
 Send = Callable[[Any], Awaitable[None]]
@@ -26,18 +26,39 @@ class Pages:
 
     def __init__(self, desk: Desk) -> None:
         self._app = make_app(desk)
+        self._desk = desk
+        self._bodies = Bodies()
         self._threads = ThreadPoolExecutor(THREADS, "pages")
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        body = await _read(receive)
-        if body is None:
-            status, headers, content = 413, _TEXT, b"the request is too large\n"
+        environ, loop = _environ(scope), asyncio.get_running_loop()
+
+        async def has_session() -> bool:
+            return await loop.run_in_executor(self._threads, self._has_session, environ)
+
+        try:
+            body = await self._bodies.read(receive, environ["REMOTE_ADDR"], has_session)
+        except RefusedBody as refused:
+            status, headers, content = refused.status, _TEXT, f"{refused}\n".encode()
         else:
-            loop = asyncio.get_running_loop()
-            answering = loop.run_in_executor(self._threads, self._answer, _environ(scope, body))
-            status, headers, content = await answering
+            try:
+                environ["wsgi.input"] = io.BytesIO(body.content)
+                environ["CONTENT_LENGTH"] = str(len(body.content))
+                answering = loop.run_in_executor(self._threads, self._answer, environ)
+                status, headers, content = await answering
+            finally:
+                body.let_go()
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
+
+    def _has_session(self, environ: dict[str, Any]) -> bool:
+        instance_id = environ["PATH_INFO"].split("/")[1:2]
+        secret = parse_cookie(environ.get("HTTP_COOKIE", "")).get(COOKIE, "")
+        try:
+            visit = Visit("".join(instance_id), secret, environ["REMOTE_ADDR"])
+            return self._desk.about(visit) is not None
+        except Refused:
+            return False
 
     def _answer(self, environ: dict[str, Any]) -> Answer:
         chunks, status, headers = run_wsgi_app(self._app, environ, buffered=True)
@@ -51,21 +72,7 @@ def _encoded(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
 
 
-async def _read(receive: Receive) -> bytes | None:
-    """None where there is too much of it, or nobody there any more."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        body += message.get("body", b"")
-        if len(body) > BODY_BYTES_MAX:
-            return None
-        if not message.get("more_body"):
-            return bytes(body)
-
-
-def _environ(scope: Any, body: bytes) -> dict[str, Any]:
+def _environ(scope: Any) -> dict[str, Any]:
     """PEP 3333: text of bytes as latin-1, and headers that came twice in one line."""
     environ: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],
@@ -80,7 +87,6 @@ def _environ(scope: Any, body: bytes) -> dict[str, Any]:
         "wsgi.version": (1, 0),
         # Whatever reaches the cell by its gateway came by TLS.
         "wsgi.url_scheme": "https",
-        "wsgi.input": io.BytesIO(body),
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,
@@ -95,5 +101,4 @@ def _environ(scope: Any, body: bytes) -> dict[str, Any]:
         name = name.replace("-", "_")
         joint = "; " if name == "HTTP_COOKIE" else ","
         environ[name] = f"{environ[name]}{joint}{value}" if name in environ else value
-    environ["CONTENT_LENGTH"] = str(len(body))
     return environ
