@@ -56,7 +56,7 @@ def test_a_body_that_cannot_be_read_is_refused(
 ) -> None:
     path, method = path_of(operation, _ids(tenant)), operation.method
     json = {"Content-Type": "application/json"}
-    for content in (b"{", b"\xff", b'{"a": NaN}', b'"\\ud800"', b"[" * 100_000):
+    for content in (b"{", b"\xff", b'{"a": NaN}', b'"\\ud800"', b"[" * 16_000):
         is_problem(house.request(method, path, session, content=content, headers=json), 400)
     for content in (b"", b"null", b"[]", b'"text"', b"1e400"):
         answer = house.request(method, path, session, content=content, headers=json)

@@ -338,7 +338,7 @@ def test_a_group_that_others_live_in_is_not_divided(tmp_path: Path) -> None:
     told.write_text("0::/session\n")
     groups = cgroups.find("x", tmp_path, told)
     assert not any(means.enforced for means in groups.means.values())
-    assert "not ours to divide" in str(groups.means["cpu"].reason)
+    assert "cannot be divided: it contains processes of others" in str(groups.means["cpu"].reason)
 
 
 def test_the_end_of_any_process_is_noticed() -> None:

@@ -230,7 +230,7 @@ def test_a_pip_that_is_not_the_pinned_one_is_refused(
     answers = iter([json.dumps(listed).encode(), b"another", b'{"files": []}'])
     monkeypatch.setattr(fetch_pip, "_get", lambda *_: next(answers))
     assert fetch_pip.main(str(tmp_path)) == 1
-    assert "is not the file whose SHA-256 is pinned" in capsys.readouterr().err
+    assert "does not have the pinned SHA-256" in capsys.readouterr().err
     assert fetch_pip.main(str(tmp_path)) == 1
     assert "does not have pip-" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

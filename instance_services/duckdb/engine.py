@@ -183,13 +183,19 @@ class Engine:
         if job.finished or job.abandoned:
             return
         if not job.allowed():
-            if not job.future.done():
-                job.future.set_exception(Ended(_ENDED))
-            self.abandon(job)
+            self._end_credentials()
             return
         if self._running is job and self._session is not None and self._session.overgrows():
             self._insist(job, _GUARD_S)
         asyncio.get_running_loop().call_later(_GUARD_S, self._guard, job)
+
+    def _end_credentials(self) -> None:
+        """Ends all requests whose credential has; the running one last, so that none follows it."""
+        ended = [job for job in self._jobs if not job.allowed()]
+        for job in sorted(ended, key=lambda each: each is self._running):
+            if not job.future.done():
+                job.future.set_exception(Ended(_ENDED))
+            self.abandon(job)
 
     def _insist(self, job: Job, every_s: float) -> None:
         """Interrupts; what does not obey for long is ended with the process."""

@@ -44,7 +44,9 @@ def _end(call: Call, how: str | None) -> Reply | None:
     if how == "crash":
         raise RuntimeError("after the record was made")
     if how == "forget":
-        call.db.execute(text("UPDATE organizations SET name = NULL"))
+        assert call.org is not None
+        call.org.name = None  # type: ignore[assignment]
+        call.db.flush()
     if how == "refuse":
         raise Problem(402, "not now", code="seat_limit")
     return Reply(409, {"made": "nothing"}) if how == "answer_409" else None
