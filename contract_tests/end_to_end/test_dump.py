@@ -134,7 +134,7 @@ def test_a_file_is_not_replaced_unless_told(farm: Farm, tmp_path: Path) -> None:
     assert farm.run("dump", farm.full, file, "--force").returncode == 0
     assert "CREATE TABLE shop.ducks" in file.read_text()
     done = farm.run("dump", farm.full, tmp_path / "none" / "a.dump")
-    assert (done.returncode, "not there" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "its folder does not exist" in done.stderr) == (2, True), done.stderr
     done = farm.run("load", farm.full, tmp_path / "none")
     assert (done.returncode, "No such file" in done.stderr) == (2, True), done.stderr
 
