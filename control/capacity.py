@@ -72,8 +72,7 @@ def check_wake(by: Requester, instance: Instance, verb: str = "resume") -> None:
 
 def _own_place(by: Requester, instance: Instance) -> list[Place]:
     cell = cells.fetch(by.db, instance.cell_id)
-    overcommit = by.overcommit
-    return placement.places(by.db, [cell], overcommit, besides=instance.id, lock=True)
+    return placement.places(by.db, [cell], by.overcommit, besides=instance.id, lock=True)
 
 
 def regions_with_room(db: Session, overcommit: Overcommit) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ table is held to it, whatever the query says; where that cannot be done the stat
 every organization: nobody has called `hold` for them.
 """
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class _Held:
 
 def hold(db: Session, org_id: str | None) -> None:
     """From now on the session is for this organization; None: it may touch no tenant's record."""
-    criteria = with_loader_criteria(
+    # Where there is none, every statement on a tenant's table is refused, and nothing restricted.
+    criteria = org_id and with_loader_criteria(
         Owned, lambda cls: cls.owner_id() == org_id, include_aliases=True
     )
     db.info[_KEY] = _Held(org_id, criteria)
@@ -95,11 +97,13 @@ def _tables(statement: Any) -> set[str]:
     return {str(getattr(table, "name", "")) for table in found}
 
 
-def _owned_tables() -> set[str]:
-    return {
+@functools.cache
+def _owned_tables() -> frozenset[str]:
+    """Every record is known once there is a database, so this does not change."""
+    return frozenset(
         table.name
         for mapper in Record.registry.mappers
         if issubclass(mapper.class_, Owned)
         for table in mapper.tables
         if isinstance(table, Table)
-    }
+    )

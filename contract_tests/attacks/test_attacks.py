@@ -14,7 +14,7 @@ from contract_tests.attacks.statements import Attack, attacks, engines, fill
 from contract_tests.attacks.surroundings import CANARY, NEIGHBOUR, Around, Attacker, around
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.engine_clients import Place
-from contract_tests.end_to_end.installation import Installation, order
+from contract_tests.end_to_end.installation import Installation, installed, order
 from contract_tests.end_to_end.test_engines import Instance, place_of, refuse_missing
 
 ABANDONED_S = 8.0
@@ -34,12 +34,8 @@ KEPT = {"redis": "GET kept", "valkey": "GET kept"}
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    made = Installation(tmp_path_factory.mktemp("attacked") / "home")
-    try:
-        made.start()
+    with installed(tmp_path_factory.mktemp("attacked")) as made:
         yield made
-    finally:
-        made.destroy()
 
 
 @pytest.fixture(scope="module")

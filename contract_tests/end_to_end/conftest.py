@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contract_tests.end_to_end.installation import Installation, erase_all
+from contract_tests.end_to_end.installation import Installation, erase_all, installed
 
 # The watchdog's, for tests that start whole installations: on a machine that is busy otherwise
 # one start alone has taken a minute.
@@ -21,12 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    made = Installation(tmp_path_factory.mktemp("shared") / "home")
-    try:
-        made.start()
+    with installed(tmp_path_factory.mktemp("shared")) as made:
         yield made
-    finally:
-        made.destroy()
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +38,8 @@ def installation(shared: Installation) -> Iterator[Installation]:
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """The module's own, for tests that break it or sign in."""
-    made = Installation(tmp_path_factory.mktemp("own") / "home")
-    try:
-        made.start()
+    with installed(tmp_path_factory.mktemp("own")) as made:
         yield made
-    finally:
-        made.destroy()
 
 
 @pytest.fixture

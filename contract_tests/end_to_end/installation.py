@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,17 @@ class Installation:
                 # A confined engine shows nothing of the home; the process that confines it does.
                 for each in [*process.children(recursive=True), process]:
                     each.kill()
+
+
+@contextlib.contextmanager
+def installed(folder: Path) -> Iterator[Installation]:
+    """One that runs in a home below the folder, and of which nothing is left."""
+    made = Installation(folder / "home")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.destroy()
 
 
 def lasted_s(happens: Callable[[], bool], what: str) -> float:
