@@ -333,10 +333,13 @@ def test_a_group_that_others_live_in_is_not_divided(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu")
     (own / "cgroup.controllers").write_text("cpu memory pids")
     (own / "cgroup.subtree_control").write_text("")
-    (own / "cgroup.procs").write_text("1\n")
     told = tmp_path / "self"
     told.write_text("0::/session\n")
-    groups = cgroups.find("x", tmp_path, told)
+    # Process 1 will not do: where the tests are what a container runs, it is of their session.
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True) as other:
+        (own / "cgroup.procs").write_text(f"{other.pid}\n")
+        groups = cgroups.find("x", tmp_path, told)
+        other.kill()
     assert not any(means.enforced for means in groups.means.values())
     assert "cannot be divided: it contains processes of others" in str(groups.means["cpu"].reason)
 
