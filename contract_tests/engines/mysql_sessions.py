@@ -13,6 +13,7 @@ from cell.engines.mysql import administrator as mysql_administrator
 from cell.engines.mysql.driver import MySQLFamily
 from cell.layout import Site
 from cell.runtime.host import Host
+from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
 
 on_mariadb = pytest.mark.parametrize("subject", [("mariadb", None)], ids=["mariadb"], indirect=True)
@@ -21,6 +22,18 @@ on_mariadb = pytest.mark.parametrize("subject", [("mariadb", None)], ids=["maria
 def driver_of(subject: Subject) -> MySQLFamily:
     assert isinstance(subject.driver, MySQLFamily)
     return subject.driver
+
+
+def let_events_run(subject: Subject) -> None:
+    """As a cell does a minute after a start, measuring once a second."""
+    driver = driver_of(subject)
+    driver.events.held_for_s = 0
+
+    def run() -> bool:
+        driver.metrics(subject.site, subject.process)
+        return rows(subject, "SELECT @@event_scheduler") == [("ON",)]
+
+    until(run, "events run")
 
 
 @contextmanager

@@ -16,7 +16,14 @@ from cell.engines.mysql import accounts
 from contract_tests.attacks.statements import called
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.mysql_sessions import administrator, on_mariadb, rows, session
+from contract_tests.engines.mysql_sessions import (
+    administrator,
+    driver_of,
+    let_events_run,
+    on_mariadb,
+    rows,
+    session,
+)
 
 PROTOCOL_41, SECURE, PLUGINS = 0x200, 0x8000, 0x80000
 SWITCH = 0xFE
@@ -27,6 +34,19 @@ CREATE EVENT own_password ON SCHEDULE EVERY 1 SECOND DO
 BEGIN
   INSERT INTO app.ticks VALUES (NOW());
   {SET};
+END
+"""
+OTHERS = (
+    "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'app' AND ID <> CONNECTION_ID()"
+)
+LOCKOUT = f"""
+CREATE EVENT lockout ON SCHEDULE EVERY 1 SECOND DO
+BEGIN
+  DECLARE CONTINUE HANDLER FOR 1094 BEGIN END;
+  LOOP
+    FOR other IN ({OTHERS}) DO EXECUTE IMMEDIATE CONCAT('KILL ', other.ID); END FOR;
+    DO SLEEP(0.05);
+  END LOOP;
 END
 """
 ROUTINE = f"CREATE PROCEDURE own() {SET}"
@@ -116,11 +136,42 @@ def test_an_event_of_the_former_holder_sets_no_password(running: Subject) -> Non
         if begun_anew:
             running.stop()
             running.start()
+        let_events_run(running)
         before = ticks(running)
         until(lambda since=before: ticks(running) > since + 1, "the event has run")  # type: ignore[misc]
         with pytest.raises(pymysql.err.MySQLError):
             rows(running, "CALL own()")
         assert not running.works(INTRUDER)
+
+
+@on_mariadb
+def test_events_that_end_all_sessions_keep_no_owner_out(running: Subject) -> None:
+    """Not after a rotation, nor after a start: there is time to drop them."""
+    let_events_run(running)
+    rows(running, LOCKOUT)
+    until(lambda: is_cut_off(running), "the event ends sessions")
+    driver_of(running).events.held_for_s = 60
+    for begun_anew in (False, True):
+        if begun_anew:
+            running.stop()
+            running.start()
+        else:
+            running.login = running.new_login()
+            running.accept(running.login)
+        running.driver.metrics(running.site, running.process)
+        assert not is_cut_off(running)
+    rows(running, "DROP EVENT app.lockout")
+    let_events_run(running)
+    assert not is_cut_off(running)
+
+
+def is_cut_off(subject: Subject) -> bool:
+    """Whether a session lasts shorter than an event takes to begin."""
+    try:
+        rows(subject, "SELECT SLEEP(1.5)")
+    except pymysql.err.MySQLError:
+        return True
+    return False
 
 
 @on_mariadb

@@ -114,7 +114,6 @@ def test_a_start_leaves_an_intruder_nothing(running: Subject) -> None:
     assert not running.works(former)
     ours = administrator(running)
     assert rows(running, "SHOW ALL SLAVES STATUS", ours) == []
-    assert rows(running, "SELECT @@event_scheduler") == [("ON",)]
     definers = rows(running, "SELECT DEFINER FROM information_schema.EVENTS", ours)
     assert definers == [("app@%",)]
 

@@ -17,10 +17,6 @@ import orjson
 TENANT = "app"
 TENANT_ACCOUNT = "app@'%'"
 DATABASE = "app"
-# Not before it is known in whose name they run.
-EVENTS_BEGIN = "SET GLOBAL event_scheduler = ON"
-
-
 LOCK = f"ALTER USER {TENANT_ACCOUNT} ACCOUNT LOCK"
 _HASH = re.compile(r"['\"](\*[0-9A-F]{40})['\"]")
 
@@ -102,7 +98,6 @@ def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[s
         *rights(True),
         "FLUSH PRIVILEGES",
         "RESET SLAVE ALL",
-        EVENTS_BEGIN,
         *_ways(hashes),
     ]
 
@@ -253,6 +248,5 @@ def mysql_all(administrator: str, administrators_hash: str, hashes: Sequence[str
         f"REVOKE ALL ON mysql.* FROM {TENANT_ACCOUNT}",
         f"REVOKE ALL ON performance_schema.* FROM {TENANT_ACCOUNT}",
         *_mysql_alone(administrator),
-        EVENTS_BEGIN,
         *_passwords(hashes),
     ]

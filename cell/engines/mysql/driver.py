@@ -12,11 +12,13 @@ from cell.engines.mysql import (
     accounts,
     administrator,
     client,
+    events,
     files,
     options,
     storage,
     upgrades,
 )
+from cell.engines.mysql.beside import Beside
 from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import Server, find, newest_first
 from cell.engines.mysql.snapshots import Copier
@@ -46,7 +48,9 @@ class MySQLFamily:
             server for server in found if server.engine == dialect.engine and dialect.runs(server)
         )
         self._templates = Templates(host, dialect)
-        self._holder = storage.Holder(host, dialect.rights) if dialect.rights else None
+        beside = Beside(host)
+        self.events = events.Scheduler(beside)
+        self._holder = storage.Holder(beside, dialect.rights) if dialect.rights else None
         named = ", ".join(f"{each.program} {each.version}" for each in self.servers.values())
         self.source = named or f"no {dialect.engine} server on PATH"
 
@@ -69,6 +73,7 @@ class MySQLFamily:
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec)
         storage.starts(site, spec.size)
+        self.events.hold(site)
         site.socket.unlink(missing_ok=True)
         # It is a replica of nobody.
         files.drop(site.data / options.DATABASES, "multi-master.info")
@@ -112,7 +117,8 @@ class MySQLFamily:
         path = site.configuration / ACCOUNTS
         if accounts.ends(path, hashes):
             # Nobody comes in and no password can be set until the sessions are gone.
-            await self._apply(site, [accounts.LOCK], ending=True)
+            self.events.hold(site)
+            await self._apply(site, [accounts.LOCK, events.END], ending=True)
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
         await self._apply(site, self._dialect.tenant(ours.username, hashes))
 
@@ -171,8 +177,10 @@ class MySQLFamily:
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         used_bytes, _ = self._sizes.count(site)
-        if self._holder is not None and process is not None:
-            self._holder.look(site, used_bytes)
+        if process is not None:
+            self.events.look(site)
+            if self._holder is not None:
+                self._holder.look(site, used_bytes)
         return measured(self._host, process, used_bytes)
 
     def uri(self, login: Login, host: str, port: int) -> str:
