@@ -11,7 +11,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour")
-ROOMS = (*_SERVICES, "memory", "command_line")
+ROOMS = (*_SERVICES, "whole_way", "memory", "command_line")
 _HEAD = """\
 # Benchmarks
 
