@@ -74,14 +74,6 @@ def ensure(home: Path, region: str, domain: str, now: dt.datetime) -> Certificat
     )
 
 
-def renew_if_due(home: Path, region: str, domain: str, now: dt.datetime) -> bool:
-    """True where a new wildcard was written."""
-    leaf = home / "pki" / "wildcard.pem"
-    before = leaf.read_bytes() if leaf.exists() else b""
-    ensure(home, region, domain, now)
-    return leaf.read_bytes() != before
-
-
 def ensure_domains(
     home: Path, region: str, hosts: Iterable[str], now: dt.datetime, *, by_acme: bool = False
 ) -> None:

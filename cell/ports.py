@@ -12,16 +12,6 @@ DEFAULT: Final[dict[str, int]] = {
     "clickhouse_https": 18443,
     "clickhouse": 19440,
 }
-# What clients expect without being told, and what production uses.
-USUAL: Final[dict[str, int]] = {
-    "https": 443,
-    "postgres": 5432,
-    "mysql": 3306,
-    "resp": 6379,
-    "mongodb": 27017,
-    "clickhouse_https": 8443,
-    "clickhouse": 9440,
-}
 
 
 def every(port: int) -> dict[str, int]:

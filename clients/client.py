@@ -10,7 +10,7 @@ with Client("http://127.0.0.1:8080", api_key="mk_live_…", org_id="org_…") as
 import json
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -85,9 +85,6 @@ class Client(Closing):
 
     def close(self) -> None:
         self._http.close()
-
-    def with_retries(self, **changes: Any) -> None:
-        self.retries = replace(self.retries, **changes)
 
     @property
     def document(self) -> Document:

@@ -1,12 +1,9 @@
 """A part of the service as `serve` starts it: without the command line, which it has no use for."""
 
 import sys
-from typing import Final
 
 from menagerie.processes import end_with_parent, keep_what_loads
 from menagerie.refusals import unusable
-
-PARTS: Final = ("api", "cell", "gateway")
 
 
 def main(role: str) -> None:

@@ -16,8 +16,3 @@ def new(prefix: str) -> str:
     with _lock:
         _last = max(int(ULID()), _last + 1)
         return prefix + str(ULID.from_int(_last))
-
-
-def ulid_of(identifier: str) -> str:
-    """The ULID behind the prefix, lower case, as host names carry it."""
-    return identifier.rpartition("_")[2].lower()

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Select, func, select, text, update
+from sqlalchemy import BigInteger, ForeignKey, Index, func, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -243,14 +243,10 @@ def page(
     return pages.keyset(db, rows, Instance.id, limit=limit, after=after)
 
 
-def count_live(db: Session, org_id: str, *, project_id: str | None = None) -> int:
-    """Instances that are wanted, whatever they do at the moment: what quotas count."""
-    return db.scalar(_live(select(func.count()).select_from(Instance), org_id, project_id)) or 0
-
-
 def live(db: Session, org_id: str) -> list[Instance]:
     """Every wanted instance of the organization, oldest first."""
-    return list(db.scalars(_live(select(Instance), org_id, None).order_by(Instance.id)))
+    rows = select(Instance).where(Instance.org_id == org_id, _LIVE)
+    return list(db.scalars(rows.order_by(Instance.id)))
 
 
 def usage(db: Session, org_id: str) -> tuple[int, int]:
@@ -292,8 +288,3 @@ def leave_project(db: Session, org_id: str, project_id: str) -> None:
         )
         .values(project_id=None)
     )
-
-
-def _live(rows: Select[Any], org_id: str, project_id: str | None) -> Select[Any]:
-    rows = rows.where(Instance.org_id == org_id, Instance.desired_status.in_(("running", "paused")))
-    return rows if project_id is None else rows.where(Instance.project_id == project_id)

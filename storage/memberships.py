@@ -1,6 +1,6 @@
 """Memberships: which user belongs to which organization, and in which role."""
 
-from sqlalchemy import ForeignKey, select
+from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
@@ -23,8 +23,3 @@ def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
 
 def find(db: Session, org_id: str, user_id: str) -> Membership | None:
     return db.get(Membership, (org_id, user_id))
-
-
-def of_org(db: Session, org_id: str) -> list[Membership]:
-    rows = select(Membership).where(Membership.org_id == org_id).order_by(Membership.user_id)
-    return list(db.scalars(rows))

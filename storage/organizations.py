@@ -6,13 +6,12 @@ from typing import Any, Final
 from sqlalchemy import bindparam, exists, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, pages, tenancy
+from storage import identifiers, tenancy
 from storage.api_keys import ApiKey
 from storage.columns import Owned, Record, one_of
 from storage.errors import Conflict, NotFound
 from storage.instances import Instance
 from storage.memberships import Membership
-from storage.pages import Page
 
 PLANS: Final = ("free", "solo", "team", "enterprise")
 STATUSES: Final = ("open", "closed")
@@ -122,13 +121,3 @@ def is_slug_taken(db: Session, slug: str) -> bool:
     """By any organization."""
     with tenancy.across(db, "slugs are unique among all"):
         return db.scalar(select(exists().where(Organization.slug == slug))) is True
-
-
-def page_of_user(db: Session, user_id: str, *, limit: int, after: str | None) -> Page[Organization]:
-    """The user's organizations, newest first."""
-    rows = (
-        select(Organization)
-        .join(Membership, Membership.org_id == Organization.id)
-        .where(Membership.user_id == user_id)
-    )
-    return pages.keyset(db, rows, Organization.id, limit=limit, after=after)

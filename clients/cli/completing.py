@@ -42,11 +42,6 @@ def instance_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _from(listing)(ctx, incomplete)
 
 
-def engine_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Answer the engines that can be ordered."""
-    return _from(lambda document: _catalogue(document, "engine"))(ctx, incomplete)
-
-
 def _catalogue(document: Document, name: str) -> Operation | None:
     """Answer what lists the values of a member called so: `size` is one of `sizes.list`."""
     plural = name.rpartition("_")[2] + "s"

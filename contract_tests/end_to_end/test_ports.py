@@ -23,7 +23,6 @@ def every(port: int) -> dict[str, Any]:
 
 def test_the_defaults_are_those_of_the_cell(tmp_path: Path) -> None:
     assert load(home=tmp_path).gateway_ports == ports.DEFAULT
-    assert set(ports.USUAL) == set(ports.DEFAULT)
 
 
 def test_a_free_port_is_found_for_each(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def instance(db: Session, tenant: Tenant, **values: Any) -> Instance:
         project_id=tenant.project_id,
         region="local",
         storage_bytes=10**9,
-        host=f"duckdb-{identifiers.ulid_of(instance_id)}.local.localhost",
+        host=f"duckdb-{instance_id[5:].lower()}.local.localhost",
         port=8443,
         cell_id=tenant.cell_id,
         **chosen,

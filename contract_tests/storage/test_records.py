@@ -132,13 +132,13 @@ def test_a_name_and_its_quota_are_free_once_its_holder_is_to_go(database: Databa
     with database.write() as db:
         tenant = tenants.make(db)
         first = tenants.instance(db, tenant, name="same", status="running")
-        assert instances.count_live(db, tenant.org_id) == 1
+        assert instances.usage(db, tenant.org_id)[0] == 1
         first.delete(None)
         db.flush()
-        assert instances.count_live(db, tenant.org_id) == 0
+        assert instances.usage(db, tenant.org_id)[0] == 0
         tenants.instance(db, tenant, name="same")
         assert [each.id for each in instances.live(db, tenant.org_id)] != [first.id]
-        assert instances.count_live(db, tenant.org_id, project_id=tenant.project_id) == 1
+        assert instances.usage(db, tenant.org_id)[0] == 1
 
 
 def test_a_change_that_changes_nothing_is_not_recorded(database: Database) -> None:
@@ -231,8 +231,6 @@ def test_a_user_sees_the_organizations_of_its_memberships(database: Database) ->
         assert [(o.id, role) for o, role in organizations.of_user(db, user.id)] == [
             (mine.org_id, "owner")
         ]
-        page = organizations.page_of_user(db, user.id, limit=5, after=None)
-        assert [o.id for o in page.items] == [mine.org_id]
         assert memberships.find(db, other.org_id, user.id) is None
     with pytest.raises(Conflict, match="already a member"), database.write() as db:
         memberships.create(db, mine.org_id, user.id, "admin")

@@ -59,7 +59,7 @@ class Stage:
             **values,
         }
         instance_id = identifiers.new("inst_")
-        host = f"duckdb-{identifiers.ulid_of(instance_id)}.local.localhost"
+        host = f"duckdb-{instance_id[5:].lower()}.local.localhost"
         with self.database.write() as db:
             instance = Instance(
                 id=instance_id,

@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from control.policy.orders import Violation
 
-CIDRS_MAX: Final = 200
 AUTHORITIES_MAX: Final = 20
 _KEY_MARK: Final = "PRIVATE KEY-----"
 

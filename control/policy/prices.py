@@ -4,7 +4,6 @@ from typing import Final
 
 from control.policy.sizes import GB, Size
 
-HOURS_PER_MONTH: Final = 730
 # Storage beyond what the size includes, per started GB and month.
 STORAGE_USD_CENTS_PER_GB: Final = 12
 
