@@ -27,7 +27,11 @@ from contract_tests.end_to_end.chromium import (
 from contract_tests.end_to_end.installation import Installation, order
 
 # Wherever a machine has the engine, the console is tried with it.
-ENGINES = ("duckdb", "postgres", "mariadb", "mysql")
+# What runs on MySQL's family is shown without a browser (engines/test_console); with one at night.
+ENGINES = (
+    *("duckdb", "postgres"),
+    *(pytest.param(each, marks=pytest.mark.nightly) for each in ("mariadb", "mysql")),
+)
 DEADLINE_S = 90
 ROW = "SELECT 40 + 2 AS answer, 'tea' AS word, NULL AS nothing"
 WRONG = {
@@ -229,7 +233,7 @@ def _has(folder: Path, pattern: str) -> bool:
     return any(folder.glob(pattern))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
 def test_the_page_can_be_used_by_everybody(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome, scheme: str
 ) -> None:

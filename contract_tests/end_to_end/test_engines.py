@@ -10,7 +10,11 @@ from contract_tests.end_to_end.installation import Installation, order, reveal, 
 ENGINES = ("duckdb", "postgres", "mariadb", "mysql", "redis", "valkey")
 
 
-@pytest.fixture(params=ENGINES)
+# Redis and Valkey are spoken to in one way: the second has its turn at night.
+AS_VALKEY = pytest.param("valkey", marks=pytest.mark.nightly)
+
+
+@pytest.fixture(params=[*ENGINES[:-1], AS_VALKEY])
 def engine(request: pytest.FixtureRequest, installation: Installation) -> str:
     name = str(request.param)
     refuse_missing(installation, name)
@@ -145,6 +149,8 @@ def test_a_newer_version_keeps_the_rows(installation: Installation, engine: str)
     instance.act("erase", "erased")
 
 
+# By day one of DuckDB is woken (test_lifecycle), and the gateway wakes by every protocol.
+@pytest.mark.nightly
 def test_a_connection_wakes_an_instance_of_every_engine(fresh: Any) -> None:
     installation: Installation = fresh(
         MENAGERIE_IDLE_PAUSE_S="3",

@@ -5,6 +5,7 @@ where every user can enter, and where bubblewrap is there or is hidden.
 """
 
 import ensurepip
+import itertools
 import json
 import os
 import pwd
@@ -110,24 +111,19 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(params=["bubblewrap", "none"])
-def bubblewrap(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param == "bubblewrap")
+# Two that have each of the six properties once; the others of the eight have their turn at night.
+BY_DAY = {("root", "none", "closed"), ("other", "bubblewrap", "open")}
+MACHINES = [
+    pytest.param(*each, id="-".join(each), marks=[] if each in BY_DAY else pytest.mark.nightly)
+    for each in itertools.product(("root", "other"), ("bubblewrap", "none"), ("open", "closed"))
+]
 
 
-@pytest.fixture(params=["root", "other"])
-def root(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param == "root")
-
-
-@pytest.fixture(params=["open", "closed"])
-def closed(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param == "closed")
-
-
+@pytest.mark.parametrize(("user", "confined", "lies"), MACHINES)
 def test_the_first_start_gives_three_engines(
-    root: bool, bubblewrap: bool, closed: bool, folder: Path
+    user: str, confined: str, lies: str, folder: Path
 ) -> None:
+    root, bubblewrap, closed = user == "root", confined == "bubblewrap", lies == "closed"
     within = words(folder, root=root, bubblewrap=bubblewrap, closed=closed)
     if IS_ROOT and not root:
         for name in ("home", "tmp"):

@@ -6,8 +6,9 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -21,38 +22,79 @@ from contract_tests.end_to_end.installation import (
     wait_for,
 )
 
-needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+
+@dataclass(frozen=True)
+class Start:
+    """What one start printed, and the files and answers that there were while it ran."""
+
+    printed: str
+    walked: subprocess.CompletedProcess[str] | None
+    endpoints: dict[str, Any]
+    mode: int
+    kept: Any
 
 
-@needs_curl
-def test_the_printed_walk_works_as_pasted(tmp_path: Path) -> None:
-    # And deep: the path of a socket may not pass 107 bytes.
-    installation = Installation(tmp_path / "a home with spaces" / ("deep" * 20))
+@dataclass(frozen=True)
+class Life:
+    """A home that was served twice."""
+
+    first: Start
+    second: Start
+    password: str
+    log: str
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    # Deep, and with spaces: the path of a socket may not pass 107 bytes.
+    home = tmp_path_factory.mktemp("life") / "a home with spaces" / ("deep" * 20)
+    installation = Installation(home)
     try:
-        walks(installation, installation.start())
-        installation.stop()
-        walks(installation, installation.start())
+        printed = installation.start()
+        made = order(installation, name="kept", size="f0")
+        credential = reveal(installation, made["id"])
+        written = query(installation, credential, "CREATE TABLE kept AS SELECT 7 AS n")
+        assert written.status_code == 200, written.text
+        first = lived(installation, printed, credential)
+        assert installation.stop() == 0
+        # What was killed may still be on its way out; what was left does not go.
+        until(lambda: not installation.processes(), "nothing is left of it")
+        printed = installation.start()
+        wait_for(installation, made["id"], "running")
+        port = installation.endpoints["gateway_ports"]["https"]
+        second = lived(installation, printed, credential | {"port": port})
+        yield Life(first, second, credential["password"], installation.log)
     finally:
         installation.destroy()
 
 
-def walks(installation: Installation, printed: str) -> None:
+def lived(installation: Installation, printed: str, credential: dict[str, Any]) -> Start:
     walk = printed.split("Paste:")[1].split("Or run the same", maxsplit=1)[0]
-    done = subprocess.run(
-        ["bash", "-c", walk], capture_output=True, text=True, timeout=110, check=False
+    command = ["bash", "-c", walk]
+    has_curl = shutil.which("curl") is not None
+    return Start(
+        printed,
+        subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+        if has_curl
+        else None,
+        installation.endpoints,
+        stat.S_IMODE((installation.home / "endpoints.json").stat().st_mode),
+        query(installation, credential, "SELECT n FROM kept").json()["rows"],
     )
-    assert '"rows":[[42]]' in done.stdout, (done.stdout, done.stderr, installation.log)
-    assert '"columns":["answer"]' in done.stdout
 
 
-def test_secrets_are_shown_once_and_kept_in_a_private_file(
-    fresh: Callable[..., Installation],
-) -> None:
-    installation = fresh()
-    printed = installation.start()
-    endpoints = installation.endpoints
-    assert endpoints["api_key"] in printed
-    assert endpoints["session_token"] in printed
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_the_printed_walk_works_as_pasted(life: Life, which: str) -> None:
+    walked = getattr(life, which).walked
+    assert '"rows":[[42]]' in walked.stdout, (walked.stdout, walked.stderr, life.log)
+    assert '"columns":["answer"]' in walked.stdout
+
+
+def test_secrets_are_shown_once_and_kept_in_a_private_file(life: Life) -> None:
+    endpoints = life.first.endpoints
+    assert endpoints["api_key"] in life.first.printed
+    assert endpoints["session_token"] in life.first.printed
     assert set(endpoints) == {
         "base_url",
         "ca_file",
@@ -62,26 +104,15 @@ def test_secrets_are_shown_once_and_kept_in_a_private_file(
         "session_token",
         "gateway_ports",
     }
-    mode = stat.S_IMODE((installation.home / "endpoints.json").stat().st_mode)
-    assert mode == 0o600
-    made = order(installation, name="kept", size="f0")
-    credential = reveal(installation, made["id"])
-    written = query(installation, credential, "CREATE TABLE kept AS SELECT 7 AS n")
-    assert written.status_code == 200, written.text
+    assert (life.first.mode, life.second.mode) == (0o600, 0o600)
+    assert endpoints["api_key"] not in life.second.printed
+    assert life.second.endpoints["api_key"] == endpoints["api_key"]
+    assert endpoints["api_key"] not in life.log
+    assert life.password not in life.log
 
-    assert installation.stop() == 0
-    # What was killed may still be on its way out; what was left does not go.
-    until(lambda: not installation.processes(), "nothing is left of it")
 
-    printed = installation.start()
-    assert endpoints["api_key"] not in printed
-    assert installation.endpoints["api_key"] == endpoints["api_key"]
-    wait_for(installation, made["id"], "running")
-    port = installation.endpoints["gateway_ports"]["https"]
-    answer = query(installation, credential | {"port": port}, "SELECT n FROM kept")
-    assert answer.json()["rows"] == [[7]]
-    assert endpoints["api_key"] not in installation.log
-    assert credential["password"] not in installation.log
+def test_what_was_written_is_there_after_a_second_start(life: Life) -> None:
+    assert (life.first.kept, life.second.kept) == ([[7]], [[7]])
 
 
 def test_a_second_serve_on_the_same_home_is_refused(installation: Installation) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation
-from menagerie import waiting
+from menagerie import first_start, waiting
 from menagerie.endpoints import endpoints_file
 from menagerie.settings import load
 from storage.cells import Cell
@@ -47,9 +47,8 @@ def test_it_blocks_until_the_cell_has_told_its_engines(
     fresh: Callable[..., Installation],
 ) -> None:
     installation = fresh()
-    installation.start()
-    installation.stop()
-    # As the former start's description would be: of a machine with nothing installed.
+    first_start.initialize(load(home=installation.home))
+    # As a former start's description would be: of a machine with nothing installed.
     database = Database(f"sqlite:///{installation.home / 'menagerie.db'}")
     with database.write() as db:
         db.execute(update(Cell).values(engines=[]))

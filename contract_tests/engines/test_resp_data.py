@@ -13,10 +13,10 @@ from ulid import ULID
 from cell.engines.driver import EngineError
 from cell.engines.resp import files
 from cell.records import Size
-from contract_tests.engines.conftest import UID, Subject
+from contract_tests.engines.conftest import UID, Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
 
-pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
+pytestmark = on_either_resp
 
 LITTLE = Size("f0", 0.5, 128 * 2**20, 10**9, 20)
 LOST = (redis.exceptions.RedisError, OSError)

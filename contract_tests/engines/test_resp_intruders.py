@@ -6,10 +6,10 @@ import pytest
 import redis
 
 from cell.engines.resp import driver
-from contract_tests.engines.conftest import Subject
+from contract_tests.engines.conftest import Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
 
-pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
+pytestmark = on_either_resp
 
 PASSWORD = "of-the-intruders-own"
 # Said by an administrator.
