@@ -1,5 +1,6 @@
 """Fixtures every room's tests share: databases of both dialects, and how hard Hypothesis tries."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from contract_tests.databases import DIALECTS, Databases
 from storage.database import Database
+
+# The tests start a thousand processes. Where nobody may write byte code, each of them compiles
+# everything anew, which takes three times as long as what it is started for.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _SLOW_MACHINES = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 # Deadlines measure the machine and not the code, so there are none.

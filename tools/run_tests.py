@@ -39,7 +39,8 @@ def folders_of(rooms: Iterable[str]) -> list[str]:
     found: set[str] = set()
     for room in rooms:
         if room not in ROOMS and not (TESTS / room).is_dir():
-            known = sorted({*ROOMS, *(each.name for each in TESTS.iterdir() if each.is_dir())})
+            folders = (each.name for each in TESTS.iterdir() if each.is_dir())
+            known = sorted({*ROOMS, *folders} - {"__pycache__"})
             raise SystemExit(f"{room} is not a room; choose one of {', '.join(known)}")
         found.update(ROOMS.get(room, (room,)))
     return [str(TESTS.relative_to(ROOT) / name) for name in sorted(found)]
