@@ -10,7 +10,7 @@ from cell import entrance, snapshots
 from cell.ceilings import FullError
 from cell.credentials import Credential, Credentials
 from cell.engines import Found
-from cell.engines.driver import EngineError
+from cell.engines.driver import Ending, EngineError
 from cell.layout import Layout
 from cell.records import Records, Size, Spec
 from cell.residents import ROUTED, Resident, for_owner, moment
@@ -187,6 +187,21 @@ class Lifecycle:
             detail = resident.reason or f"the instance is {resident.status}"
             raise Unavailable(detail, headers=RETRY_AFTER)
         return resident
+
+    async def abandon(self, instance_id: str, sessions: list[int], since: float) -> int:
+        """Ends what works on for clients that have gone; answers how many sessions there were.
+
+        `since` (unix seconds) is when the first was left: a server that was started later has given
+        its number to another.
+        """
+        resident = self.find(instance_id)
+        process, driver = resident.process, resident.driver
+        if process is None or process.started_at > since or not isinstance(driver, Ending):
+            return 0
+        try:
+            return await driver.end_sessions(resident.site, sessions)
+        except EngineError as error:
+            raise Unavailable(str(error), headers=RETRY_AFTER) from error
 
     def credential(self, resident: Resident, credential: Credential) -> dict[str, Any]:
         """What a person needs to connect."""

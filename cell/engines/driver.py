@@ -155,6 +155,14 @@ class Extensible(Protocol):
 
 
 @runtime_checkable
+class Ending(Protocol):
+    """A driver whose engine works on for a client that has gone."""
+
+    async def end_sessions(self, site: Site, numbers: Sequence[int]) -> int:
+        """Ends those of the owner's sessions with the engine's own numbers; how many there were."""
+
+
+@runtime_checkable
 class Flushing(Protocol):
     """A driver whose engine leaves what it wrote in the system's cache.
 

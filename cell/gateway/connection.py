@@ -48,6 +48,7 @@ class Connection(Relay):
         self._host = ""
         self._received = bytearray()
         self._first = b""
+        self._session: int | None = None
         self._step = self._read_preface
         self._wait(shared.settings.handshake_timeout_s, "handshake_timeout")
         shared.connections.add(self)
@@ -81,6 +82,7 @@ class Connection(Relay):
         return not self._places.logs_in or self._talk.gives_way
 
     def close(self) -> None:
+        self._note_abandoned()
         super().close()
         self._talk.closed()
         self._shared.connections.discard(self)
@@ -267,6 +269,7 @@ class Connection(Relay):
     def _take(self, turn: Turn) -> None:
         if turn.spliced:
             self._let_in(done=turn.done)
+            self._session = turn.session
             self._step, self._backend_step = self._to_backend, self._to_client
             if self._backend is not None:
                 self._client.read_by(splice.from_client(self, self._client, self._backend))
@@ -364,6 +367,20 @@ class Connection(Relay):
             self._entered = route
             if route.instance_id is not None:
                 self.traffic = self._shared.activity.opened(route.instance_id)
+
+    def _on_client_end(self) -> None:
+        self._note_abandoned()
+        super()._on_client_end()
+
+    def _on_backend_end(self, *, whole: bool) -> None:
+        if self._session is not None and self._entered is not None:
+            self._shared.abandoned.ended(self._entered.instance_id or "", self._session)
+        super()._on_backend_end(whole=whole)
+
+    def _note_abandoned(self) -> None:
+        """The engine may work on for a client that is not there to hear its answer."""
+        if self._session is not None and self._entered is not None:
+            self._shared.abandoned.note(self._entered.instance_id or "", self._session)
 
     def _let_in(self, *, done: bool) -> None:
         """The engine has let the client in: from now on it counts against the size's limit."""

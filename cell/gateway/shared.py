@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cell.addresses import Network
+from cell.gateway.abandoned import Abandoned
 from cell.gateway.activity import Activity
 from cell.gateway.certificates import Certificates
 from cell.gateway.crowds import Crowd, Pools
@@ -41,7 +42,9 @@ class Shared:
     unproven: "dict[Connection, None]" = field(default_factory=dict)
     handshakes: Crowd = field(default_factory=Crowd)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
+    abandoned: Abandoned = field(init=False)
     pools: Pools = field(init=False)
 
     def __post_init__(self) -> None:
+        self.abandoned = Abandoned(self.waker)
         self.pools = Pools(self)

@@ -57,11 +57,7 @@ class Waker:
         return (self._home / "run" / "gateway.token").read_text().strip()
 
     async def _ask(self, instance_id: str, cell_socket: str) -> int:
-        # No TLS on a unix socket, so no authorities to load: that takes 25 ms of the loop.
-        transport = httpx.AsyncHTTPTransport(uds=cell_socket, verify=False)
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://cell", timeout=WAKE_MAX_S
-        ) as client:
+        async with cell_client(cell_socket, WAKE_MAX_S) as client:
             deadline = asyncio.get_running_loop().time() + WAKE_MAX_S
             while True:
                 try:
@@ -79,3 +75,9 @@ class Waker:
                         continue  # the cell has just restarted with another
                     log.info("gateway.wake", instance_id=instance_id, status=answer.status_code)
                     return answer.status_code
+
+
+def cell_client(cell_socket: str, timeout_s: float) -> httpx.AsyncClient:
+    # No TLS on a unix socket, so no authorities to load: that takes 25 ms of the loop.
+    transport = httpx.AsyncHTTPTransport(uds=cell_socket, verify=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://cell", timeout=timeout_s)

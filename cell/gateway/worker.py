@@ -30,6 +30,7 @@ ACTIVITY_S = 1.0
 REPORT_S = 10.0
 REAP_S = 30.0
 BREAKS_S = 1.0
+ABANDONED_S = 1.0
 
 
 class Worker:
@@ -76,6 +77,7 @@ class Worker:
             self._loop.create_task(self._every(REPORT_S, self._report)),
             self._loop.create_task(self._every(self._reap_s(), self._reap)),
             self._loop.create_task(self._every(BREAKS_S, self._notice_breaks)),
+            self._loop.create_task(self._every(ABANDONED_S, self._tell_abandoned)),
         ]
         for each in self._listeners:
             entry = Entry(self._fronts[each.protocols[0]], each.protocols)
@@ -91,6 +93,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._shared.waker.stop()
+        await self._shared.abandoned.stop()
         self._report()
         self._shared.activity.write()
         log.info("gateway.worker_stopped")
@@ -172,6 +175,9 @@ class Worker:
     def _notice_breaks(self) -> None:
         for connection in list(self._shared.connections):
             connection.notice_breaks()
+
+    def _tell_abandoned(self) -> None:
+        self._shared.abandoned.tell(self._shared.routes.cell_socket)
 
     async def _drain(self) -> None:
         deadline = self._loop.time() + self._settings.drain_s

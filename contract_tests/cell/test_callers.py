@@ -79,10 +79,13 @@ def test_every_control_operation_needs_a_signature(shared_rig: Rig) -> None:
         assert {http.request(method, path).status_code for method, path in asked} == {401}
 
 
-def test_only_the_gateway_wakes(shared_rig: Rig) -> None:
+def test_only_the_gateway_wakes_and_ends_sessions(shared_rig: Rig) -> None:
+    told = {"sessions": [1], "since": 0}
     with shared_rig.client() as http:
         for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "Basic YTpi"}):
             assert http.post(f"/v1/wake/{new_id()}", headers=headers).status_code == 401
+            path = f"/v1/abandoned/{new_id()}"
+            assert http.post(path, headers=headers, json=told).status_code == 401
     assert shared_rig.wake(new_id()).status_code == 404
 
 

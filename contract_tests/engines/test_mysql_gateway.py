@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Gateway:
         self._process.terminate()
         self._process.wait()
 
-    def ask(self, host: str, password: str, sql: str) -> list[Any]:
+    def ask(self, host: str, password: str, sql: str, **options: Any) -> list[Any]:
         """PyMySQL, on a socket of ours as the name resolves nowhere."""
         connection = pymysql.connect(
             host=host,
@@ -45,6 +46,7 @@ class Gateway:
             ssl=ssl.create_default_context(cafile=str(self.authority)),
             autocommit=True,
             defer_connect=True,
+            **options,
         )
         connection.connect(socket.create_connection(("127.0.0.1", self.port), 30))
         with connection, connection.cursor() as cursor:
@@ -82,6 +84,25 @@ def test_clients_reach_their_instance_with_both_passwords(gateway: Gateway) -> N
             )
     with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
         gateway.ask(host, "wrong", "SELECT 1")
+
+
+def test_a_statement_ends_soon_after_its_client_has_gone(gateway: Gateway) -> None:
+    """The server itself would notice only when the statement is done."""
+    (route,) = gateway.rig.routes()["instances"].values()
+    shown = gateway.rig.reveal(route["instance_id"])
+    host, password = shown["host"], shown["password"]
+
+    def sleeping() -> set[str]:
+        found = gateway.ask(host, password, "SELECT INFO FROM information_schema.PROCESSLIST")
+        return {info for (info,) in found if info and info.startswith("SELECT SLEEP")}
+
+    with ThreadPoolExecutor(1) as threads:
+        stays = threads.submit(gateway.ask, host, password, "SELECT SLEEP(8)")
+        until(lambda: sleeping() == {"SELECT SLEEP(8)"}, "one client waits")
+        with pytest.raises(pymysql.err.OperationalError, match="Lost connection"):
+            gateway.ask(host, password, "SELECT SLEEP(3600)", read_timeout=1)
+        until(lambda: "SELECT SLEEP(3600)" not in sleeping(), "the other's statement has ended")
+        assert stays.result() == [(0,)]
 
 
 def _command_line(gateway: Gateway, host: str, password: str) -> str:

@@ -10,8 +10,9 @@ import pytest
 from cell.engines.postgres import connections, relay
 from cell.engines.postgres.relay import Relay
 from cell.engines.postgres.settings import SOCKET
+from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import newest
+from contract_tests.engines.postgres_sessions import newest, session, value
 
 ASK = Callable[[psycopg.AsyncConnection[tuple[object, ...]]], Awaitable[None]]
 FEW, MANY = 100_000, 2_000_000
@@ -89,3 +90,14 @@ def test_nobody_is_let_in_without_the_password(running: Subject) -> None:
 
     with pytest.raises(connections.NotRunningError):
         through(running, ask)
+
+
+@newest
+def test_a_statement_ends_soon_after_its_client_has_gone(running: Subject) -> None:
+    """An owner's own connection, with the settings it is given."""
+    gone = session(running)
+    gone.pgconn.send_query(b"SELECT pg_sleep(3600)")
+    working = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    until(lambda: value(running, working) == 1, "it works")
+    gone.close()
+    until(lambda: value(running, working) == 0, "it has ended")

@@ -56,6 +56,13 @@ async def end_sessions(socket: Path, username: str, password: str, of: str) -> N
     await asyncio.to_thread(_end_sessions, socket, username, password, of)
 
 
+async def end_some(
+    socket: Path, username: str, password: str, of: str, numbers: Sequence[int]
+) -> int:
+    """Asks those with these numbers to end that are of the user `of`; how many there were."""
+    return await asyncio.to_thread(_end_some, socket, username, password, of, numbers)
+
+
 @contextmanager
 def session(
     socket: Path, username: str, password: str, answer_timeout_s: float = ANSWER_TIMEOUT_S
@@ -120,9 +127,19 @@ def _end_sessions(socket: Path, username: str, password: str, of: str) -> None:
             time.sleep(LOOK_AGAIN_S)
 
 
+def _end_some(socket: Path, username: str, password: str, of: str, numbers: Sequence[int]) -> int:
+    with session(socket, username, password, PULSE_TIMEOUT_S) as cursor:
+        cursor.execute(f"{SESSIONS} AND ID IN %s", [of, numbers])
+        return _kill_found(cursor)
+
+
 def kill_all(cursor: Any, of: str) -> int:
     """Asks all sessions of a user to end, and answers how many there were."""
     cursor.execute(SESSIONS, [of])
+    return _kill_found(cursor)
+
+
+def _kill_found(cursor: Any) -> int:
     found = cursor.fetchall()
     for (number,) in found:
         # One may end by itself meanwhile.

@@ -122,6 +122,12 @@ class MySQLFamily:
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
         await self._apply(site, self._dialect.tenant(ours.username, hashes))
 
+    async def end_sessions(self, site: Site, numbers: Sequence[int]) -> int:
+        try:
+            return await client.end_some(*self._administrator(site), accounts.TENANT, numbers)
+        except (client.NotThereError, client.RefusedError) as error:
+            raise EngineError(f"the engine is not responding: {error}") from error
+
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         """At once where it grows, and nothing changes that is decided when a server starts."""
         wanted, fixed = self._dialect.changeable(size), self._dialect.fixed(size)

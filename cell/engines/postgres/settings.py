@@ -72,6 +72,8 @@ def content(family: Family, source: Source, size: Size, view: View) -> bytes:
         **_processes(major, size),
         **_storage(size),
         **_logging(),
+        # A statement ends with the client that waits for it.
+        "client_connection_check_interval": "2s",
         **_language(),
         **_ours(family, source),
     }

@@ -53,12 +53,14 @@ class Turn:
 
     `spliced` also tells that the engine has let the client in, which then takes a place among its
     connections. Where there is none it is refused, unless what it asked for is `done` already.
+    `session` is its number at an engine that does not notice when a client goes.
     """
 
     to_client: bytes = b""
     to_backend: bytes = b""
     spliced: bool = False
     done: bool = False
+    session: int | None = None
 
 
 TLS: Final = "tls"

@@ -95,6 +95,7 @@ class MySqlTalk:
         self._login: HandshakeResponse | None = None
         self._fault: ServerError | None = None
         self._backend_greeted = False
+        self._session = 0
         self._from_client = bytearray()
         self._from_backend = bytearray()
         # Of the last packet the client sent, and by how much its ids are ahead of the server's.
@@ -187,7 +188,8 @@ class MySqlTalk:
     def closed(self) -> None: ...
 
     def _forwarded_login(self, packet: Packet) -> bytes:
-        server = wire.parse_greeting(packet.payload).capabilities
+        greeting = wire.parse_greeting(packet.payload)
+        server, self._session = greeting.capabilities, greeting.thread_id
         login, promised = self._known_login, self._greeting.capabilities
         if login.capabilities & promised & SHAPING_CAPABILITIES & ~server:
             raise WireError("the server lacks a capability that the gateway announced")
@@ -243,6 +245,7 @@ class MySqlTalk:
             to_client=said + bytes(self._from_backend),
             to_backend=bytes(self._from_client),
             spliced=True,
+            session=self._session,
         )
 
     @property
