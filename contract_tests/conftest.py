@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from contract_tests.by_day import take_turns
 from contract_tests.databases import DIALECTS, Databases
 from storage.database import Database
 
@@ -31,6 +32,7 @@ _NIGHTLY_S = 3600
 # Before a room's own, which give their tests what they need by day.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    take_turns(items)
     for item in items:
         if item.get_closest_marker("nightly") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_NIGHTLY_S))

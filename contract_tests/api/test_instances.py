@@ -115,6 +115,7 @@ def test_an_order_is_held_against_catalogue_and_plan_all_at_once(house: House) -
     assert pointers >= {"/engine", "/size", "/placement", "/region", "/storage_bytes"}
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_the_last_of_a_quota_goes_to_one_of_two(house: House) -> None:
     free = house.tenant(plan="free")
     order(house, free)

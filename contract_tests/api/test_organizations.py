@@ -41,6 +41,7 @@ def test_whoever_makes_an_organization_owns_it(house: House) -> None:
     assert nowhere.json()["errors"][0]["pointer"] == "/region"
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_a_user_owns_two_free_organizations_and_not_a_third(house: House) -> None:
     person = house.person(mfa=True)
     paid = house.tenant(owner=person)

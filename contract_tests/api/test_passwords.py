@@ -39,6 +39,7 @@ def send(house: House, person: Person, ask: Ask) -> Any:
 
 
 @pytest.mark.parametrize("what", ["sign in", "change", "enrol"])
+@pytest.mark.every_database  # what locks is the database
 def test_others_write_while_a_password_is_verified(
     house: House, person: Person, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def test_the_tag_changes_with_whatever_is_seen(house: House) -> None:
     assert len(set(seen)) == len(seen)
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_of_two_who_read_the_same_the_second_is_told(house: House) -> None:
     tenant = house.tenant()
     instance_id = house.instance(tenant)

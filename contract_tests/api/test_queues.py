@@ -215,6 +215,7 @@ def test_what_could_not_be_recorded_is_recorded_with_the_next_try(
     assert [action for action, _, _ in audited(house, tenant)] == ["instance.queue.create"]
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_one_key_sent_by_many_at_once_sends_once(house: House, tenant: Tenant, path: str) -> None:
     queue = make(house, tenant, path)
     options = {"json": {"messages": [{}]}, "headers": {"Idempotency-Key": "k1"}}
@@ -225,6 +226,7 @@ def test_one_key_sent_by_many_at_once_sends_once(house: House, tenant: Tenant, p
     assert house.get(path, tenant.key).json()["items"][0]["total_messages"] == 1
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_no_transaction_waits_for_the_cell(house: House, tenant: Tenant, path: str) -> None:
     queue = make(house, tenant, path)
     asked, go_on = threading.Event(), threading.Event()

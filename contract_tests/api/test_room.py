@@ -58,6 +58,7 @@ def test_a_size_that_no_machine_can_hold_is_refused(house: House, tenant: Tenant
     assert sizes[0]["fits_in"] == ["local"]
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_fifty_orders_at_once_make_as_many_as_there_is_room_for(
     house: House, tenant: Tenant
 ) -> None:
@@ -71,6 +72,7 @@ def test_fifty_orders_at_once_make_as_many_as_there_is_room_for(
     assert len(listed) == room
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_an_order_waits_while_another_counts_what_its_cell_has_promised(
     house: House, tenant: Tenant
 ) -> None:

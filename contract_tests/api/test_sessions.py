@@ -169,6 +169,7 @@ def test_a_code_works_once(house: House, person: Person) -> None:
     is_problem(house.post("/v1/sessions", json=body), 401)
 
 
+@pytest.mark.every_database  # what locks is the database
 def test_one_code_sent_twice_at_once_works_once(house: House, person: Person) -> None:
     totp = enrol(house, person)
     house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
