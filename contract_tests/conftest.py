@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from contract_tests.by_day import take_turns
 from contract_tests.databases import DIALECTS, Databases
+from contract_tests.order import longest_first
+from contract_tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414 -- a hook
 from storage.database import Database
 
 # The tests start a thousand processes. Where nobody may write byte code, each of them compiles
@@ -36,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("nightly") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_NIGHTLY_S))
+
+
+# After pytest's own, which brings together what shares a parameter: that is shared anyway.
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def pytest_order(items: list[pytest.Item]) -> None:
+    longest_first(items)
 
 
 @pytest.fixture(scope="session")

@@ -29,19 +29,30 @@ def oracle() -> Oracle:
     return Oracle()
 
 
+@pytest.fixture(scope="session")
+def houses(
+    databases: Databases, tmp_path_factory: pytest.TempPathFactory, oracle: Oracle
+) -> Iterator[Callable[[str], House]]:
+    """The one on a kind of database, which stays until the end of the process."""
+    made: dict[str, House] = {}
+
+    def on(dialect: str) -> House:
+        if dialect not in made:
+            url = databases.migrated(dialect)
+            made[dialect] = House(url, tmp_path_factory.mktemp("house"), oracle=oracle)
+            # Or whatever looks up a domain that an earlier test left would wait for an answer.
+            made[dialect].names.start()
+        return made[dialect]
+
+    yield on
+    for each in made.values():
+        each.close()
+
+
 @pytest.fixture(scope="session", params=DIALECTS)
-def house(
-    request: pytest.FixtureRequest,
-    databases: Databases,
-    tmp_path_factory: pytest.TempPathFactory,
-    oracle: Oracle,
-) -> Iterator[House]:
+def house(request: pytest.FixtureRequest, houses: Callable[[str], House]) -> House:
     """One for all tests of a process: each makes tenants of its own in it."""
-    url = databases.migrated(str(request.param))
-    with House(url, tmp_path_factory.mktemp("house"), oracle=oracle) as made:
-        # Or whatever looks up a domain that an earlier test left would wait for an answer.
-        made.names.start()
-        yield made
+    return houses(str(request.param))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from contract_tests.api.harness import House
 from contract_tests.api.rows import OPERATIONS, estate
 from specserver import Operation
 
-SHORT, LONG = 6, 1000
+SHORT, LONG = 4, 1000
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 # Rules that a document cannot say: a cursor that was given out, what plan and catalogue allow.
 _BEYOND_SCHEMAS = {"cursor", "quota", "future", "date-time"}

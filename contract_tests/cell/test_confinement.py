@@ -23,6 +23,7 @@ from cell.records import Size
 from cell.runtime import cgroups
 from cell.runtime.host import PIDS_MAX, Host, copy_file
 from cell.runtime.process import Process
+from contract_tests import kernel, skips
 from contract_tests.cell.rig import Rig
 
 SIZE = Size("f0", 0.25, 256 * 2**20, 10**9, 20)
@@ -92,6 +93,15 @@ def needs(host: Host, *names: str) -> None:
     for name in names:
         if not host.confinement[name].enforced:
             pytest.skip(f"{name} is not enforced: {host.confinement[name].reason}")
+
+
+@pytest.mark.skipif(not skips.are_held(), reason="this machine need not confine engines")
+@pytest.mark.parametrize("means", kernel.MEANS)
+def test_what_the_kernel_can_is_enforced(host: Host, means: str) -> None:
+    """The kernel is asked, as the host's own word would excuse its own failure."""
+    if not kernel.can_hold(means):
+        pytest.skip(f"this kernel cannot hold {means}")
+    assert host.confinement[means].enforced, host.confinement[means].reason
 
 
 async def run(host: Host, site: Site, program: str, *words: str, vcpu: float | None = None) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from cell.engines import DRIVERS, Found, find
 from cell.runtime.host import Host
+from contract_tests import skips
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.speakers import SPEAKERS
 
@@ -21,6 +22,18 @@ def test_only_what_can_run_is_reported(host: Host) -> None:
     assert found.drivers.keys() | found.refused.keys() == set(SPEAKERS)
     assert not found.drivers.keys() & found.refused.keys()
     assert find(host, ("no-such-engine",)) == Found({}, {})
+
+
+# What each machine has on which `make test` may install what it needs, or where CI runs.
+EVERYWHERE = {"duckdb", "mariadb", "postgres", "redis", "valkey"}
+POSTGRES_VERSIONS = {"18", "17", "16", "15"}
+
+
+@pytest.mark.skipif(not skips.are_held(), reason="this machine need not have all engines")
+def test_a_machine_with_all_engines_finds_them(host: Host) -> None:
+    found = find(host)
+    assert found.drivers.keys() >= EVERYWHERE, found.refused
+    assert set(found.drivers["postgres"].versions()) >= POSTGRES_VERSIONS
 
 
 def test_an_engine_that_is_not_installed_says_what_would_help(

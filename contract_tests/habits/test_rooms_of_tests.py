@@ -2,6 +2,7 @@
 
 import pytest
 
+from contract_tests import order
 from contract_tests.habits.test_imports import ROOMS as CODE
 from contract_tests.habits.test_sizes import ROOT
 from tools import run_tests
@@ -19,3 +20,7 @@ def test_what_is_no_room_is_named_with_those_there_are() -> None:
     assert run_tests.folders_of(["cell", "api"])[0] == "contract_tests/acme"
     with pytest.raises(SystemExit, match="nowhere is not a room; choose one of acme, api"):
         run_tests.folders_of(["nowhere"])
+
+
+def test_what_is_said_to_take_long_is_there() -> None:
+    assert order.unknown((ROOT / "contract_tests").rglob("test_*.py")) == set()

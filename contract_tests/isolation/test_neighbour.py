@@ -116,8 +116,8 @@ def missing(rig: Rig, versions: dict[str, str], name: str) -> str | None:
     told = rig.get("/v1/cell").json()["confinement"]
     if not (told["cpu"]["enforced"] and told["memory"]["enforced"] and told["uid"]["enforced"]):
         return "nothing holds a neighbour here"
-    if not {name, "postgres"} <= set(versions):
-        return f"no driver found postgres and {name} on this machine"
+    for absent in sorted({name, "postgres"} - set(versions)):
+        return f"no driver found {absent} on this machine"
     return None
 
 

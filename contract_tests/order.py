@@ -1,0 +1,71 @@
+"""The order in which files of tests are handed to the workers: what takes long comes first.
+
+Else one worker is busy at the end with what it began late, while the others have nothing to do.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+# In seconds of a CPU, roughly; what is not listed takes less than ten, by the number of its tests.
+SECONDS: Final = {
+    "end_to_end": {
+        "test_command_line": 40,
+        "test_console": 25,
+        "test_engines": 20,
+        "test_fresh_machines": 20,
+        "test_dump": 19,
+        "test_newcomer": 17,
+        "test_reference": 17,
+        "test_lifecycle": 15,
+        "test_first_start": 13,
+        "test_doctor": 11,
+        "test_faults": 11,
+    },
+    "cell": {
+        "test_faults": 36,
+        "test_root": 18,
+        "test_console": 17,
+        "test_document": 17,
+        "test_queue_model": 16,
+        "test_queue_moves": 14,
+        "test_queues": 10,
+    },
+    "engines": {
+        "test_console": 22,
+        "test_liveness": 20,
+        "test_contract": 18,
+        "test_postgres_data": 11,
+        "test_storage_ceiling": 10,
+    },
+    "api": {"test_schemathesis": 28, "test_guessing": 10},
+    "isolation": {"test_hostile": 11},
+    "duckdb": {"test_prepared": 14, "test_memory": 12, "test_durability": 10},
+    "acme": {"test_issuing": 12},
+    "workflows": {"test_three_ways": 14},
+}
+# By the room, where nothing is said of the file.
+_EACH: Final = {"end_to_end": 0.6, "engines": 0.5, "cell": 0.4, "acme": 0.5, "isolation": 0.5}
+_ANY: Final = 0.05
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Files in order of what they take; the tests of a file as they stand."""
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: (-_seconds(item.path, counts[item.path]), str(item.path)))
+
+
+def _seconds(path: Path, count: int) -> float:
+    room = path.parent.name
+    listed = SECONDS.get(room, {}).get(path.stem)
+    return listed if listed is not None else min(count * _EACH.get(room, _ANY), 9.9)
+
+
+def unknown(files: Iterable[Path]) -> set[str]:
+    """What is listed and is no file."""
+    known = {(path.parent.name, path.stem) for path in files}
+    named = ((room, name) for room, names in SECONDS.items() for name in names)
+    return {f"{room}/{name}.py" for room, name in named if (room, name) not in known}
