@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS console_sessions (
     instance_id TEXT NOT NULL,
     name TEXT NOT NULL,
     begun_at REAL NOT NULL,
-    used_at REAL NOT NULL
+    used_at REAL NOT NULL,
+    holder TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS acme_accounts (
     directory TEXT PRIMARY KEY, sealed BLOB NOT NULL, url TEXT
@@ -52,6 +53,8 @@ FORMER_NONCES = """
 INSERT OR IGNORE INTO heard SELECT nonce, CAST(until - 600 AS INTEGER) FROM nonces;
 DROP TABLE nonces;
 """
+# Of a former version, which did not know who began a session.
+HOLDERS = "ALTER TABLE console_sessions ADD COLUMN holder TEXT NOT NULL DEFAULT ''"
 
 
 class Database:
@@ -67,6 +70,8 @@ class Database:
         self._file.executescript(SCHEMA)
         if self.row("SELECT 1 FROM sqlite_master WHERE name = 'nonces'"):
             self._file.executescript(FORMER_NONCES)
+        if not self.row("SELECT 1 FROM pragma_table_info('console_sessions') WHERE name='holder'"):
+            self._file.execute(HOLDERS)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._file.execute(statement, values).fetchall()

@@ -19,6 +19,7 @@ class Follower:
 
     resident: Resident
     address: str
+    holder: str = ""
     begun_at: float = field(default_factory=time.monotonic)
     ended: bool = False
 
@@ -58,10 +59,21 @@ class Followers:
         self._end(self._of[tenant][0])
 
     def end_all(self, instance_id: str) -> None:
-        for own in list(self._of.values()):
-            for each in own.copy():
-                if each.resident.instance_id == instance_id:
-                    self._end(each)
+        for each in self._all():
+            if each.resident.instance_id == instance_id:
+                self._end(each)
+
+    def end_of(self, instance_id: str, holder: str) -> None:
+        for each in self._all():
+            if (each.resident.instance_id, each.holder) == (instance_id, holder):
+                self._end(each)
+
+    def holders(self) -> set[tuple[str, str]]:
+        """Each instance, and who follows its log."""
+        return {(each.resident.instance_id, each.holder) for each in self._all() if each.holder}
+
+    def _all(self) -> list[Follower]:
+        return [each for own in self._of.values() for each in own]
 
     def try_join(self, follower: Follower) -> bool:
         if not self._places.try_enter(follower.tenant):

@@ -25,6 +25,8 @@ class Claims:
     request_id: str
     name: str = ""
     """The instance's, where the action shows it."""
+    holder: str = ""
+    """Of what the URL was asked for with: access that lasts is told, and ended, by it."""
 
 
 class Tokens:
@@ -72,6 +74,7 @@ class Tokens:
                 float(document["exp"]),
                 str(document.get("request_id", "")),
                 str(document.get("name", "")),
+                str(document.get("holder", "")),
             )
         except (InvalidSignature, ValueError, KeyError, TypeError):
             return None

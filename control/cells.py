@@ -70,6 +70,7 @@ class CellClient(Protocol):
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
+    def end_access(self, instance_id: str, holders: list[str]) -> None: ...
     def queues(self, instance_id: str) -> Queues: ...
 
 
@@ -157,6 +158,10 @@ class HttpCell:
 
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._act("POST", f"{_path(instance_id)}/actions/erase", None, key, lease)
+
+    def end_access(self, instance_id: str, holders: list[str]) -> None:
+        path, body = f"{_path(instance_id)}/actions/end-access", orjson.dumps({"holders": holders})
+        self._send("POST", path, body, {"Content-Type": "application/json"}, OBSERVE_TIMEOUT_S)
 
     def queues(self, instance_id: str) -> Queues:
         return HttpQueues(f"{_path(instance_id)}/queues", self._ask_queues)

@@ -37,6 +37,7 @@ def _token(
         "jti": identifiers.new(""),
         "exp": expires_unix_s,
         "request_id": call.request_id,
+        "holder": call.caller.credential_id,
         **more,
     }
     return call.services.signer.token(claims)

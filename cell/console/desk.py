@@ -61,6 +61,13 @@ class Desk:
             if run_of == instance_id:
                 run.stop()
 
+    def end_of(self, instance_id: str, holder: str) -> None:
+        """Whoever began it may not any more; what still runs for it stops."""
+        ended = self.sessions.end_of(instance_id, holder)
+        for key, (_, run) in self._runs.items():
+            if key.partition(" ")[0] in ended:
+                run.stop()
+
     # What pages ask, on their threads.
 
     def about(self, visit: Visit) -> About | None:

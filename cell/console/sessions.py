@@ -29,14 +29,14 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    def begin(self, instance_id: str, name: str) -> str:
+    def begin(self, instance_id: str, name: str, holder: str = "") -> str:
         """The secret, which is told once."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         now = self._clock()
         with self._database.transaction():
             self._database.write(
-                "INSERT INTO console_sessions VALUES (?, ?, ?, ?, ?)",
-                *(_hash(secret), instance_id, name, now, now),
+                "INSERT INTO console_sessions VALUES (?, ?, ?, ?, ?, ?)",
+                *(_hash(secret), instance_id, name, now, now, holder),
             )
             self._database.write(
                 "DELETE FROM console_sessions WHERE instance_id = ? AND key NOT IN"
@@ -64,6 +64,24 @@ class Sessions:
 
     def end_all(self, instance_id: str) -> None:
         self._database.write("DELETE FROM console_sessions WHERE instance_id = ?", instance_id)
+
+    def holders(self) -> list[tuple[str, str]]:
+        """Each instance, and who has a session of it that has not ended."""
+        now = self._clock()
+        found = self._database.rows(
+            "SELECT DISTINCT instance_id, holder FROM console_sessions"
+            " WHERE holder <> '' AND used_at > ? AND begun_at > ?",
+            *(now - IDLE_S, now - LASTS_S),
+        )
+        return [(instance_id, holder) for instance_id, holder in found]
+
+    def end_of(self, instance_id: str, holder: str) -> set[str]:
+        """The keys of the sessions that have ended by it."""
+        rows = self._database.rows(
+            "DELETE FROM console_sessions WHERE instance_id = ? AND holder = ? RETURNING key",
+            *(instance_id, holder),
+        )
+        return {key for (key,) in rows}
 
     def forget_ended(self) -> None:
         now = self._clock()

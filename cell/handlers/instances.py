@@ -3,15 +3,23 @@
 import asyncio
 from typing import Any
 
+from cell import access
 from cell.agent import Cell
 from cell.records import Size, Spec
+from specserver import Reply
 
 Body = dict[str, Any]
 
 
 async def list_(cell: Cell) -> Body:
     residents = sorted(cell.supervisor.residents.items())
-    return {"items": [cell.lifecycle.observation(resident) for _, resident in residents]}
+    open_ = access.held(cell.console, cell.supervisor.pools.followed_logs)
+    return {
+        "items": [
+            {**cell.lifecycle.observation(resident), "access": open_.get(instance_id, [])}
+            for instance_id, resident in residents
+        ]
+    }
 
 
 async def get(cell: Cell, instance_id: str) -> Body:
@@ -48,6 +56,13 @@ async def delete(cell: Cell, instance_id: str) -> Body:
 async def erase(cell: Cell, instance_id: str) -> Body:
     cell.console.end_all(instance_id)
     return cell.lifecycle.observation(await cell.lifecycle.erase(instance_id))
+
+
+async def end_access(cell: Cell, instance_id: str, body: Body) -> Reply:
+    cell.lifecycle.find(instance_id)
+    followers = cell.supervisor.pools.followed_logs
+    access.end(cell.console, followers, instance_id, body["holders"])
+    return Reply(204)
 
 
 async def capacity(cell: Cell, instance_id: str) -> Body:

@@ -56,7 +56,7 @@ def _begin_console(cell: Cell, token: str, address: str) -> Reply:
         raise Conflict(f"{driver.engine} has no SQL console")
     entrance.check_console(resident.record.spec, address)
     instance_id = _spend(cell, token, "console").instance_id
-    secret = cell.console.sessions.begin(instance_id, claims.name)
+    secret = cell.console.sessions.begin(instance_id, claims.name, claims.holder)
     path = f"{mount.ROOT}/{instance_id}/"
     marks = f"Max-Age={LASTS_S:.0f}; Path={path}; Secure; HttpOnly; SameSite=Strict"
     headers = {"Location": path, "Set-Cookie": f"{COOKIE}={secret}; {marks}"}
@@ -73,7 +73,7 @@ async def logs(cell: Cell, token: str, follow: bool, tail_lines: int, request: R
 def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> AsyncIterator[bytes]:
     claims, followers = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
     resident = cell.lifecycle.find(claims.instance_id)
-    follower = Follower(resident, address)
+    follower = Follower(resident, address, claims.holder)
     if makes_room := followers.is_full(follower.tenant):
         # A URL that was used already ends nobody's.
         _spend(cell, token, "logs")

@@ -7,7 +7,8 @@ from contract_tests.api.rows import Estate, estate, is_problem
 from contract_tests.api.test_credentials import claims
 from contract_tests.api.test_network import authority
 from contract_tests.api.test_organizations import audited
-from storage import instances
+from control import identity
+from storage import instances, sessions
 
 
 def of(here: Estate) -> str:
@@ -30,6 +31,18 @@ def test_the_url_is_signed_for_the_cell_and_audited(house: House, here: Estate) 
     assert ("instance.console.open", here.instance_id) in audited(house, here.tenant.org_id)
     again = house.post(of(here), here.tenant.key).json()["url"]
     assert claims(again)["jti"] != said["jti"]
+
+
+def test_the_url_names_what_it_was_asked_for_with(house: House, here: Estate) -> None:
+    """The cell tells it while a console is open, which ends with it."""
+    tenant = here.tenant
+    by_key = claims(house.post(of(here), tenant.key).json()["url"])
+    assert by_key["holder"] == tenant.key_id
+    by_session = claims(house.post(of(here), tenant.owner.session).json()["url"])
+    with house.database.read() as db:
+        found = sessions.by_token_hash(db, identity.token_sha256(tenant.owner.session))
+    assert found is not None
+    assert by_session["holder"] == found.id
 
 
 @pytest.mark.parametrize(

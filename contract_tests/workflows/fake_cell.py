@@ -118,6 +118,10 @@ class FakeCell:
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("erase", instance_id, {"status": "erased"}, key, lease)
 
+    def end_access(self, instance_id: str, holders: list[str]) -> None:
+        held = (self.observe(instance_id) or {}).get("access", [])
+        self.becomes(instance_id, access=[each for each in held if each["holder"] not in holders])
+
     def queues(self, instance_id: str) -> FakeQueues:
         return FakeQueues(
             instance_id,

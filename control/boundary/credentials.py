@@ -44,6 +44,13 @@ class Caller:
         """Of the API key, or of the user: what an audit names, and a replay belongs to."""
         return self.key.id if self.key is not None else self.user.id
 
+    @property
+    def credential_id(self) -> str:
+        """Of the API key, or of the session: what a right that outlasts the request ends with."""
+        proof = self.key or self.session
+        assert proof is not None
+        return proof.id
+
 
 @dataclass(frozen=True)
 class Admission:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellRefused, CellUnavailable
 from control.work import Operation, queue, schedule, workflow
-from control.workflows import domains, findings, starting
+from control.workflows import access, domains, findings, starting
 from storage import cells, instances
 from storage.cells import Cell
 from storage.database import Database, now
@@ -42,7 +42,9 @@ def observe(op: Operation, cell: Cell) -> None:
         # Read first: a record unchanged since then is older than the observation.
         known = list(_of_cell(db, cell.id))
     mine = [row for row in known if row.status in findings.SETTLED]
-    seen = {each["instance_id"]: each for each in op.services.cells.for_cell(cell).observations()}
+    client = op.services.cells.for_cell(cell)
+    seen = {each["instance_id"]: each for each in client.observations()}
+    access.end_lapsed(op.database, client, known, seen)
     for instance in mine:
         observation = seen.get(instance.id)
         if findings.differs(instance, observation):

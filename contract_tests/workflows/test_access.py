@@ -1,0 +1,97 @@
+"""Consoles and followed logs end once the key or session that began them is not in force."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
+
+from contract_tests.workflows.stage import Stage
+from control import work
+from storage import identifiers, memberships, users
+from storage.api_keys import ApiKey
+from storage.database import now
+from storage.memberships import Membership
+from storage.sessions import UserSession
+
+KEY, SESSION = "key_of_the_test", "ses_of_the_test"
+BOTH = [{"holder": KEY, "kind": "logs"}, {"holder": SESSION, "kind": "console"}]
+
+
+def change(record: type[ApiKey | UserSession], **values: object) -> Callable[[Session], object]:
+    return lambda db: db.execute(update(record).values(**values))
+
+
+def elsewhere(db: Session) -> None:
+    db.execute(delete(Membership))
+
+
+ENDS: dict[str, tuple[Callable[[Session], object], set[str]]] = {
+    "a key is revoked": (lambda db: change(ApiKey, revoked_at=now(db))(db), {SESSION}),
+    "a key is suspended": (lambda db: change(ApiKey, suspended_at=now(db))(db), {SESSION}),
+    "a key expires": (lambda db: change(ApiKey, expires_at=now(db))(db), {SESSION}),
+    "a key has other scopes": (change(ApiKey, scopes=["instances:read"]), {SESSION}),
+    "a session is revoked": (lambda db: change(UserSession, revoked_at=now(db))(db), {KEY}),
+    "a session expires": (lambda db: change(UserSession, expires_at=now(db))(db), {KEY}),
+    "a role is taken away": (
+        lambda db: db.execute(update(Membership).values(role="auditor")),
+        set(),
+    ),
+    "a membership ends": (elsewhere, set()),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_access_ends_with_the_right_to_it(stage: Stage, ends: str) -> None:
+    instance = stage.instance("running")
+    grant(stage)
+    stage.cell.becomes(instance.id, access=BOTH)
+    reconcile(stage)
+    assert held(stage, instance.id) == {KEY, SESSION}
+    act, left = ENDS[ends]
+    with stage.database.write() as db:
+        act(db)
+    reconcile(stage)
+    assert held(stage, instance.id) == left
+
+
+def test_a_key_of_another_organization_holds_nothing(stage: Stage) -> None:
+    instance = stage.instance("running")
+    stage.cell.becomes(instance.id, access=[{"holder": "key_unknown", "kind": "logs"}])
+    reconcile(stage)
+    assert held(stage, instance.id) == set()
+
+
+def held(stage: Stage, instance_id: str) -> set[str]:
+    return {each["holder"] for each in (stage.cell.observe(instance_id) or {})["access"]}
+
+
+def reconcile(stage: Stage) -> None:
+    with stage.database.write() as db:
+        work.enqueue(db, "reconcile", "test:reconcile")
+    stage.settle()
+
+
+def grant(stage: Stage) -> None:
+    """An owner, with a key of all rights and a session."""
+    with stage.database.write() as db:
+        user = users.create(db, email=f"{identifiers.new('')}@example.org", name="Owner")
+        memberships.create(db, stage.org_id, user.id, "owner")
+        key = ApiKey(
+            id=KEY,
+            org_id=stage.org_id,
+            name="key",
+            role="owner",
+            created_by=user.id,
+            prefix="mk_live_",
+            token_hash="0",
+        )
+        session = UserSession(
+            id=SESSION,
+            user_id=user.id,
+            token_hash="1",
+            prefix="ms_",
+            expires_at=now(db) + timedelta(days=1),
+        )
+        db.add_all([key, session])
