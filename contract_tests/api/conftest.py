@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from contract_tests import published
 from contract_tests.api.harness import House
 from contract_tests.api.oracle import Oracle
 from contract_tests.databases import DIALECTS, Databases
@@ -19,6 +20,12 @@ def _quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _events_are_described() -> Iterator[None]:
+    with published.checked():
+        yield
 
 
 MakeHouse = Callable[[], House]

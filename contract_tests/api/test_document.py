@@ -107,8 +107,9 @@ SPOILED: dict[str, Spoil] = {
         "x-max-body-bytes"
     ),
     "say x-events": lambda d: pause(d).pop("x-events"),
-    "x-events names unknown kinds": lambda d: pause(d).update({"x-events": ["instance.slept.v1"]}),
-    "describe the event instance.paused.v1": lambda d: d["webhooks"].pop("instance.paused.v1"),
+    "webhooks does not describe: instance.slept.v1": lambda d: pause(d).update(
+        {"x-events": ["instance.slept.v1"]}
+    ),
     "say whether the scope is org or team": lambda d: create(d)["x-authorize"].pop("scope"),
     "it is for user sessions": lambda d: create(d)["x-authorize"].update(session="user"),
     "x-authorize {session: user}": lambda d: create(d).update(security=[{"dev_user": []}]),

@@ -73,6 +73,7 @@ def document() -> Json:
         "openapi": "3.1.0",
         "info": {"title": "Desk", "version": "1"},
         "paths": paths.made,
+        "webhooks": {"instance.paused.v1": {"post": {"responses": {"2XX": {"description": "x"}}}}},
         "components": {"securitySchemes": {"api_key": bearer, "dev_user": bearer}},
     }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from contract_tests import published
 from contract_tests.workflows.stage import Stage
 
 
@@ -17,6 +18,12 @@ def _quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _events_are_described() -> Iterator[None]:
+    with published.checked():
+        yield
 
 
 @pytest.fixture

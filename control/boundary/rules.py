@@ -1,10 +1,9 @@
 """The policy of each operation, read from the document beside it; what is missing is refused."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control.policy.kinds import EVENT_KINDS
 from control.policy.permissions import ALL
 from specserver import Operation
 
@@ -107,8 +106,14 @@ def check_document(document: Mapping[str, Any]) -> None:
         for path, item in document.get("paths", {}).items()
         for method, operation in item.items()
         if method in METHODS
-        for fault in _faults(
-            path, method.upper(), operation, operation.get("security", document.get("security", []))
+        for fault in (
+            *_faults(
+                path,
+                method.upper(),
+                operation,
+                operation.get("security", document.get("security", [])),
+            ),
+            *_event_faults(operation, document.get("webhooks", {})),
         )
     ]
     if faults:
@@ -130,9 +135,12 @@ def _faults(
         yield f"x-done-by is {extensions['x-done-by']!r}; the only allowed value is cell"
     elif extensions.get("x-done-by") and extensions.get("x-events"):
         yield "a cell does it, so there is no transaction for its x-events"
-    unknown = set(extensions.get("x-events") or ()) - EVENT_KINDS
+
+
+def _event_faults(operation: Mapping[str, Any], described: Collection[str]) -> Iterator[str]:
+    unknown = set(operation.get("x-events") or ()) - set(described)
     if unknown:
-        yield f"x-events names unknown kinds: {', '.join(sorted(unknown))}"
+        yield f"x-events names what webhooks does not describe: {', '.join(sorted(unknown))}"
 
 
 def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]]) -> Iterator[str]:

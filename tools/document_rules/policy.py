@@ -30,7 +30,6 @@ def check(text: Text) -> Iterator[Fault]:
         yield from _confirmation(operation)
         yield from _waiting(operation, {one.id for one in text.operations})
         yield from _headers(operation)
-        yield from _events(operation, set(text.raw.get("webhooks", {})))
 
 
 def _policy(operation: Operation) -> Iterator[Fault]:
@@ -98,9 +97,3 @@ def _headers(operation: Operation) -> Iterator[Fault]:
     for status, response in operation.responses.items():
         if "X-Request-Id" not in response.get("headers", {}):
             yield operation.fault(f"its {status} carries X-Request-Id")
-
-
-def _events(operation: Operation, described: set[str]) -> Iterator[Fault]:
-    for kind in operation.document.get("x-events", ()):
-        if kind not in described:
-            yield operation.fault(f"describe the event {kind} under webhooks")

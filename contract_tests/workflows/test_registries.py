@@ -1,0 +1,151 @@
+"""What is registered is tested and documented: the build fails on whatever is not."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from sqlalchemy import event, select
+
+from contract_tests import published
+from contract_tests.name_server import NameServer
+from contract_tests.workflows.stage import LEASE_S, Killed, Stage
+from contract_tests.workflows.test_three_ways import CASES
+from control import work
+from control.resolver import DnsResolver
+from control.work import registry, schedules
+from control.workflows import start
+from storage.domains import Domain
+from storage.identifiers import new
+from storage.work import Work
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGE: Final = (ROOT / "docs" / "work.md").read_text()
+_KIND: Final = re.compile(r"[a-z_]+(\.[a-z_]+)+\.v[0-9]+")
+
+
+def on_instance(kind: str) -> Callable[[Stage], None]:
+    return lambda stage: stage.start(kind, stage.instance("running"))
+
+
+def by_itself(kind: str, **args: Any) -> Callable[[Stage], None]:
+    def enqueue(stage: Stage) -> None:
+        with stage.database.write() as db:
+            work.enqueue(db, kind, f"test:{kind}", args)
+
+    return enqueue
+
+
+def of_a_domain(stage: Stage) -> None:
+    instance = stage.instance("running")
+    with stage.database.write() as db:
+        name, made = {"hostname": "db.example.org", "cname_target": "db.localhost"}, new("dom_")
+        db.add(Domain(id=made, org_id=stage.org_id, instance_id=instance.id, **name))
+        start(db, "domains.verify", instance, domain_id=made)
+
+
+# Beside the cases of test_three_ways.py, which follow an instance through its statuses.
+OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
+    "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
+    "cells.refresh": by_itself("cells.refresh"),
+    "domains.verify": of_a_domain,
+    "housekeeping": by_itself("housekeeping"),
+    "instances.converge": on_instance("instances.converge"),
+    "instances.network": on_instance("instances.network"),
+    "instances.purge": by_itself("instances.purge"),
+    "metering": by_itself("metering"),
+    "reconcile": by_itself("reconcile"),
+}
+
+
+def test_every_workflow_is_repeated_and_killed_by_a_test() -> None:
+    assert set(registry.kinds()) == {case.kind for case in CASES.values()} | set(OTHERS)
+
+
+def test_every_workflow_is_documented() -> None:
+    assert [kind for kind in registry.kinds() if f"`{kind}`" not in PAGE] == []
+
+
+def test_every_schedule_is_documented_with_its_interval() -> None:
+    written = dict(re.findall(r"^\| `(\w+)` \| (\d+) s \|", PAGE, re.MULTILINE))
+    known = schedules._schedules.values()
+    assert written == {each.name: f"{each.every_s:g}" for each in known}
+
+
+@pytest.fixture
+def stage(stage: Stage) -> Iterator[Stage]:
+    """One that is told at once that the DNS knows nothing."""
+    names = NameServer()
+    names.start()
+    stage.services = replace(stage.services, resolver=DnsResolver([names.address]))
+    yield stage
+    names.close()
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_killed_at_any_statement_it_still_ends(stage: Stage, kind: str) -> None:
+    kill_at = statements = 0
+
+    @event.listens_for(stage.database.engine, "before_cursor_execute")
+    def _kill(*_of: Any) -> None:
+        nonlocal statements
+        statements += 1
+        if statements == kill_at:
+            raise Killed
+
+    for number in range(1, 200):
+        OTHERS[kind](stage)
+        statements, kill_at, killed = 0, number, False
+        try:
+            stage.settle()
+        except Killed:
+            killed = True
+        kill_at = 0
+        stage.pass_time(LEASE_S + 1)
+        stage.settle()
+        with stage.database.read() as db:
+            assert {each.state for each in db.scalars(select(Work))} == {"done"}
+        if not killed:
+            assert number > 3, "the workflow asks the database nothing"
+            return
+    raise AssertionError("the workflow has no end")
+
+
+def literals() -> Iterator[str]:
+    for room in ("control", "handlers", "storage"):
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+def test_the_events_that_are_published_are_those_that_are_described() -> None:
+    described = set(yaml.safe_load((ROOT / "openapi.yaml").read_text())["webhooks"])
+    assert {text for text in literals() if _KIND.fullmatch(text)} == described
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "fault"),
+    [
+        ("instance.slept.v1", {}, "do not describe"),
+        ("instance.paused.v1", {"instance_id": "inst_01JD7QK3V8Y2M4N6P8R0S2T4V6"}, "paused_by"),
+        ("instance.paused.v1", {"instance_id": 7, "paused_by": "user"}, "not as its schema says"),
+        (
+            "instance.paused.v1",
+            {
+                "instance_id": "inst_01JD7QK3V8Y2M4N6P8R0S2T4V6",
+                "paused_by": "user",
+                "password": "x",
+            },
+            "no schema describes: {'password'}",
+        ),
+    ],
+)
+def test_an_event_unlike_its_schema_is_refused(kind: str, data: dict[str, Any], fault: str) -> None:
+    with published.checked() as found, pytest.raises(AssertionError) as refused:
+        found.check(kind, data)
+    assert fault in str(refused.value)
