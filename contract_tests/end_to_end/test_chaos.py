@@ -15,7 +15,7 @@ from contract_tests.end_to_end.installation import Installation, order, reveal
 from contract_tests.end_to_end.test_engines import ENGINES
 from contract_tests.end_to_end.test_faults import engine_pids
 
-KILLS = 15
+KILLS, KILLS_AT_NIGHT = 8, 40
 QUIET_S = 120.0
 SEED = 20261121
 
@@ -80,8 +80,16 @@ def installation(own: Installation) -> Installation:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.exclusive  # it loads the whole machine
 def test_no_acknowledged_row_is_lost(installation: Installation) -> None:
+    lose_nothing(installation, KILLS)
+
+
+@pytest.mark.nightly
+def test_no_acknowledged_row_is_lost_to_many_kills(installation: Installation) -> None:
+    lose_nothing(installation, KILLS_AT_NIGHT)
+
+
+def lose_nothing(installation: Installation, kills: int) -> None:
     with installation.api() as api:
         offered = {
             one["id"] for one in api.get("/v1/engines").json() if one["availability"] == "available"
@@ -100,7 +108,7 @@ def test_no_acknowledged_row_is_lost(installation: Installation) -> None:
     try:
         until(lambda: all(writer.acknowledged for writer in writers), "each engine takes rows")
         chance = random.Random(SEED)
-        for _ in range(KILLS):
+        for _ in range(kills):
             time.sleep(chance.uniform(0.3, 1.5))
             kill_something(installation, chance, [one["id"] for one in made.values()])
         time.sleep(3)

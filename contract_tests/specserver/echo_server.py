@@ -58,7 +58,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
         return
     body += event["body"]
     if scope["path"] == "/slow":
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.05)
     if scope["path"] == "/fields":
         body = b",".join(name for name, _ in scope["headers"])
     await _answer(send, 200, body)

@@ -35,7 +35,11 @@ def workers(stage: Stage, tmp_path: Path) -> Iterator[Workers]:
     made.close()
 
 
-@pytest.mark.exclusive
+# Several workers are for PostgreSQL; that they do no harm on SQLite is shown at night.
+@pytest.mark.exclusive  # it loads the whole machine
+@pytest.mark.parametrize(
+    "database_url", ["postgresql", pytest.param("sqlite", marks=pytest.mark.nightly)], indirect=True
+)
 @pytest.mark.timeout(300)
 def test_two_hundred_operations_survive_kills(stage: Stage, workers: Workers) -> None:
     """Every instance is provisioned, then paused, while workers are killed in the middle of it."""
@@ -98,7 +102,6 @@ def test_a_worker_stopped_beyond_its_lease_cannot_write(
         assert (row.state, str(row.lease)) == ("done", second_lease)
 
 
-@pytest.mark.exclusive
 def test_a_worker_outlives_restarts_of_its_database(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="menagerie-cluster-") as directory:
         Path(directory).chmod(0o755)
