@@ -84,7 +84,8 @@ def settle(
         if ending.unless and _shows(seen, ending.unless):
             raise ResourceFailed(f"{name} failed: {seen.get('status_reason')}", seen)
         if time.monotonic() >= deadline:
-            raise WaitTimedOut(f"{name} is not done after {timeout_s:g} s", seen)
+            reason = f": {seen['status_reason']}" if seen.get("status_reason") else ""
+            raise WaitTimedOut(f"{name} is not done after {timeout_s:g} s{reason}", seen)
         time.sleep(REST_S)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from control import capacity as cell_capacity
 from control import ordering
 from control.policy.plans import PLANS
+from control.workflows.networks import NETWORK
 from handlers import (
     capacity_views,
     certificates,
@@ -17,7 +18,7 @@ from handlers import (
 )
 from handlers.calls import OrgCall
 from specserver import PollAgain, Reply
-from storage import changes, instances, projects, samples
+from storage import changes, instances, networks, projects, samples
 from storage.instances import Instance
 from storage.pages import Page
 
@@ -122,6 +123,9 @@ def undelete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Re
     ordering.check_return(call.requester, instance)
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.resume", instance)
+    if not networks.of_instance(call.db, instance).is_applied:
+        # Replaced in the moment before it was deleted.
+        call.start(NETWORK, instance)
     return _accepted(call, instance)
 
 

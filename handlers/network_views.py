@@ -5,7 +5,7 @@ from typing import Any
 from control.policy import networks as rules
 from handlers.views import timestamp, timestamp_or_none
 from storage.domains import Domain
-from storage.instances import Instance
+from storage.instances import GONE, Instance
 from storage.networks import Network
 
 Json = dict[str, Any]
@@ -29,10 +29,19 @@ def network(record: Network, instance: Instance) -> Json:
             }
             for each in rules.authorities(record.client_ca_pem)
         ],
-        "applied": record.applied_version == record.version,
+        "applied": record.is_applied,
+        "status_reason": _reason(record, instance),
         "updated_by": record.updated_by,
         "updated_at": timestamp(record.updated_at),
     }
+
+
+def _reason(record: Network, instance: Instance) -> str | None:
+    if record.is_applied:
+        return None
+    if instance.desired_status in GONE:
+        return "the instance is deleted; the cell is told when it is restored"
+    return record.status_reason or "the instance's cell is being told"
 
 
 def audited(wanted: Json) -> Json:

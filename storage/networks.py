@@ -12,7 +12,10 @@ from storage.instances import Instance
 
 
 class Network(Owned, Record):
-    """`version` grows with each replacement; `applied_version` is the one the cell was told."""
+    """`version` grows with each replacement; `applied_version` is the one the cell was told.
+
+    `status_reason` is what kept the cell from being told the newest.
+    """
 
     __tablename__ = "networks"
 
@@ -23,6 +26,7 @@ class Network(Owned, Record):
     client_ca_pem: Mapped[str | None]
     version: Mapped[int] = mapped_column(default=0)
     applied_version: Mapped[int] = mapped_column(default=0)
+    status_reason: Mapped[str | None]
     updated_by: Mapped[str | None]
     updated_at: Mapped[datetime] = mapped_column(default=DatabaseClock(), onupdate=DatabaseClock())
 
@@ -31,7 +35,21 @@ class Network(Owned, Record):
         for name, value in values.items():
             setattr(self, name, value)
         self.version += 1
+        self.status_reason = None
         self.updated_by = by
+
+    @property
+    def is_applied(self) -> bool:
+        return self.applied_version == self.version
+
+    def became_applied(self, version: int) -> None:
+        self.applied_version = max(self.applied_version, version)
+        if self.is_applied:
+            self.status_reason = None
+
+    def is_held_up(self, reason: str) -> None:
+        if not self.is_applied:
+            self.status_reason = reason
 
 
 def of_instance(db: Session, instance: Instance) -> Network:

@@ -1,5 +1,6 @@
 """The network of an instance: who may replace it, what is refused, and what the cell is told."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import Estate, estate, is_problem
+from control.cells import CellRefused, CellUnavailable
 from storage import audit
 
 
@@ -105,6 +107,52 @@ def test_a_list_is_replaced_whole_and_reaches_the_cell(house: House, here: Estat
     house.request("PATCH", base, here.tenant.key, json={"engine_version": "1.5", "size": "s0"})
     house.settle()
     assert house.cell.told(here.instance_id)["allow_cidrs"] == kept
+
+
+def test_what_is_not_applied_says_why(house: House, here: Estate) -> None:
+    told = house.get(path(here), here.tenant.key).json()
+    assert (told["applied"], told["status_reason"]) == (True, None)
+    told = replace(house, here, {"allow_cidrs": []}).json()
+    assert (told["applied"], told["status_reason"]) == (False, "the instance's cell is being told")
+    before = house.cell.before
+    try:
+        house.cell.before = failing(CellUnavailable("the cell cannot be reached"))
+        house.turns(1)
+        assert reason(house, here) == "the cell cannot be reached; it is tried again"
+        house.cell.before = failing(CellRefused("the list is too long"))
+        house.settle()
+        assert reason(house, here) == "the list is too long; replace the network to try again"
+    finally:
+        house.cell.before = before
+    replace(house, here, {"allow_cidrs": None})
+    assert reason(house, here) == "the instance's cell is being told"
+    house.settle()
+    assert reason(house, here) is None
+
+
+def test_a_network_replaced_just_before_a_deletion_applies_after_the_return(
+    house: House, here: Estate
+) -> None:
+    base = f"{here.tenant.path}/instances/{here.instance_id}"
+    replace(house, here, {"allow_cidrs": []})
+    assert house.request("DELETE", base, here.tenant.key).status_code == 202
+    house.settle()
+    assert reason(house, here) == "the instance is deleted; the cell is told when it is restored"
+    assert house.post(f"{base}/actions/undelete", here.tenant.key).status_code == 202
+    house.settle()
+    assert reason(house, here) is None
+
+
+def failing(error: Exception) -> Callable[[str, str], None]:
+    def fail(_action: str, _instance_id: str) -> None:
+        raise error
+
+    return fail
+
+
+def reason(house: House, here: Estate) -> str | None:
+    told: str | None = house.get(path(here), here.tenant.key).json()["status_reason"]
+    return told
 
 
 @pytest.mark.parametrize("cidr", ["0.0.0.0/0", "::/0"])

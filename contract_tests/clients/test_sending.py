@@ -92,6 +92,18 @@ def test_a_network_is_read_and_replaced_by_its_etag(
     assert plane.asked("PUT", "/network")[0].headers["If-Match"] == '"3"'
 
 
+def test_a_wait_that_takes_too_long_says_what_it_waits_for(
+    sales: str, plane: ControlPlane, cli: Cli
+) -> None:
+    path = at(plane, sales, "/network")
+    told = network(applied=False, status_reason="the cell cannot be reached; it is tried again")
+    plane.script("GET", path, *[(200, {"ETag": '"4"'}, told)] * 3)
+    plane.script("PUT", path, (200, {"ETag": '"4"'}, told))
+    ran = cli("network", "replace", "sales", "--clear-allow-cidrs", "--wait", "--wait-timeout", "0")
+    assert ran.code != 0
+    assert "the cell cannot be reached; it is tried again" in ran.err
+
+
 def test_an_etag_of_ones_own_is_sent_as_it_is(sales: str, plane: ControlPlane, cli: Cli) -> None:
     path = at(plane, sales, "/network")
     changed = problem(412, "Precondition Failed", "the network has changed since it was read")

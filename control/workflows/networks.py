@@ -4,15 +4,21 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from control.cells import CellUnavailable
 from control.work import Operation, workflow
 from control.workflows.subjects import specification
 from storage import instances, networks
 from storage.instances import GONE
+from storage.networks import Network
 
 NETWORK: Final = "instances.network"
 
 
-@workflow(NETWORK, deadline_s=86_400)
+def not_applied(op: Operation, db: Session, reason: str) -> None:
+    _network(op, db).is_held_up(f"{reason}; replace the network to try again")
+
+
+@workflow(NETWORK, deadline_s=86_400, on_failure=not_applied)
 def apply(op: Operation) -> None:
     """In the instance's lane, so that it comes after a provisioning that began without it."""
 
@@ -24,7 +30,12 @@ def apply(op: Operation) -> None:
             wanted = specification(db, op.services, instance)
             version = networks.of_instance(db, instance).version
             cell = op.services.cells.for_instance(db, instance)
-        cell.put(instance.id, wanted, key=op.key("put"), lease=op.lease)
+        try:
+            cell.put(instance.id, wanted, key=op.key("put"), lease=op.lease)
+        except CellUnavailable as error:
+            with op.database.write() as db:
+                _network(op, db).is_held_up(f"{error.detail}; it is tried again")
+            raise
         return version
 
     told: int | None = op.step("put", tell)
@@ -33,6 +44,9 @@ def apply(op: Operation) -> None:
 
 
 def _record(op: Operation, db: Session, version: int) -> None:
+    _network(op, db).became_applied(version)
+
+
+def _network(op: Operation, db: Session) -> Network:
     instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"], lock=True)
-    network = networks.of_instance(db, instance)
-    network.applied_version = max(network.applied_version, version)
+    return networks.of_instance(db, instance)
