@@ -36,22 +36,20 @@ def create(call: OrgCall, body: Body) -> Reply:
     return Reply.created({**views.api_key(key), "key": token.secret})
 
 
-def revoke(call: OrgCall, key_id: str) -> Reply:
-    key = api_keys.fetch(call.db, call.org.id, key_id)
-    _check_reach(call, key)
-    key.revoke(call.now)
-    call.audit(target=key.id, name=key.name)
+def revoke(call: OrgCall, api_key: ApiKey) -> Reply:
+    _check_reach(call, api_key)
+    api_key.revoke(call.now)
+    call.audit(target=api_key.id, name=api_key.name)
     return Reply.no_content()
 
 
-def unsuspend(call: OrgCall, key_id: str) -> Body:
-    key = api_keys.fetch(call.db, call.org.id, key_id)
-    _check_reach(call, key)
-    if key.suspended_at is None:
+def unsuspend(call: OrgCall, api_key: ApiKey) -> Body:
+    _check_reach(call, api_key)
+    if api_key.suspended_at is None:
         raise Conflict("this API key is not suspended")
-    call.audit(target=key.id, name=key.name, was_suspended_for=key.suspended_reason)
-    key.suspended_at = key.suspended_reason = None
-    return views.api_key(key)
+    call.audit(target=api_key.id, name=api_key.name, was_suspended_for=api_key.suspended_reason)
+    api_key.suspended_at = api_key.suspended_reason = None
+    return views.api_key(api_key)
 
 
 def _record(

@@ -7,22 +7,21 @@ from handlers import preconditions, views
 from handlers.calls import OrgCall
 from specserver import Reply
 from storage import instances
+from storage.instances import Instance
 
 Body = dict[str, Any]
 
 
-def list_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
-    source = instances.fetch(call.db, call.org.id, instance_id)
+def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     after = views.after(call, cursor)
-    found = instances.page(call.db, call.org.id, limit=limit, after=after, branch_of=source.id)
+    found = instances.page(call.db, call.org.id, limit=limit, after=after, branch_of=instance.id)
     return views.page(call, found, views.instance)
 
 
-def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
-    source = instances.fetch(call.db, call.org.id, instance_id)
-    source.check_branchable()
-    branch = ordering.place_branch(call.requester, source, body)
-    call.audit(target=branch.id, branch_of=source.id, **body)
+def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
+    instance.check_branchable()
+    branch = ordering.place_branch(call.requester, instance, body)
+    call.audit(target=branch.id, branch_of=instance.id, **body)
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
     call.start("instances.provision", branch)
     location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"

@@ -4,12 +4,12 @@ from control.policy.catalogue import ENGINES
 from handlers import network_rules, one_time
 from handlers.calls import OrgCall
 from specserver import Reply
-from storage import instances, networks
+from storage import networks
 from storage.errors import Conflict
+from storage.instances import Instance
 
 
-def open_(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def open_(call: OrgCall, instance: Instance) -> Reply:
     engine = ENGINES[instance.engine]
     if "console" not in engine.features:
         raise Conflict(f"{engine.name} has no SQL console")

@@ -4,18 +4,16 @@ from typing import Any
 
 from handlers import one_time
 from handlers.calls import OrgCall
-from storage import instances
+from storage.instances import Instance
 
 
-def reveal(call: OrgCall, instance_id: str) -> dict[str, Any]:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def reveal(call: OrgCall, instance: Instance) -> dict[str, Any]:
     one_time.check_has_credentials(instance, "reveal")
     call.audit(target=instance.id, name=instance.name)
     return one_time.url(call, instance, "reveal", "GET")
 
 
-def rotate(call: OrgCall, instance_id: str) -> dict[str, Any]:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def rotate(call: OrgCall, instance: Instance) -> dict[str, Any]:
     one_time.check_has_credentials(instance, "rotate")
     call.audit(target=instance.id, name=instance.name)
     return one_time.url(call, instance, "rotate", "POST")

@@ -11,21 +11,19 @@ from handlers import views
 from handlers.calls import OrgCall
 from handlers.network_views import domain as view
 from specserver import Reply
-from storage import cells, domains, identifiers, instances
+from storage import cells, domains, identifiers
 from storage.domains import Domain
 from storage.instances import Instance
 
 Body = dict[str, Any]
 
 
-def list_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     after = views.after(call, cursor)
     return views.page(call, domains.page(call.db, instance, limit=limit, after=after), view)
 
 
-def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.change(waits=False)
     hostname = _checked(call, instance, body["hostname"])
     domain = Domain(
@@ -42,18 +40,14 @@ def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
     return Reply.created(view(domain), f"{base}/{domain.id}")
 
 
-def delete(call: OrgCall, instance_id: str, domain_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
-    domain = domains.fetch(call.db, instance, domain_id, lock=True)
+def delete(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     call.db.delete(domain)
     call.audit(target=domain.id, instance=instance.id, hostname=domain.hostname)
     call.start(NETWORK, instance)
     return Reply.no_content()
 
 
-def verify(call: OrgCall, instance_id: str, domain_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
-    domain = domains.fetch(call.db, instance, domain_id, lock=True)
+def verify(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     domain.verify_again()
     call.audit(target=domain.id, instance=instance.id, hostname=domain.hostname)
     call.start(VERIFY, instance, domain_id=domain.id)

@@ -18,9 +18,10 @@ from handlers import (
 )
 from handlers.calls import OrgCall
 from specserver import PollAgain, Reply
-from storage import changes, instances, networks, projects, samples
+from storage import changes, instances, networks, samples
 from storage.instances import Instance
 from storage.pages import Page
+from storage.projects import Project
 
 Body = dict[str, Any]
 
@@ -56,19 +57,17 @@ def list_(
 
 def list_in_project(
     call: OrgCall,
-    project_id: str,
+    project: Project,
     limit: int,
     cursor: str | None = None,
     status: str | None = None,
     engine: str | None = None,
     name: str | None = None,
 ) -> Body:
-    project = projects.fetch(call.db, call.org.id, project_id)
     return list_(call, limit, cursor, status, engine, name, project.id)
 
 
-def create(call: OrgCall, project_id: str, body: Body, dry_run: bool) -> Reply:
-    project = projects.fetch(call.db, call.org.id, project_id)
+def create(call: OrgCall, project: Project, body: Body, dry_run: bool) -> Reply:
     if dry_run:
         return Reply.ok(ordering.preview(call.requester, project, body))
     instance = ordering.place(call.requester, project, body)
@@ -81,12 +80,11 @@ def create(call: OrgCall, project_id: str, body: Body, dry_run: bool) -> Reply:
 
 def get(
     call: OrgCall,
-    instance_id: str,
+    instance: Instance,
     timeout_s: int,
     wait_for: str | None = None,
     if_none_match: str | None = None,
 ) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
     waited_s = time.monotonic() - call.exchange.started_at
     may_come = wait_for is not None and instance.status not in {wait_for, *_IN_VAIN[wait_for]}
     if may_come and waited_s < timeout_s:
@@ -95,8 +93,8 @@ def get(
     return preconditions.unless_known(if_none_match, found)
 
 
-def update(call: OrgCall, instance_id: str, body: Body, if_match: str | None = None) -> Reply:
-    instance = _held(call, instance_id, if_match)
+def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None = None) -> Reply:
+    _check_unchanged(instance, if_match)
     ordering.check_alteration(call.requester, instance, body)
     wanted = {_KINDS[column]: value for column, value in body.items()}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
@@ -107,8 +105,8 @@ def update(call: OrgCall, instance_id: str, body: Body, if_match: str | None = N
     return _accepted(call, instance)
 
 
-def delete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
-    instance = _held(call, instance_id, if_match)
+def delete(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
+    _check_unchanged(instance, if_match)
     kept = timedelta(days=PLANS[call.org.plan].retention_days)
     instance.delete(call.now + kept)
     call.audit(target=instance.id, name=instance.name)
@@ -116,8 +114,8 @@ def delete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Repl
     return _accepted(call, instance)
 
 
-def undelete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
-    instance = _held(call, instance_id, if_match)
+def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
+    _check_unchanged(instance, if_match)
     instance.undelete(call.now)
     changes.give_up(call.db, call.org.id, instance.id)
     ordering.check_return(call.requester, instance)
@@ -129,24 +127,24 @@ def undelete(call: OrgCall, instance_id: str, if_match: str | None = None) -> Re
     return _accepted(call, instance)
 
 
-def erase(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
-    instance = _held(call, instance_id, if_match)
+def erase(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
+    _check_unchanged(instance, if_match)
     instance.erase()
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.erase", instance)
     return _accepted(call, instance)
 
 
-def pause(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
-    instance = _held(call, instance_id, if_match)
+def pause(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
+    _check_unchanged(instance, if_match)
     instance.pause()
     call.audit(target=instance.id, name=instance.name)
     call.start("instances.pause", instance)
     return _accepted(call, instance)
 
 
-def resume(call: OrgCall, instance_id: str, if_match: str | None = None) -> Reply:
-    instance = _held(call, instance_id, if_match)
+def resume(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
+    _check_unchanged(instance, if_match)
     held = instance.paused_by == "idle"
     instance.resume()
     if not held:
@@ -156,13 +154,11 @@ def resume(call: OrgCall, instance_id: str, if_match: str | None = None) -> Repl
     return _accepted(call, instance)
 
 
-def _held(call: OrgCall, instance_id: str, if_match: str | None) -> Instance:
-    """The instance, as the caller read it where they say what they read, and held as it is."""
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def _check_unchanged(instance: Instance, if_match: str | None) -> None:
+    """Where callers say what they read, it is still so, and held as it is."""
     if if_match is not None:
         current = preconditions.etag(views.instance(instance))
         preconditions.check(if_match, current, "the instance")
-    return instance
 
 
 def _accepted(call: OrgCall, instance: Instance) -> Reply:
@@ -171,21 +167,18 @@ def _accepted(call: OrgCall, instance: Instance) -> Reply:
     return preconditions.tagged(Reply.accepted(views.instance(instance)))
 
 
-def changes_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def changes_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     found = changes.page(
         call.db, call.org.id, instance.id, limit=limit, after=views.after(call, cursor)
     )
     return views.page(call, found, views.change)
 
 
-def ca(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def ca(call: OrgCall, instance: Instance) -> Reply:
     return certificates.of_cells(call, {instance.cell_id})
 
 
-def capacity(call: OrgCall, instance_id: str) -> Body:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def capacity(call: OrgCall, instance: Instance) -> Body:
     week = samples.of_instance(
         call.db, call.org.id, instance.id, since=call.now - timedelta(days=7), until=call.now
     )
@@ -194,13 +187,12 @@ def capacity(call: OrgCall, instance_id: str) -> Body:
 
 def metrics(
     call: OrgCall,
-    instance_id: str,
+    instance: Instance,
     limit: int,
     cursor: str | None = None,
     from_: str | None = None,
     to: str | None = None,
 ) -> Body:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
     until = call.now if to is None else instants.read(to, parameter="to")
     day_before = instants.before(until, timedelta(hours=24))
     since = day_before if from_ is None else instants.read(from_, parameter="from")
@@ -211,8 +203,7 @@ def metrics(
     return views.page(call, Page(rest[:limit], more), views.metrics_hour)
 
 
-def logs(call: OrgCall, instance_id: str) -> Body:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def logs(call: OrgCall, instance: Instance) -> Body:
     one_time.check_provisioned(instance, "read the logs of")
     call.audit(target=instance.id, name=instance.name)
     return one_time.url(call, instance, "logs", "GET")

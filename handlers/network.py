@@ -10,20 +10,18 @@ from handlers import network_views, preconditions
 from handlers.calls import OrgCall
 from specserver import Reply
 from specserver.problems import Problem
-from storage import instances, networks
+from storage import networks
 from storage.instances import Instance
 from storage.networks import Network
 
 Body = dict[str, Any]
 
 
-def get(call: OrgCall, instance_id: str) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id)
+def get(call: OrgCall, instance: Instance) -> Reply:
     return _answer(networks.of_instance(call.db, instance), instance)
 
 
-def replace(call: OrgCall, instance_id: str, body: Body, if_match: str | None = None) -> Reply:
-    instance = instances.fetch(call.db, call.org.id, instance_id, lock=True)
+def replace(call: OrgCall, instance: Instance, body: Body, if_match: str | None = None) -> Reply:
     instance.change(waits=False)
     network = networks.of_instance(call.db, instance)
     _check_unchanged(network, if_match)

@@ -8,6 +8,7 @@ from handlers.calls import OrgCall
 from specserver import Invalid, Reply
 from storage import instances, projects
 from storage.errors import Conflict
+from storage.projects import Project
 
 Body = dict[str, Any]
 
@@ -28,12 +29,11 @@ def create(call: OrgCall, body: Body) -> Reply:
     return Reply.created(views.project(project), location)
 
 
-def get(call: OrgCall, project_id: str) -> Body:
-    return views.project(projects.fetch(call.db, call.org.id, project_id))
+def get(_call: OrgCall, project: Project) -> Body:
+    return views.project(project)
 
 
-def update(call: OrgCall, project_id: str, body: Body) -> Body:
-    project = projects.fetch(call.db, call.org.id, project_id)
+def update(call: OrgCall, project: Project, body: Body) -> Body:
     for member, value in body.items():
         setattr(project, member, value)
     call.audit(target=project.id, **body)
@@ -41,8 +41,7 @@ def update(call: OrgCall, project_id: str, body: Body) -> Body:
     return views.project(project)
 
 
-def delete(call: OrgCall, project_id: str) -> Reply:
-    project = projects.fetch(call.db, call.org.id, project_id)
+def delete(call: OrgCall, project: Project) -> Reply:
     _refuse_while_used(instances.count_by_status(call.db, call.org.id, project.id))
     instances.leave_project(call.db, call.org.id, project.id)
     call.audit(target=project.id, name=project.name, slug=project.slug)

@@ -10,75 +10,75 @@ from handlers import network_rules
 from handlers import queue_views as views
 from handlers.calls import OrgCall
 from specserver import Conflict, Reply
-from storage import instances, networks
+from storage import networks
+from storage.instances import Instance
 
 Body = dict[str, Any]
 
 
-def list_(call: OrgCall, instance_id: str, limit: int, cursor: str | None = None) -> Body:
+def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     after = views.after(call, cursor)
-    found = _queues(call, instance_id).page(limit=limit, after=after)
+    found = _queues(call, instance).page(limit=limit, after=after)
     return views.page(call, found)
 
 
-def create(call: OrgCall, instance_id: str, body: Body) -> Reply:
+def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     name, unlogged = body["name"], body.get("unlogged", False)
-    made = _queues(call, instance_id).create(name, unlogged=unlogged, key=call.act_key)
-    call.audit(target=instance_id, queue=name, unlogged=unlogged)
-    base = f"/v1/orgs/{call.org.id}/instances/{instance_id}/queues"
+    made = _queues(call, instance).create(name, unlogged=unlogged, key=call.act_key)
+    call.audit(target=instance.id, queue=name, unlogged=unlogged)
+    base = f"/v1/orgs/{call.org.id}/instances/{instance.id}/queues"
     return Reply.created(made, f"{base}/{name}")
 
 
-def delete(call: OrgCall, instance_id: str, queue_name: str) -> Reply:
-    _queues(call, instance_id).delete(queue_name)
-    call.audit(target=instance_id, queue=queue_name)
+def delete(call: OrgCall, instance: Instance, queue_name: str) -> Reply:
+    _queues(call, instance).delete(queue_name)
+    call.audit(target=instance.id, queue=queue_name)
     return Reply.no_content()
 
 
-def permit(call: OrgCall, instance_id: str, queue_name: str, body: Body) -> Body:
+def permit(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Body:
     roles = body["data_api_roles"]
-    permitted = _queues(call, instance_id).permit(queue_name, roles)
-    call.audit(target=instance_id, queue=queue_name, data_api_roles=roles)
+    permitted = _queues(call, instance).permit(queue_name, roles)
+    call.audit(target=instance.id, queue=queue_name, data_api_roles=roles)
     return permitted
 
 
-def send(call: OrgCall, instance_id: str, queue_name: str, body: Body) -> Reply:
+def send(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Reply:
     messages, delay_s = body["messages"], body.get("delay_seconds", 0)
-    queues = _queues(call, instance_id)
+    queues = _queues(call, instance)
     return Reply(201, queues.send(queue_name, messages, delay_s=int(delay_s), key=call.act_key))
 
 
-def read(call: OrgCall, instance_id: str, queue_name: str, body: Body) -> Body:
+def read(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Body:
     count, timeout_s = body.get("count", 1), body.get("visibility_timeout_s", 30)
-    queues = _queues(call, instance_id)
+    queues = _queues(call, instance)
     return queues.read(queue_name, count=int(count), timeout_s=int(timeout_s))
 
 
-def delete_messages(call: OrgCall, instance_id: str, queue_name: str, body: Body) -> Body:
-    return _removed(call, instance_id, queue_name, body, archive=False)
+def delete_messages(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Body:
+    return _removed(call, instance, queue_name, body, archive=False)
 
 
-def archive_messages(call: OrgCall, instance_id: str, queue_name: str, body: Body) -> Body:
-    return _removed(call, instance_id, queue_name, body, archive=True)
+def archive_messages(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Body:
+    return _removed(call, instance, queue_name, body, archive=True)
 
 
-def purge(call: OrgCall, instance_id: str, queue_name: str) -> Body:
-    purged = _queues(call, instance_id).purge(queue_name, key=call.act_key)
-    call.audit(target=instance_id, queue=queue_name, **purged)
+def purge(call: OrgCall, instance: Instance, queue_name: str) -> Body:
+    purged = _queues(call, instance).purge(queue_name, key=call.act_key)
+    call.audit(target=instance.id, queue=queue_name, **purged)
     return purged
 
 
 def _removed(
-    call: OrgCall, instance_id: str, queue_name: str, body: Body, *, archive: bool
+    call: OrgCall, instance: Instance, queue_name: str, body: Body, *, archive: bool
 ) -> Body:
-    queues = _queues(call, instance_id)
+    queues = _queues(call, instance)
     ids = [int(each) for each in body["message_ids"]]
     return queues.remove(queue_name, ids, archive=archive, key=call.act_key)
 
 
-def _queues(call: OrgCall, instance_id: str) -> Queues:
+def _queues(call: OrgCall, instance: Instance) -> Queues:
     """Those of an instance that has some and runs; the database is let go of until they answer."""
-    instance = instances.fetch(call.db, call.org.id, instance_id)
     if instance.engine != "postgres":
         raise Conflict(f"queues need a postgres instance; this instance is {instance.engine}")
     if instance.status != "running":

@@ -45,9 +45,7 @@ def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
     return views.page(call, found, lambda session: view(call, session))
 
 
-def revoke(call: SessionCall, session_id: str) -> Reply:
-    own = call.caller.session.id if session_id == "current" else session_id
-    session = sessions.fetch(call.db, call.caller.user.id, own, call.now)
+def revoke(call: SessionCall, session: UserSession) -> Reply:
     session.revoke(call.now)
     call.audit(target=session.id)
     return Reply.no_content()

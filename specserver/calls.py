@@ -91,9 +91,12 @@ _shared = lru_cache(maxsize=4096)(HandlerCall)
 
 
 def call_of(
-    operation_id: str, handler: Callable[..., Any], given: set[str], *, leading: bool
+    operation_id: str, handler: Callable[..., Any], given: set[str], *, leading: int | None
 ) -> HandlerCall:
-    """How to call the handler; with `leading`, a boundary passes it arguments of its own first."""
+    """How to call the handler, which a boundary passes `leading` arguments of its own first.
+
+    None: as many as the handler has that the document does not give.
+    """
     parameters = [
         parameter.replace(
             annotation=parameter.empty,
@@ -103,7 +106,8 @@ def call_of(
     ]
     call = _shared(tuple(parameters), frozenset(given))
     unknown = call.unknown()
-    if unknown and not (leading and unknown == call.positional()[: len(unknown)]):
+    placed = call.positional()[: len(unknown) if leading is None else leading]
+    if not set(unknown) <= set(placed):
         raise HandlerMismatchError(
             f"the handler of {operation_id} asks for {', '.join(unknown)}, and the document "
             f"gives {', '.join(sorted(given)) or 'nothing'}"

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from specserver.operations import Operation
@@ -87,14 +88,14 @@ class Exchange:
         self.validate()
         return cast("dict[str, Any]", self._arguments)
 
-    def invoke(self, *first: Any) -> Reply:
-        """Runs the handler with `first` and the arguments it names.
+    def invoke(self, *first: Any, **given: Any) -> Reply:
+        """Runs the handler with `first` and the arguments it names, those in `given` among them.
 
         An asynchronous handler is waited for when this is called on a pool thread; on the event
         loop this gives its coroutine, and `invoke_async` is the better name to call.
         """
         plan = self._plan
-        arguments = plan.call.arguments(self.arguments, self, len(first))
+        arguments = plan.call.arguments(self.arguments | given, self, len(first))
         answer = plan.handler(*first, **arguments)
         if not plan.is_async:
             return as_reply(answer)
@@ -105,12 +106,12 @@ class Exchange:
         """From a pool thread: runs a coroutine on the event loop and waits for its result."""
         return asyncio.run_coroutine_threadsafe(pending, self._loop).result()
 
-    async def invoke_async(self, *first: Any) -> Reply:
+    async def invoke_async(self, *first: Any, **given: Any) -> Reply:
         """`invoke` for an asynchronous boundary; a synchronous handler runs on the thread pool."""
         plan = self._plan
         if not plan.is_async:
-            return cast("Reply", await plan.threads.run(self.invoke, *first))
-        arguments = plan.call.arguments(self.arguments, self, len(first))
+            return cast("Reply", await plan.threads.run(partial(self.invoke, *first, **given)))
+        arguments = plan.call.arguments(self.arguments | given, self, len(first))
         return as_reply(await plan.handler(*first, **arguments))
 
     @property

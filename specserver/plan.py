@@ -65,8 +65,9 @@ class Plan:
         self.binding = binding
         self.handler: Callable[..., Any] = around.resolver.resolve(operation).function
         self.is_async = is_async(self.handler)
-        leading = around.boundary is not None
-        self.call = call_of(operation.id, self.handler, binding.argument_names, leading=leading)
+        leading = getattr(around.boundary, "leading", None) if around.boundary else 0
+        given = _given(operation, binding.argument_names, around.boundary)
+        self.call = call_of(operation.id, self.handler, given, leading=leading)
         self.security = security
         self.max_body_bytes = int(operation.extension("max-body-bytes", around.max_body_bytes))
         self.reads_body = (
@@ -95,6 +96,12 @@ class Plan:
             if pending is not None:
                 exchange.wait_for(pending)
         return exchange.invoke()
+
+
+def _given(operation: Operation, bound: set[str], boundary: Boundary | None) -> set[str]:
+    """What a handler can name: a boundary with `arguments_of` may put others in their place."""
+    arguments_of = getattr(boundary, "arguments_of", None)
+    return bound if arguments_of is None else set(arguments_of(operation, frozenset(bound)))
 
 
 def _security(operation: Operation, around: Surroundings) -> Security | None:

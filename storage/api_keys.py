@@ -44,9 +44,9 @@ def by_token_hash(db: Session, token_hash: str) -> ApiKey | None:
     return db.scalars(select(ApiKey).where(ApiKey.token_hash == token_hash)).one_or_none()
 
 
-def fetch(db: Session, org_id: str, key_id: str) -> ApiKey:
-    """A key of that organization that is not revoked."""
-    key = db.get(ApiKey, key_id)
+def fetch(db: Session, org_id: str, key_id: str, *, lock: bool = False) -> ApiKey:
+    """A key of that organization that is not revoked; `lock` holds it until the commit."""
+    key = db.get(ApiKey, key_id, with_for_update=True if lock else None)
     if key is None or key.org_id != org_id or key.revoked_at is not None:
         raise NotFound("api key not found")
     return key

@@ -26,8 +26,9 @@ def create(db: Session, org_id: str, *, name: str, slug: str) -> Project:
     return project
 
 
-def fetch(db: Session, org_id: str, project_id: str) -> Project:
-    project = db.get(Project, project_id)
+def fetch(db: Session, org_id: str, project_id: str, *, lock: bool = False) -> Project:
+    """The organization's project; `lock` holds its row until the transaction ends."""
+    project = db.get(Project, project_id, with_for_update=True if lock else None)
     if project is None or project.org_id != org_id:
         raise NotFound("project not found")
     return project

@@ -46,9 +46,11 @@ def addresses(db: Session, user_id: str) -> list[str]:
     return [ip for ip in db.scalars(rows.distinct().limit(_ADDRESSES_MAX)) if ip is not None]
 
 
-def fetch(db: Session, user_id: str, session_id: str, now: datetime) -> UserSession:
-    """A live session of that user."""
-    found = db.get(UserSession, session_id)
+def fetch(
+    db: Session, user_id: str, session_id: str, now: datetime, *, lock: bool = False
+) -> UserSession:
+    """A live session of that user; `lock` holds it until the transaction ends."""
+    found = db.get(UserSession, session_id, with_for_update=True if lock else None)
     if found is None or found.user_id != user_id or not found.is_live(now):
         raise NotFound("session not found")
     return found

@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from control.boundary import subjects
+from control.boundary.subjects import READING, Subject
 from control.policy.permissions import ALL
 from specserver import Operation
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 RATES: Final = ("default", "unauthenticated", "authentication", "reveal")
 # The document's security schemes, and the kind of caller each lets in.
 SCHEMES: Final = {"api_key": "api_key", "dev_user": "session"}
@@ -24,7 +25,6 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     "assurance": frozenset({"none", "mfa", "second_factor", "step_up"}),
     "role": frozenset({"owner"}),
 }
-_READ = ("authorize", "audit", "audit-reason", "rate-limit", "events", "done-by", "password")
 # Who may do what an operation does, where it is not the transaction of the request.
 _DOERS: Final = (None, "cell")
 
@@ -56,6 +56,8 @@ class Rule:
     """A cell does it, before the transaction that records it; see decision 0010."""
     password: str | None = None
     """The member of the body that is a password; it is verified before the transaction."""
+    subjects: tuple[Subject, ...] = ()
+    """The records that the path names, beside the organization."""
 
     @property
     def sensitive(self) -> bool:
@@ -70,17 +72,12 @@ class Rule:
 
 def rule_of(operation: Operation) -> Rule:
     """The operation's rule. Raises DocumentRefused rather than let one in that has none."""
-    method = operation.method.upper()
-    extensions = {
-        f"x-{name}": operation.extension(name)
-        for name in _READ
-        if operation.extension(name) is not None
-    }
-    faults = list(_faults(operation.path, method, extensions, operation.security))
+    method, document = operation.method.upper(), operation.document
+    faults = list(_faults(operation.path, method, document, operation.security))
     if faults:
         raise DocumentRefused([f"{operation.id}: {fault}" for fault in faults])
-    authorize = extensions["x-authorize"]
-    audit = extensions.get("x-audit")
+    authorize = document["x-authorize"]
+    audit = document.get("x-audit")
     accepts = {SCHEMES[name] for one in operation.security for name in one}
     return Rule(
         permission=authorize["permission"],
@@ -88,14 +85,15 @@ def rule_of(operation: Operation) -> Rule:
         assurance=authorize.get("assurance", "none"),
         owner_only=authorize.get("role") == "owner",
         audit=None if audit == "none" else audit,
-        rate=extensions["x-rate-limit"],
-        events=frozenset(extensions.get("x-events", ())),
+        rate=document["x-rate-limit"],
+        events=frozenset(document.get("x-events", ())),
         accepts=frozenset(accepts),
         optional={} in operation.security,
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
-        outside=extensions.get("x-done-by") == "cell",
-        password=extensions.get("x-password"),
+        outside=document.get("x-done-by") == "cell",
+        password=document.get("x-password"),
+        subjects=subjects.subjects_of(operation.path, method, document),
     )
 
 
@@ -110,7 +108,7 @@ def check_document(document: Mapping[str, Any]) -> None:
             *_faults(
                 path,
                 method.upper(),
-                operation,
+                {**operation, "parameters": _parameters(item, operation)},
                 operation.get("security", document.get("security", [])),
             ),
             *_event_faults(operation, document.get("webhooks", {})),
@@ -120,9 +118,14 @@ def check_document(document: Mapping[str, Any]) -> None:
         raise DocumentRefused(faults)
 
 
+def _parameters(item: Mapping[str, Any], operation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*item.get("parameters", ()), *operation.get("parameters", ())]
+
+
 def _faults(
     path: str, method: str, extensions: Mapping[str, Any], security: list[dict[str, Any]]
 ) -> Iterator[str]:
+    yield from subjects.faults(path, method, extensions)
     yield from _authorize_faults(path, extensions.get("x-authorize"), security)
     audit = extensions.get("x-audit")
     if method not in READING and not isinstance(audit, str):

@@ -1,19 +1,21 @@
 """The way of a request, in its order, and in one transaction.
 
-authenticate -> tenant -> authorize -> rate limit -> validate -> replay -> handler -> audit,
-events, replay -> commit. What writes is let in twice: once by reading, so that whoever is
-refused, limited or wrong never holds the lock of writers; and again in the transaction that
-writes, so that a right taken away while waiting is gone. Changes in one org exclude each other.
+authenticate -> tenant -> authorize -> rate limit -> validate -> replay -> records of the path ->
+handler -> audit, events, replay -> commit. What writes is let in twice: once by reading, so that
+whoever is refused, limited or wrong never holds the lock of writers; and again in the transaction
+that writes, so that a right taken away while waiting is gone. Changes in one org exclude each
+other.
 """
 
 import threading
 import uuid
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.boundary import accounts, credentials, failures, passwords
+from control.boundary import accounts, credentials, failures, passwords, subjects
 from control.boundary.addresses import Proxies, rate_key
 from control.boundary.call import Call, Forgotten, lacking, mfa_required, refuse_closed
 from control.boundary.credentials import Admission, Caller
@@ -73,6 +75,9 @@ class _Failed(Exception):  # noqa: N818 -- carries an answer through the rollbac
 class Way:
     """A boundary: called with an exchange, answers or raises a Problem."""
 
+    leading: Final = 1
+    """Arguments that come first in a handler's signature: the call."""
+
     def __init__(self, services: Services) -> None:
         self._services = services
         self._proxies = Proxies(services.settings.trusted_proxies)
@@ -108,6 +113,11 @@ class Way:
     def is_heavy(self, exchange: Exchange) -> bool:
         """Whether a request takes much of a CPU, which those that hash a password do."""
         return self._rule(exchange.operation).password is not None
+
+    def arguments_of(self, operation: Operation, names: frozenset[str]) -> set[str]:
+        """What a handler can name: the records of the path in place of their ids."""
+        named = self._rule(operation).subjects
+        return {*names - {one.parameter for one in named}, *(one.name for one in named)}
 
     def _learn(self, exchange: Exchange, caller: Caller | None) -> None:
         token = _known_as(exchange)
@@ -145,7 +155,7 @@ class Way:
         with self._services.database.read() as db:
             admission = self._admit(db, visit)
             self._prepare(visit, admission)
-            return visit.exchange.invoke(self._call(db, visit, admission))
+            return _invoke(self._call(db, visit, admission))
 
     def _write(self, visit: Visit) -> Reply:
         with self._services.database.read() as db:
@@ -167,7 +177,7 @@ class Way:
             before = None if key is None else self._replays.seen(db, key, admission.at)
             if before is not None:
                 return before
-            reply = visit.exchange.invoke(self._call(db, visit, admission))
+            reply = _invoke(self._call(db, visit, admission))
         if reply.status < _FAILURES_FROM:
             raise Forgotten(f"{visit.exchange.operation.id} took a wrong password")
         return reply
@@ -190,7 +200,7 @@ class Way:
             call = self._call(db, visit, admission)
             call.act_key = uuid.uuid4().hex if key is None else key.act
             call.wait_to_record()
-            reply = visit.exchange.invoke(call)
+            reply = _invoke(call)
         if reply.status >= _FAILURES_FROM:
             return reply
         return self._record(call, reply, key)
@@ -227,7 +237,7 @@ class Way:
         if visit.rule.mutating and admission.org is not None:
             refuse_closed(admission.org)
         call = self._call(db, visit, admission)
-        reply = visit.exchange.invoke(call)
+        reply = _invoke(call)
         if reply.status >= _FAILURES_FROM:
             raise _Failed(reply)
         call.finish(reply)
@@ -322,6 +332,11 @@ class Way:
         if rule is None:
             rule = self._rules[operation.id] = rule_of(operation)
         return rule
+
+
+def _invoke(call: Call) -> Reply:
+    """The records of the path first, so that no handler runs for one that is not there."""
+    return call.exchange.invoke(call, **subjects.resolve(call, call.rule.subjects))
 
 
 def authorize(rule: Rule, caller: Caller, org: Organization | None) -> None:

@@ -9,6 +9,7 @@ from control.boundary import Call
 from specserver import PollAgain, Problem, Reply
 from storage import api_keys, identifiers, projects
 from storage.errors import Conflict, NotFound, Unavailable
+from storage.projects import Project
 
 
 def ping(_call: Call) -> dict[str, Any]:
@@ -66,9 +67,8 @@ def list_others(call: Call, cursor: str) -> dict[str, Any]:
     return {"position": call.cursor_in(cursor)}
 
 
-def project(call: Call, project_id: str) -> dict[str, Any]:
-    assert call.org is not None
-    return {"id": projects.fetch(call.db, call.org.id, project_id).id}
+def project(_call: Call, project: Project) -> dict[str, Any]:
+    return {"id": project.id}
 
 
 def create_key(call: Call, body: dict[str, Any]) -> Reply:

@@ -1,0 +1,140 @@
+"""One name of a path at a time leads elsewhere: each is 404, and nothing has changed."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import event, inspect, select
+
+from contract_tests.api.harness import House
+from contract_tests.api.rows import (
+    OPERATIONS,
+    Estate,
+    body_of,
+    domain,
+    estate,
+    is_problem,
+    path_of,
+)
+from specserver import Operation
+from storage import memberships
+from storage.columns import Owned, Record
+
+Ids = dict[str, str]
+
+
+def records(operation: Operation) -> list[str]:
+    """The path's parameters that name a record, in its order."""
+    named = [one for one in operation.document["parameters"] if one["in"] == "path"]
+    ours = [str(one["name"]) for one in named if one["x-record"] != "none"]
+    return sorted(ours, key=operation.path.index)
+
+
+NAMING = [one for one in OPERATIONS if set(records(one)) - {"org_id"}]
+
+
+class Owners:
+    """An owner of two organizations, of which the first has two instances."""
+
+    def __init__(self, house: House) -> None:
+        person = house.person(mfa=True)
+        self.token = person.session
+        mine, other = estate(house, "One"), estate(house, "Other")
+        with house.database.write() as db:
+            for each in (mine, other):
+                memberships.create(db, each.tenant.org_id, person.id, "owner")
+        sibling = house.instance(mine.tenant)
+        self.mine = mine.ids
+        self.sibling = Estate(mine.tenant, sibling, domain(house, mine.tenant, sibling)).ids
+        stranger = house.person()
+        session_id = house.get("/v1/me", stranger.session).json()["session_id"]
+        self.other = {**other.ids, "session_id": session_id}
+
+    def elsewhere(self, operation: Operation) -> list[tuple[str, Ids]]:
+        """What the path may name, of which one is another organization's or instance's."""
+        names = records(operation)
+        varied = [(name, self.other[name]) for name in names]
+        if {"instance_id", "domain_id"} <= set(names):
+            varied += [(name, self.sibling[name]) for name in ("instance_id", "domain_id")]
+        return [(name, {**self.mine, name: value}) for name, value in varied]
+
+
+@pytest.fixture(scope="module")
+def owners(house: House) -> Owners:
+    return Owners(house)
+
+
+def send(house: House, operation: Operation, ids: Ids, token: str) -> Any:
+    takes = {one["name"] for one in operation.document["parameters"]}
+    headers = {"If-Match": "*"} if "If-Match" in takes else {}
+    body = body_of(operation)
+    options = {"headers": headers} | ({} if body is None else {"json": body})
+    return house.request(operation.method, path_of(operation, ids), token, **options)
+
+
+def everything(house: House, *org_ids: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All that these organizations have, but for when their keys were used last."""
+    found = {}
+    with house.database.read() as db:
+        for mapper in Record.registry.mappers:
+            if issubclass(mapper.class_, Owned):
+                columns = [one for one in inspect(mapper.class_).columns if one.key[:5] != "last_"]
+                rows = select(*columns).where(mapper.class_.owner_id().in_(org_ids))
+                found[mapper.class_.__name__] = sorted(map(tuple, db.execute(rows)), key=repr)
+    return found
+
+
+@pytest.mark.parametrize("operation", NAMING, ids=lambda one: one.id)
+def test_each_name_of_a_path_is_of_what_stands_before_it(
+    house: House, owners: Owners, operation: Operation
+) -> None:
+    orgs = (owners.mine["org_id"], owners.other["org_id"])
+    before = everything(house, *orgs)
+    varied = owners.elsewhere(operation)
+    assert varied
+    for name, ids in varied:
+        answer = send(house, operation, ids, owners.token)
+        assert answer.status_code == 404, (name, path_of(operation, ids), answer.text)
+        is_problem(answer, 404, "not_found")
+    assert everything(house, *orgs) == before
+
+
+READING = [one for one in NAMING if one.method == "GET"]
+
+
+@pytest.mark.parametrize("operation", READING, ids=lambda one: one.id)
+def test_the_same_path_leads_somewhere_when_all_names_agree(
+    house: House, owners: Owners, operation: Operation
+) -> None:
+    """Or the test above could not fail."""
+    assert send(house, operation, owners.mine, owners.token).status_code != 404
+
+
+HELD = {
+    "projects.update": {"projects"},
+    "instances.pause": {"instances"},
+    "network.replace": {"instances"},
+    "domains.create": {"instances"},
+    "domains.verify": {"domains"},
+    "domains.delete": {"instances", "domains"},
+    "credentials.reveal": set(),
+}
+
+
+@pytest.mark.parametrize("house", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("name", HELD)
+def test_a_change_holds_what_it_is_about(house: House, name: str) -> None:
+    made = estate(house)
+    token = house.session(made.tenant.owner.id, mfa=True)
+    operation = next(one for one in OPERATIONS if one.id == name)
+    said: list[str] = []
+
+    def listen(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        said.append(statement)
+
+    event.listen(house.database.engine, "before_cursor_execute", listen)
+    try:
+        assert send(house, operation, made.ids, token).is_success
+    finally:
+        event.remove(house.database.engine, "before_cursor_execute", listen)
+    held = {one.partition("FROM ")[2].split()[0] for one in said if one.endswith("FOR UPDATE")}
+    assert held == HELD[name]

@@ -1,0 +1,110 @@
+"""The records of a path: found by the boundary, or the document is refused and nothing starts."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from contract_tests.boundary.desk import Desk, MakeDesk
+from contract_tests.boundary.document import ORG, operation
+from contract_tests.boundary.handlers import desk as handlers
+from control.boundary import DocumentRefused, check_document
+from control.boundary.call import Call
+from control.boundary.subjects import subjects_of
+from specserver import HandlerMismatchError
+from storage import projects
+
+INSTANCE = f"{ORG}/instances/{{instance_id}}"
+DOMAIN = f"{INSTANCE}/domains/{{domain_id}}"
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def only(path: str, **policy: Any) -> dict[str, Any]:
+    return operation("things.change", path, "instances:write", audit="thing.change", **policy)
+
+
+def check(path: str, described: dict[str, Any], method: str = "post") -> None:
+    check_document({"paths": {path: {method: described}}})
+
+
+def unsaid(described: dict[str, Any]) -> None:
+    del described["parameters"][1]["x-record"]
+
+
+def unknown(described: dict[str, Any]) -> None:
+    described["parameters"][1]["x-record"] = "dream"
+
+
+def no_reason(described: dict[str, Any]) -> None:
+    described["parameters"][1]["x-record"] = "none"
+
+
+def undescribed(described: dict[str, Any]) -> None:
+    del described["parameters"][1]
+
+
+def locks_another(described: dict[str, Any]) -> None:
+    described["x-locks"] = ["domain"]
+
+
+def cell_locks(described: dict[str, Any]) -> None:
+    described |= {"x-done-by": "cell", "x-locks": ["instance"]}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "fault"),
+    [
+        (unsaid, "{instance_id} does not say in x-record which record it names"),
+        (unknown, "x-record is 'dream', not one of org, project, instance"),
+        (no_reason, "x-record-reason does not say why"),
+        (undescribed, "{instance_id} is not among its parameters"),
+        (locks_another, "x-locks names domain, which the path does not"),
+        (cell_locks, "x-locks is for changes that a transaction makes"),
+    ],
+)
+def test_a_parameter_whose_record_nobody_finds_is_refused(mistake: Change, fault: str) -> None:
+    described = only(INSTANCE)
+    check(INSTANCE, described)
+    mistake(described)
+    with pytest.raises(DocumentRefused) as refused:
+        check(INSTANCE, described)
+    assert any(fault in one for one in refused.value.faults), refused.value.faults
+
+
+def test_a_record_is_found_within_what_the_path_names_before_it() -> None:
+    check(DOMAIN, only(DOMAIN))
+    flat = f"{ORG}/domains/{{domain_id}}"
+    with pytest.raises(DocumentRefused, match="domain is found within instance, which the path"):
+        check(flat, only(flat))
+
+
+def locked(path: str, method: str = "POST", **described: Any) -> list[str]:
+    whole = only(path) | {f"x-{name.replace('_', '-')}": value for name, value in described.items()}
+    return [one.name for one in subjects_of(path, method, whole) if one.lock]
+
+
+def test_what_a_change_is_about_is_held_and_what_is_read_is_not() -> None:
+    assert locked(DOMAIN) == locked(DOMAIN, "DELETE") == ["domain"]
+    assert locked(DOMAIN, locks=["instance", "domain"]) == ["instance", "domain"]
+    assert locked(DOMAIN, "GET") == locked(DOMAIN, locks=[]) == locked(DOMAIN, done_by="cell") == []
+
+
+def test_a_handler_that_asks_for_an_id_does_not_start(
+    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looks_up(call: Call, project_id: str) -> dict[str, Any]:
+        assert call.org is not None
+        return {"id": projects.fetch(call.db, call.org.id, project_id).id}
+
+    monkeypatch.setattr(handlers, "project", looks_up)
+    with pytest.raises(HandlerMismatchError, match=r"asks for call, project_id.*gives.* project"):
+        make_desk()
+
+
+def test_a_handler_is_given_the_record(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    body = {"name": "n", "slug": "s"}
+    made = desk.post(f"/v1/orgs/{org}/projects", ann.session, json=body).json()["id"]
+    assert desk.get(f"/v1/orgs/{org}/projects/{made}", ann.session).json() == {"id": made}

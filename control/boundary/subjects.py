@@ -1,0 +1,149 @@
+"""The records that a path names: how each is found, and within which other.
+
+Each path parameter says in the document what record it names (`x-record`). The boundary finds it
+before the handler runs, and the handler is given the record in place of the id.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from specserver.binding import argument_name
+from storage import api_keys, domains, instances, projects, sessions
+
+if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
+    from control.boundary.call import Call
+
+ORG: Final = "org"
+CALLER: Final = "caller"
+NONE: Final = "none"
+READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+Records: TypeAlias = dict[str, Any]
+
+
+class Find(Protocol):
+    def __call__(self, call: "Call", found: Records, wanted: str, /, *, lock: bool) -> Any:
+        """The record of the id `wanted`; `found` is what the path has named before it.
+
+        `lock` holds its row until the commit. Raises NotFound, the one of storage.
+        """
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Of a record. `within` is what it is found in: the org, the caller, or another record."""
+
+    within: str
+    find: Find
+
+
+def _project(call: "Call", _found: Records, project_id: str, *, lock: bool) -> projects.Project:
+    return projects.fetch(call.db, _org_id(call), project_id, lock=lock)
+
+
+def _instance(call: "Call", _found: Records, instance_id: str, *, lock: bool) -> instances.Instance:
+    return instances.fetch(call.db, _org_id(call), instance_id, lock=lock)
+
+
+def _domain(call: "Call", found: Records, domain_id: str, *, lock: bool) -> domains.Domain:
+    return domains.fetch(call.db, found["instance"], domain_id, lock=lock)
+
+
+def _api_key(call: "Call", _found: Records, key_id: str, *, lock: bool) -> api_keys.ApiKey:
+    return api_keys.fetch(call.db, _org_id(call), key_id, lock=lock)
+
+
+def _session(call: "Call", _found: Records, session_id: str, *, lock: bool) -> sessions.UserSession:
+    assert call.caller is not None
+    own = call.caller.session.id if call.caller.session else ""
+    wanted = own if session_id == "current" else session_id
+    return sessions.fetch(call.db, call.caller.user.id, wanted, call.now, lock=lock)
+
+
+def _org_id(call: "Call") -> str:
+    assert call.org is not None, "held to by `faults`"
+    return call.org.id
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "project": Kind(ORG, _project),
+    "instance": Kind(ORG, _instance),
+    "domain": Kind("instance", _domain),
+    "api_key": Kind(ORG, _api_key),
+    "session": Kind(CALLER, _session),
+}
+"""A new kind of record has its line here; storage says what is not found."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A record of an operation's path, given to the handler in place of `parameter`."""
+
+    name: str
+    parameter: str
+    lock: bool
+    find: Find
+
+
+def subjects_of(path: str, method: str, document: Mapping[str, Any]) -> tuple[Subject, ...]:
+    """In the order of the path; of a document without `faults`."""
+    named = [
+        (one["x-record"], argument_name(one["name"]))
+        for one in _parameters(path, document)
+        if one["x-record"] not in (NONE, ORG)
+    ]
+    locked = _locked(method, document, [name for name, _ in named])
+    return tuple(
+        Subject(name, parameter, name in locked, KINDS[name].find) for name, parameter in named
+    )
+
+
+def resolve(call: "Call", subjects: Sequence[Subject]) -> Records:
+    """The records by the names of their kinds; raises NotFound, which is one for all."""
+    found: Records = {}
+    for one in subjects:
+        wanted = call.exchange.arguments[one.parameter]
+        found[one.name] = one.find(call, found, wanted, lock=one.lock)
+    return found
+
+
+def faults(path: str, method: str, document: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with the records that an operation's path names."""
+    known = {CALLER}
+    named: list[str] = []
+    described = {one["name"] for one in _parameters(path, document)}
+    for name in set(re.findall(r"{(\w+)}", path)) - described:
+        yield f"{{{name}}} is not among its parameters"
+    for one in _parameters(path, document):
+        record = one.get("x-record")
+        if record is None:
+            yield f"{{{one['name']}}} does not say in x-record which record it names"
+        elif record == NONE and not one.get("x-record-reason"):
+            yield f"{{{one['name']}}} names no record, but x-record-reason does not say why"
+        elif record in KINDS and KINDS[record].within not in known:
+            yield f"{record} is found within {KINDS[record].within}, which the path does not name"
+        elif record not in {NONE, ORG, *KINDS}:
+            yield f"x-record is {record!r}, not one of {', '.join((ORG, *KINDS, NONE))}"
+        else:
+            known.add(record)
+            named += [record] if record in KINDS else []
+    unknown = set(document.get("x-locks") or ()) - set(named)
+    if unknown:
+        yield f"x-locks names {', '.join(sorted(unknown))}, which the path does not"
+    if "x-locks" in document and (method in READING or document.get("x-done-by")):
+        yield "x-locks is for changes that a transaction makes"
+
+
+def _locked(method: str, document: Mapping[str, Any], named: list[str]) -> list[str]:
+    """What a change is about is held until the commit, unless `x-locks` says otherwise."""
+    if method in READING or document.get("x-done-by"):
+        return []
+    return list(document.get("x-locks", named[-1:]))
+
+
+def _parameters(path: str, document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those of the path, in its order."""
+    described = [one for one in document.get("parameters", ()) if one["in"] == "path"]
+    return sorted(described, key=lambda one: path.index(f"{{{one['name']}}}"))
