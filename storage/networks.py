@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import DatabaseClock, Json, Owned, Record
@@ -59,6 +59,19 @@ def of_instance(db: Session, instance: Instance) -> Network:
         return found
     ids = {"instance_id": instance.id, "org_id": instance.org_id}
     return Network(**ids, version=0, applied_version=0, updated_at=instance.created_at)
+
+
+def untold(db: Session, before: datetime) -> list[Network]:
+    """Those that no cell has been told since then, without a reason."""
+    return list(
+        db.scalars(
+            select(Network).where(
+                Network.applied_version < Network.version,
+                Network.status_reason.is_(None),
+                Network.updated_at < before,
+            )
+        )
+    )
 
 
 def hand_on(db: Session, source: Instance, branch: Instance) -> None:

@@ -97,9 +97,9 @@ def test_a_wait_that_takes_too_long_says_what_it_waits_for(
 ) -> None:
     path = at(plane, sales, "/network")
     told = network(applied=False, status_reason="the cell cannot be reached; it is tried again")
-    plane.script("GET", path, *[(200, {"ETag": '"4"'}, told)] * 3)
+    plane.script("GET", path, *[(200, {"ETag": '"4"'}, told)] * 30)
     plane.script("PUT", path, (200, {"ETag": '"4"'}, told))
-    ran = cli("network", "replace", "sales", "--clear-allow-cidrs", "--wait", "--wait-timeout", "0")
+    ran = cli("network", "replace", "sales", "--clear-allow-cidrs", "--wait", "--wait-timeout", "1")
     assert ran.code != 0
     assert "the cell cannot be reached; it is tried again" in ran.err
 

@@ -10,7 +10,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
 from contract_tests.databases import DIALECTS, Databases
-from storage import migrations
+from contract_tests.gateway.authorities import Authority
+from contract_tests.storage import tenants
+from storage import migrations, networks
 from storage.database import Database
 from storage.records import Record
 
@@ -50,6 +52,30 @@ def test_down_and_up_again(empty: Database) -> None:
     assert set(inspect(empty.engine).get_table_names()) == {"alembic_version"}
     empty.migrate()
     assert "instances" in inspect(empty.engine).get_table_names()
+
+
+def test_bundles_of_former_versions_become_their_certificates(
+    empty: Database, tmp_path: Path
+) -> None:
+    """A text that no certificate is in lets nobody in, and stays for its owner to replace."""
+    empty.migrate()
+    pem = Authority("Clients", tmp_path).pem
+    given = {"around": f"\u00e9\n{pem}\nafter it", "alone": pem, "unreadable": "\u00e9"}
+    with empty.write() as db:
+        tenant = tenants.make(db)
+        made = {name: tenants.instance(db, tenant) for name in given}
+        for name, instance in made.items():
+            network = networks.of_instance(db, instance)
+            network.replace({"client_ca_pem": given[name]}, None)
+            network.became_applied(1)
+            db.add(network)
+    migrations.downgrade(empty.engine, "0009")
+    empty.migrate()
+    with empty.read() as db:
+        kept = {name: networks.of_instance(db, instance) for name, instance in made.items()}
+    assert {name: each.client_ca_pem for name, each in kept.items()} == given | {"around": pem}
+    # What has changed is told to the cell.
+    assert {name for name, each in kept.items() if not each.is_applied} == {"around"}
 
 
 def test_a_revision_has_the_number_of_its_file() -> None:

@@ -10,7 +10,7 @@ from contract_tests.workflows.stage import Stage
 from control import work
 from control.cells import CellUnavailable
 from control.workflows import cells as cell_workflows
-from storage import cells, instances, replays
+from storage import cells, instances, networks, replays
 from storage.database import now
 from storage.records import Cell, Instance, Replay, Work
 
@@ -55,6 +55,26 @@ def test_an_engine_that_fails_and_comes_back(stage: Stage) -> None:
     found = stage.fetch(instance)
     assert (found.status, found.status_reason) == ("running", None)
     assert stage.kinds_of_events(instance) == ["instance.failed.v1", "instance.ready.v1"]
+
+
+def test_a_network_that_no_cell_was_told_is_told(stage: Stage) -> None:
+    """As a migration leaves one that it has written anew."""
+    instance = stage.instance("running")
+    stage.cell.becomes(instance.id, status="running")
+    with stage.database.write() as db:
+        network = networks.of_instance(db, instance)
+        network.replace({"allow_cidrs": ["192.0.2.0/24"]}, None)
+        db.add(network)
+    reconcile(stage)
+    assert "put" not in stage.cell.effects(instance.id)
+    stage.pass_time(11)
+    reconcile(stage)
+    assert stage.cell.told(instance.id)["allow_cidrs"] == ["192.0.2.0/24"]
+    with stage.database.read() as db:
+        assert networks.of_instance(db, instance).is_applied
+    stage.pass_time(11)
+    reconcile(stage)
+    assert stage.cell.effects(instance.id).count("put") == 1
 
 
 def test_an_engine_under_restart_is_left_alone(stage: Stage) -> None:

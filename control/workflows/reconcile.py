@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 from control.cells import Answer, CellRefused, CellUnavailable
 from control.work import Operation, queue, schedule, workflow
 from control.workflows import access, domains, findings, starting
-from storage import cells, instances
+from control.workflows.networks import NETWORK
+from storage import cells, instances, networks
 from storage.cells import Cell
 from storage.database import Database, now
 from storage.errors import NotFound
@@ -77,6 +78,10 @@ def restart_lost_work(database: Database) -> None:
     with database.read() as db:
         moment = now(db)
         stuck = [(row.org_id, row.id) for row in _stuck(db, moment)]
+        untold = [(row.org_id, row.instance_id) for row in networks.untold(db, moment - LOST_AFTER)]
+    for org_id, instance_id in untold:
+        with database.write() as db:
+            _tell_network(db, instances.fetch(db, org_id, instance_id, lock=True))
     for org_id, instance_id in stuck:
         with database.write() as db:
             try:
@@ -95,6 +100,12 @@ def _restart(db: Session, instance: Instance) -> None:
     if instance.status in TRANSITIONAL:
         _log.warning("lost work restarted", instance_id=instance.id, status=instance.status)
         starting.start(db, starting.BY_STATUS[instance.status], instance)
+
+
+def _tell_network(db: Session, instance: Instance) -> None:
+    settled = instance.desired_status not in instances.GONE
+    if settled and not queue.is_open(db, instance.id):
+        starting.start(db, NETWORK, instance)
 
 
 def _stuck(db: Session, moment: datetime) -> list[Instance]:
