@@ -1,7 +1,8 @@
 """Console: a one-time URL to the page that runs SQL on an instance."""
 
+from control import network_rules
 from control.policy.catalogue import ENGINES
-from handlers import network_rules, one_time
+from handlers import one_time
 from handlers.calls import OrgCall
 from specserver import Reply
 from storage import networks

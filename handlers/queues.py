@@ -5,8 +5,8 @@ The cell does what is asked, and no transaction of ours waits for it; see decisi
 
 from typing import Any
 
+from control import network_rules
 from control.queues import Queues
-from handlers import network_rules
 from handlers import queue_views as views
 from handlers.calls import OrgCall
 from specserver import Conflict, Reply

@@ -151,6 +151,27 @@ def test_only_who_may_connect_can_use_them(house: House, tenant: Tenant, path: s
     assert house.get(path, tenant.key).json()["items"][0]["depth"] == 1
 
 
+def test_an_answer_is_repeated_only_to_who_may_connect(
+    house: House, tenant: Tenant, path: str
+) -> None:
+    """It may hold messages, read before the list was changed."""
+    queue = make(house, tenant, path)
+    send(house, tenant, queue, {"n": 1})
+    options: dict[str, Any] = {"json": {}, "headers": {"Idempotency-Key": "k"}}
+
+    def read() -> httpx.Response:
+        return house.post(f"{queue}/messages/actions/read", tenant.key, **options)
+
+    first = read()
+    assert '{"n":1}' in first.text
+    assert read().json() == first.json()
+    session = house.session(tenant.owner.id, mfa=True)
+    network = f"{path.removesuffix('/queues')}/network"
+    body = {"allow_cidrs": ["192.0.2.0/24"]}
+    house.request("PUT", network, session, json=body, headers={"If-Match": "*"})
+    is_problem(read(), 403, "address_not_allowed")
+
+
 def test_pages_go_on_by_name(house: House, tenant: Tenant, path: str) -> None:
     names = [f"q{number}" for number in range(5)]
     for name in reversed(names):

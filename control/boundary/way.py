@@ -15,7 +15,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.boundary import accounts, credentials, failures, passwords, subjects
+from control.boundary import accounts, connecting, credentials, failures, passwords, subjects
 from control.boundary.addresses import Proxies, rate_key
 from control.boundary.call import Call, Forgotten, lacking, mfa_required, refuse_closed
 from control.boundary.credentials import Admission, Caller
@@ -185,8 +185,7 @@ class Way:
     def _write_outside(self, visit: Visit) -> Reply:
         """A cell may take long, and nothing is held meanwhile; what it did is recorded then.
 
-        Where that fails, or this process ends, the same request again does the same act again,
-        which the cell answers and does not repeat.
+        Where that fails, the same request again asks the cell again, which repeats nothing.
         """
         with self._services.database.read() as db:
             admission = self._admit(db, visit)
@@ -195,9 +194,10 @@ class Way:
                 refuse_closed(admission.org)
             key = self._replay_key(visit, admission)
             before = None if key is None else self._replays.seen(db, key, admission.at)
-            if before is not None:
-                return before
             call = self._call(db, visit, admission)
+            if before is not None:
+                connecting.check(call)
+                return before
             call.act_key = uuid.uuid4().hex if key is None else key.act
             call.wait_to_record()
             reply = _invoke(call)
