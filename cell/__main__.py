@@ -5,7 +5,7 @@ import base64
 import sys
 from pathlib import Path
 
-from cell import ports
+from cell import open_files, ports
 from cell.layout import HomeTakenError
 from cell.main import run
 from cell.settings import CellSettings
@@ -62,8 +62,16 @@ def main(words: list[str] | None = None) -> int:
         log_format=given.log_format,
         log_level=given.log_level,
     )
+    return _run(settings)
+
+
+def _run(settings: CellSettings) -> int:
     try:
+        open_files.raise_limit()
         run(settings)
+    except open_files.TooFewError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     except HomeTakenError as error:
         sys.stderr.write(f"{error}\n")
         return 1

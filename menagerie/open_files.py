@@ -1,14 +1,13 @@
 """How many files and connections a process may have open, and what its bounds are by that."""
 
-import resource
 from typing import Final
 
+from cell import open_files
+from cell.open_files import LEAST, REMEDY, limits
 from menagerie.settings import SettingsError
 
-FILES: Final = resource.RLIMIT_NOFILE
-MOST: Final = 65_536
-LEAST: Final = 1_024
-REMEDY: Final = "ulimit -n 65536, or LimitNOFILE=65536 where systemd starts it"
+__all__ = ["LEAST", "REMEDY", "connections", "limits", "raise_limit", "relayed"]
+
 CONNECTIONS_MAX: Final = 10_000
 """Of one API process; what more there are would wait for its threads."""
 RESERVED: Final = 256
@@ -18,27 +17,11 @@ RELAYED_MAX: Final = 8_000
 
 
 def raise_limit() -> int:
-    """Raise this process's soft limit to its hard one; answer what is in force.
-
-    Raises SettingsError where a part could serve next to nobody.
-    """
-    soft, hard = limits()
-    if soft < min(hard, MOST):
-        soft = min(hard, MOST)
-        resource.setrlimit(FILES, (soft, resource.getrlimit(FILES)[1]))
-    if soft < LEAST:
-        raise SettingsError(
-            f"this process may open {soft} files, and at least {LEAST} are needed: {REMEDY}"
-        )
-    return soft
-
-
-def limits() -> tuple[int, int]:
-    """Soft and hard; without a limit the most that is made use of."""
-    soft, hard = (
-        MOST if each == resource.RLIM_INFINITY else each for each in resource.getrlimit(FILES)
-    )
-    return soft, hard
+    """What is in force then; SettingsError where a part could serve next to nobody."""
+    try:
+        return open_files.raise_limit()
+    except open_files.TooFewError as error:
+        raise SettingsError(str(error)) from error
 
 
 def connections(files: int, threads: int) -> int:

@@ -3,7 +3,9 @@
 import logging
 
 import pytest
+import structlog
 
+from cell import log_lines
 from cell.log_lines import escape
 from contract_tests.cell.rig import Rig
 from menagerie import logs
@@ -18,14 +20,20 @@ def test_a_console_that_no_instance_has_is_not_found(shared_rig: Rig, path: str)
     assert "FAKE" not in answer.text
 
 
+@pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_control_characters_are_escaped_in_every_line(
-    log_format: str, capsys: pytest.CaptureFixture[str]
+    log_format: str, alone: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """As a part of the service, and as a cell that runs alone."""
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    kept, level, former = root.handlers[:], root.level, structlog.get_config()
     try:
-        logs.configure(log_format)
+        if alone:
+            log_lines.configure(log_format, "info")
+        else:
+            logs.configure(log_format)
+        structlog.get_logger("own").warning(f"on {HOSTILE}")
         logging.getLogger("library").warning("on %s", HOSTILE)
         try:
             int(HOSTILE + HOSTILE)
@@ -34,6 +42,7 @@ def test_control_characters_are_escaped_in_every_line(
         written = capsys.readouterr().err
     finally:
         root.handlers[:], root.level = kept, level
+        structlog.configure(**former)
     assert "FAKE" in written
     assert all(each.isprintable() for each in written.splitlines())
     assert not any(line.startswith("2026-11-22 FAKE") for line in written.splitlines())

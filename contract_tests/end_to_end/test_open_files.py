@@ -42,6 +42,13 @@ def test_a_part_that_may_open_too_few_does_not_start(part: str, tmp_path: Path) 
     assert "LimitNOFILE" in line
 
 
+def test_a_cell_that_is_started_alone_does_the_same(tmp_path: Path) -> None:
+    given = ("--home", str(tmp_path / "cell"), "--cell-id", "cell_a", "--control-public-key", "")
+    ended = limited(200, 512, "-m", "cell", *given)
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1), ended.stderr
+    assert "this process may open 512 files, and at least 1024 are needed" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("hard", "status", "said"),
     [
