@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,20 @@ from storage import instances
 from storage.errors import Unavailable
 from storage.records import Event, Instance, Organization, Work
 
-INSTANCES = 100
-KILLS = 12
+
+@dataclass(frozen=True)
+class Pace:
+    """How many instances, of two operations each, and how many kills among those operations."""
+
+    instances: int
+    kills: int
+
+    def done(self, kills: int) -> int:
+        """How many operations are done when so many kills have been."""
+        return kills * 2 * self.instances // (self.kills + 1)
+
+
+BY_DAY, AT_NIGHT = Pace(instances=30, kills=5), Pace(instances=100, kills=12)
 
 
 @pytest.fixture
@@ -35,15 +48,18 @@ def workers(stage: Stage, tmp_path: Path) -> Iterator[Workers]:
     made.close()
 
 
-# Several workers are for PostgreSQL; that they do no harm on SQLite is shown at night.
 @pytest.mark.exclusive  # it loads the whole machine
 @pytest.mark.parametrize(
-    "database_url", ["postgresql", pytest.param("sqlite", marks=pytest.mark.nightly)], indirect=True
+    "pace",
+    [
+        pytest.param(BY_DAY, id="by day"),
+        pytest.param(AT_NIGHT, id="at night", marks=pytest.mark.nightly),
+    ],
 )
 @pytest.mark.timeout(300)
-def test_two_hundred_operations_survive_kills(stage: Stage, workers: Workers) -> None:
+def test_operations_survive_kills(stage: Stage, workers: Workers, pace: Pace) -> None:
     """Every instance is provisioned, then paused, while workers are killed in the middle of it."""
-    mine = [stage.instance() for _ in range(INSTANCES)]
+    mine = [stage.instance() for _ in range(pace.instances)]
     for instance in mine:
         stage.start("instances.provision", instance)
     asked: set[str] = set()
@@ -51,27 +67,27 @@ def test_two_hundred_operations_survive_kills(stage: Stage, workers: Workers) ->
         workers.start()
     kills = 0
     end = time.monotonic() + 240
-    while len(asked) < INSTANCES or _open(stage):
+    while len(asked) < pace.instances or _open(stage):
         assert time.monotonic() < end, f"{_open(stage)} operations are left"
         # Only as much is asked as leaves something to do at the next kill, so that workers do not
         # end everything while this process stands still.
-        asked |= _pause_running(stage, _paced(kills + 2) - INSTANCES - len(asked))
-        if _done(stage) > _paced(kills + 1):
+        asked |= _pause_running(stage, pace.done(kills + 2) - pace.instances - len(asked))
+        if _done(stage) > pace.done(kills + 1):
             # Paced by progress, so that each falls on a worker in the midst of its work.
             workers.kill(random.choice(workers.running))
             workers.start()
             kills += 1
         time.sleep(0.02)
-    assert kills >= KILLS - 1
+    assert kills >= pace.kills - 1
     effects = collections.Counter(stage.cell.effects())
-    assert effects == {"put": INSTANCES, "pause": INSTANCES}
+    assert effects == {"put": pace.instances, "pause": pace.instances}
     for instance in mine:
         assert stage.fetch(instance).status == "paused"
         assert stage.kinds_of_events(instance) == ["instance.ready.v1", "instance.paused.v1"]
     with stage.database.read() as db:
-        assert db.scalar(select(func.count()).select_from(Event)) == 2 * INSTANCES
+        assert db.scalar(select(func.count()).select_from(Event)) == 2 * pace.instances
         states = db.execute(select(Work.state, func.count()).group_by(Work.state)).all()
-        assert [tuple(row) for row in states] == [("done", 2 * INSTANCES)]
+        assert [tuple(row) for row in states] == [("done", 2 * pace.instances)]
 
 
 def test_a_worker_stopped_beyond_its_lease_cannot_write(
@@ -155,11 +171,6 @@ def _stop_outside_transactions(stage: Stage, worker: subprocess.Popen[bytes], se
             time.sleep(0.05)
         else:
             return
-
-
-def _paced(kills: int) -> int:
-    """How many operations are done when so many kills have been."""
-    return kills * 2 * INSTANCES // (KILLS + 1)
 
 
 def _pause_running(stage: Stage, most: int) -> set[str]:
