@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from contract_tests.by_day import take_turns
 from contract_tests.databases import DIALECTS, Databases
-from contract_tests.order import longest_first
+from contract_tests.order import in_order
 from contract_tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414 -- a hook
 from storage.database import Database
 
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # After pytest's own, which brings together what shares a parameter: that is shared anyway.
 @pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
 def pytest_order(items: list[pytest.Item]) -> None:
-    longest_first(items)
+    in_order(items)
 
 
 def pytest_collection_finish() -> None:

@@ -1,5 +1,6 @@
 """One installation for all tests, one of a module's own, and fresh ones for a test's own."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,20 +20,58 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(WATCH_S))
 
 
+class Shared:
+    """One installation for all modules that leave it whole, while tests of this folder follow."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._starts = 0
+        self._stack = contextlib.ExitStack()
+        self._running: Installation | None = None
+
+    def running(self) -> Installation:
+        if self._running is None:
+            self._starts += 1
+            folder = self._folder / f"{self._starts}"
+            folder.mkdir()
+            self._running = self._stack.enter_context(installed(folder))
+        return self._running
+
+    def end(self) -> None:
+        self._running = None
+        self._stack.close()
+
+
+_SHARED = pytest.StashKey[Shared]()
+
+
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with installed(tmp_path_factory.mktemp("shared")) as made:
-        yield made
+def shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Shared]:
+    made = Shared(tmp_path_factory.mktemp("shared"))
+    request.config.stash[_SHARED] = made
+    yield made
+    made.end()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """An installation that nobody asks any more takes CPUs from the tests of other rooms."""
+    is_last = nextitem is None or Path(__file__).parent not in nextitem.path.parents
+    if is_last and (shared := item.config.stash.get(_SHARED, None)):
+        shared.end()
 
 
 @pytest.fixture(scope="module")
-def installation(shared: Installation) -> Iterator[Installation]:
+def installation(shared: Shared) -> Iterator[Installation]:
     """Empty as a module begins, and as nobody has signed in. A start takes seconds of two CPUs.
 
     So whoever kills parts, or changes what outlives an instance, asks for `own` or `fresh`.
     """
-    yield shared
-    erase_all(shared)
+    running = shared.running()
+    yield running
+    erase_all(running)
 
 
 @pytest.fixture(scope="module")
