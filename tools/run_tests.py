@@ -42,8 +42,7 @@ def folders_of(rooms: Iterable[str]) -> list[str]:
     found: set[str] = set()
     for room in rooms:
         if room not in ROOMS and not (TESTS / room).is_dir():
-            folders = (each.name for each in TESTS.iterdir() if each.is_dir())
-            known = sorted({*ROOMS, *folders} - {"__pycache__"})
+            known = sorted({*ROOMS, *_folders()})
             raise SystemExit(f"{room} is not a room; choose one of {', '.join(known)}")
         found.update(ROOMS.get(room, (room,)))
     return [str(TESTS.relative_to(ROOT) / name) for name in sorted(found)]
@@ -76,17 +75,31 @@ def main(arguments: list[str]) -> int:
     if options.changed and not rooms:
         print("nothing differs from main")
         return 0
+    named = any((ROOT / each.split("::")[0]).exists() for each in rest)
     # `make check` has held the habits already.
-    rest += folders_of(rooms) or ["--ignore=contract_tests/habits"]
-    return _run(rest, "" if options.nightly else " and not nightly")
+    wanted = folders_of(rooms) or ([] if named else folders_of(set(_folders()) - {"habits"}))
+    return _run(rest, wanted, "" if options.nightly else " and not nightly")
 
 
-def _run(rest: list[str], chosen: str) -> int:
+def _folders() -> list[str]:
+    return [each.name for each in TESTS.iterdir() if each.is_dir() and each.name != "__pycache__"]
+
+
+def exclusive(folders: Iterable[str]) -> list[str]:
+    """The files with such tests: to collect all the others again takes ten seconds."""
+    files = (path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py")))
+    return [str(path.relative_to(ROOT)) for path in files if "mark.exclusive" in path.read_text()]
+
+
+def _run(rest: list[str], folders: list[str], chosen: str) -> int:
     # Engines and servers are waited for: two of these keep hardly more than one CPU busy. A file
     # is one worker's, as its tests share what they start, and the longest come first.
     count = (os.cpu_count() or 1) * 2
     workers = ["-n", str(count), "--dist", "loadfile", "--no-loadscope-reorder"]
-    parts = [(f"not exclusive{chosen}", workers), (f"exclusive{chosen}", ["-n0"])]
+    alone = exclusive(folders)
+    parts = [(f"not exclusive{chosen}", [*workers, *folders])]
+    if alone or not folders:
+        parts.append((f"exclusive{chosen}", ["-n0", *alone]))
     worst = 0
     for marks, how in parts:
         command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *how, *rest]

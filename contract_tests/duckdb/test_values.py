@@ -17,7 +17,7 @@ from instance_services.duckdb.session import Session
 
 _SETTINGS = settings(
     deadline=None,
-    max_examples=100,
+    max_examples=50,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

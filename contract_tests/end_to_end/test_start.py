@@ -64,6 +64,7 @@ def test_a_cell_that_is_asked_to_end_before_it_serves_ends(tmp_path: Path) -> No
     assert "cell.stopped" in ended.stdout + ended.stderr
 
 
+@pytest.mark.nightly  # by day its parts do it on PostgreSQL, each by itself (test_parts)
 def test_serve_does_the_work_on_postgresql_too(
     databases: Databases, fresh: Callable[..., Installation]
 ) -> None:
