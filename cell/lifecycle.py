@@ -135,7 +135,7 @@ class Lifecycle:
             try:
                 return await snapshots.make(resident, label, self._supervisor.login(resident))
             except EngineError as error:
-                raise Unavailable(str(error), headers=RETRY_AFTER) from error
+                raise Unavailable(for_owner(str(error)), headers=RETRY_AFTER) from error
 
     async def delete(self, instance_id: str) -> Resident:
         """Stops it and keeps its data."""
@@ -201,7 +201,7 @@ class Lifecycle:
         try:
             return await driver.end_sessions(resident.site, sessions)
         except EngineError as error:
-            raise Unavailable(str(error), headers=RETRY_AFTER) from error
+            raise Unavailable(for_owner(str(error)), headers=RETRY_AFTER) from error
 
     def credential(self, resident: Resident, credential: Credential) -> dict[str, Any]:
         """What a person needs to connect."""
@@ -224,7 +224,8 @@ class Lifecycle:
             try:
                 await self._supervisor.hand_out_credentials(resident)
             except (EngineError, OSError) as error:
-                detail = f"the engine did not accept the new credential: {error}"
+                why = for_owner(str(error))
+                detail = f"the engine did not accept the new credential: {why}"
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             until = self._credentials.generation(resident.instance_id)[1]
         log.info("cell.rotated", instance_id=resident.instance_id, generation=made.generation)
@@ -272,7 +273,8 @@ class Lifecycle:
         except EngineError as error:
             resident.record.spec = former
             self._supervisor.save(resident)
-            raise Conflict(f"cannot resize to {size.name}: {error}") from error
+            why = for_owner(str(error))
+            raise Conflict(f"cannot resize to {size.name}: {why}") from error
 
     async def _upgrade(self, resident: Resident, spec: Spec) -> None:
         """The specification is saved afterwards: until then it says which version the data is of.
@@ -289,7 +291,8 @@ class Lifecycle:
             if resident.record.desired == "running":
                 await self._start(resident)
             to = f"{former.engine_version} to {spec.engine_version}"
-            raise Conflict(f"the upgrade from {to} failed: {error}") from error
+            why = for_owner(str(error))
+            raise Conflict(f"the upgrade from {to} failed: {why}") from error
         versions = {"former": former.engine_version, "version": spec.engine_version}
         log.info("cell.upgraded", instance_id=resident.instance_id, **versions)
 

@@ -332,7 +332,7 @@ class Supervisor:
                 try:
                     await self.bring_up(resident)
                 except ceilings.FullError as error:
-                    resident.failed, resident.reason = True, str(error)
+                    resident.failed, resident.reason = True, for_owner(str(error))
                     self.publish()
                     return
                 except (EngineError, OSError) as error:
@@ -345,7 +345,7 @@ class Supervisor:
     def _tell(self, resident: Resident, reason: str) -> None:
         """Its owner, by the status and the log, why it was away for a moment."""
         now = moment(time.time())
-        resident.reason = f"started again at {now}: {reason}"
+        resident.reason = f"started again at {now}: {for_owner(reason)}"
         logs.write(resident.site.log, f"{now} menagerie: {resident.reason}")
         self.publish()
 

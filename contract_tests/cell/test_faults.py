@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import shutil
 import signal
 import threading
 import time
@@ -106,6 +107,20 @@ def test_what_an_owner_is_told_names_no_place_of_the_host() -> None:
     assert for_owner(traced) == "it died: Traceback (most recent call last): OSError: no"
     assert for_owner("use TLS 1.2 and/or 50% of s0") == "use TLS 1.2 and/or 50% of s0"
     assert len(for_owner("word " * 1000)) <= 400
+
+
+def test_what_fails_says_no_place_of_the_host(rig: Rig) -> None:
+    """Neither in the answer to who asked for it, nor in the status."""
+    instance_id = rig.make()
+    snapshots = rig.home / "instances" / instance_id / "snapshots"
+    shutil.rmtree(snapshots, ignore_errors=True)
+    snapshots.write_text("in the way of a folder")
+    path = f"/v1/instances/{instance_id}/actions/snapshot"
+    answer = rig.act("POST", path, {"label": "x"})
+    assert answer.status_code == 503
+    assert "the snapshot failed" in answer.json()["detail"]
+    assert str(rig.home) not in answer.text
+    assert "/" not in answer.json()["detail"]
 
 
 def test_an_engine_that_always_dies_is_failed_with_a_reason_and_can_recover(

@@ -119,6 +119,19 @@ def test_links_in_the_data_are_not_followed(running: Subject, folder: Path) -> N
 
 
 @newest
+def test_why_data_cannot_be_opened_is_in_the_log_alone(running: Subject, folder: Path) -> None:
+    """Who may see an instance's status may not yet read its log."""
+    running.stop()
+    (running.site.data / "global" / "pg_control").write_bytes(b"damaged")
+    running.run(running.driver.snapshot(running.site, None, running.login, folder))
+    with pytest.raises(EngineError) as refused:
+        running.run(running.driver.restore(running.site, folder))
+    told = "the data cannot be opened; the instance's log has the details"
+    assert str(refused.value) == told
+    assert "data not opened: " in running.site.log.read_text()
+
+
+@newest
 def test_data_that_is_damaged_is_not_taken_for_none(running: Subject) -> None:
     ask(running, "CREATE TABLE t AS SELECT 1 n")
     running.stop()

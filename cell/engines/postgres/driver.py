@@ -267,7 +267,7 @@ class PostgreSQL:
     async def _take_over(self, installation: Installation, site: Site, next_site: Site) -> None:
         """The superuser gets this instance's password; no credential of the data's past works."""
         verifier = scram.verifier(self._superuser(site).password)
-        opened = server.private(self._host, self._family, installation, next_site)
+        opened = server.private(self._host, self._family, installation, next_site, site.log)
         async with (
             opened as folder,
             connections.administration(folder, server.SELF) as connection,

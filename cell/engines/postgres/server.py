@@ -80,9 +80,12 @@ async def quit_at_once(process: Process) -> None:
 
 @contextlib.asynccontextmanager
 async def private(
-    host: Host, family: Family, installation: Installation, site: Site
+    host: Host, family: Family, installation: Installation, site: Site, log: Path
 ) -> AsyncIterator[Path]:
-    """The folder of its socket, once it answers; it has recovered by then, and ends in order."""
+    """The folder of its socket, once it answers; it has recovered by then, and ends in order.
+
+    What keeps it from that is written to `log`, the instance's, as the site's own may not last.
+    """
     write_configuration(host, family, installation, site, SIZE)
     access = write(host, site, OPEN_ACCESS, b"local all all trust\n")
     folder = site.run / PRIVATE
@@ -95,14 +98,14 @@ async def private(
     )
     process = await launch(host, installation, site, SIZE, options)
     try:
-        await _until_ready(site, process, folder)
+        await _until_ready(site, process, folder, log)
         yield folder
     finally:
         await stop(process, READY_WITHIN_S)
         await asyncio.to_thread(host.forget, site)
 
 
-async def _until_ready(site: Site, process: Process, folder: Path) -> None:
+async def _until_ready(site: Site, process: Process, folder: Path, log: Path) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
     while True:
         if places.takes_logins(site):
@@ -110,8 +113,11 @@ async def _until_ready(site: Site, process: Process, folder: Path) -> None:
                 async with connections.administration(folder, SELF):
                     return
         if not process.alive:
+            # Data and paths: for those who may read the log, and for nobody else.
             complaint = site.log.read_text(errors="replace")[-COMPLAINT_CHARACTERS:]
-            raise EngineError(f"the data cannot be opened: {complaint}")
+            with log.open("a") as file:
+                file.writelines(f"data not opened: {line}\n" for line in complaint.splitlines())
+            raise EngineError("the data cannot be opened; the instance's log has the details")
         if time.monotonic() > deadline:
             raise EngineError("the server did not open the data in time")
         await asyncio.sleep(LOOK_AGAIN_S)

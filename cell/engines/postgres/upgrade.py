@@ -63,11 +63,11 @@ async def upgrade(
     await asyncio.to_thread(archive.copy, site.data, copy.data, host.owner(site))
     try:
         # A server that was killed has to put its data in order first.
-        async with server.private(host, family, old, copy) as folder:
+        async with server.private(host, family, old, copy, site.log) as folder:
             await _prepare(folder, old, new)
         await installations.initialise(new, new_site)
         await _run(host, family, installations, (old, copy), wanted)
-        async with server.private(host, family, new, new_site) as folder:
+        async with server.private(host, family, new, new_site, site.log) as folder:
             await _finish(folder, int(new.source.major))
     except (LaunchError, psycopg.Error) as error:
         _note(site, new_site, error)
