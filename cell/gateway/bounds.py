@@ -6,8 +6,6 @@ those places are taken newcomers wait, and chance decides; but first of all come
 have logged in before.
 """
 
-import hashlib
-import secrets
 from typing import TYPE_CHECKING
 
 from cell.addresses import customer, provider
@@ -18,10 +16,6 @@ from cell.gateway.routes import Route
 if TYPE_CHECKING:
     from cell.gateway.connection import Connection
     from cell.gateway.shared import Shared
-
-# Addresses are without number, and rows are not: some share one. Nobody can choose with whom.
-SHARES = 16_384
-SALT = secrets.token_bytes(16)
 
 
 class Places:
@@ -171,9 +165,7 @@ def _waiting(route: Route) -> str:
 
 
 def _share(pool: str, address: str) -> str:
-    named = f"{pool} {customer(address)}".encode()
-    digest = hashlib.blake2b(named, digest_size=8, key=SALT).digest()
-    return f"share:{int.from_bytes(digest, 'big') % SHARES}"
+    return f"share:{pool} {customer(address)}"
 
 
 def _too_many(text: str) -> Refusal:

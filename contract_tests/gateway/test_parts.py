@@ -1,9 +1,8 @@
-"""The gateway's pure parts: what a ClientHello, a PROXY header, a route and the slots say."""
+"""The gateway's pure parts: what a ClientHello, a PROXY header and a route say."""
 
 import contextlib
 import ipaddress
 import json
-import os
 import socket
 import ssl
 import struct
@@ -20,7 +19,6 @@ from cell.gateway.listening import listen
 from cell.gateway.proxy_header import NotProxyError, ProxyHeader
 from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
-from cell.gateway.slots import Slots
 
 labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 hosts = st.lists(labels, min_size=1, max_size=5).map(".".join).filter(lambda h: not h[-1].isdigit())
@@ -183,27 +181,3 @@ def test_peers_that_are_gone_are_noticed(tmp_path: Path) -> None:
 def test_an_ipv4_client_on_an_ipv6_socket_is_an_ipv4_client() -> None:
     assert str(plain_address("::ffff:192.0.2.1")) == "192.0.2.1"
     assert str(plain_address("fe80::1%eth0")) == "fe80::1"
-
-
-def test_slots_are_counted_over_processes() -> None:
-    slots = Slots(workers=3)
-    for column in range(3):
-        child = os.fork()
-        if child == 0:
-            slots.use_column(column)
-            entered = [slots.enter("one", 100) for _ in range(20)]
-            entered += [slots.enter(f"other-{column}", 1) for _ in range(2)]
-            os._exit(0 if entered.count(True) == 21 else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert slots.total("one") == 60
-    slots.clear_column(1)
-    assert slots.total("one") == 40
-    assert [slots.total(f"other-{column}") for column in range(3)] == [1, 0, 1]
-
-
-def test_a_limit_is_reached_and_never_passed() -> None:
-    slots = Slots(workers=1)
-    assert [slots.enter("one", 2) for _ in range(3)] == [True, True, False]
-    slots.leave("one")
-    assert slots.enter("one", 2)
-    assert all(slots.enter("unlimited", None) for _ in range(100))
