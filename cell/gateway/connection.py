@@ -46,6 +46,7 @@ class Connection(Relay):
         self._talk = entry.front.talk()
         self._preface = Preface(shared.routes, entry, self._talk, address, shared.proxies)
         self._host = ""
+        self._asked_for: str | None = None  # the authorities whose certificates TLS asked for
         self._received = bytearray()
         self._first = b""
         self._session: int | None = None
@@ -144,7 +145,7 @@ class Connection(Relay):
         certificates, route = self._shared.certificates, admitted.route
         if route is None:
             return certificates.context(admitted.alpn)
-        self._host = route.host
+        self._host, self._asked_for = route.host, route.client_ca_pem
         return certificates.context(admitted.alpn, route.host, route.client_ca_pem)
 
     def _shake_hands(self, data: memoryview) -> None:
@@ -186,6 +187,7 @@ class Connection(Relay):
         if not route.admits(self._preface.address):
             self._turn_away(TurnedAway("not_allowed"))
             return
+        opening.check_admitted(route, self._preface.address, self._asked_for)
         opening.check(route)
         if (route.state == "running" or route.is_cell) and self._enter(route):
             try:
@@ -349,9 +351,9 @@ class Connection(Relay):
             self.close()
 
     def _has_place(self) -> bool:
-        return not self._places.waits or self._enter(
-            opening.check(self._shared.routes.find(self._host, self._entry.protocols))
-        )
+        route = opening.check(self._shared.routes.find(self._host, self._entry.protocols))
+        opening.check_admitted(route, self._preface.address, self._asked_for)
+        return not self._places.waits or self._enter(route)
 
     def _enter(self, route: Route) -> bool:
         """False where it has to wait for a place among those who log in."""

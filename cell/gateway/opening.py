@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from cell.gateway.shared import Shared
 WAKES = frozenset({"idle", "starting"})
 SERVED = WAKES | {"running"}
 LOOK_AGAIN_S = 0.05
+CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def is_served(route: Route | None) -> bool:
@@ -27,6 +29,25 @@ def check(route: Route | None) -> Route:
     if route.state not in SERVED:
         raise Refusal("paused", route.refusal or f"the instance is {route.state}")
     return route
+
+
+def check_admitted(route: Route, address: str, asked_for: str | None) -> None:
+    """Raises where the rules have changed since TLS, which asked for certificates of `asked_for`.
+
+    Where all of those authorities were kept, a certificate is as good as it was then.
+    """
+    if not route.admits(address):
+        raise Refusal("not_permitted", "this address is not on the instance's allow-list")
+    wanted = route.client_ca_pem
+    if wanted is None or asked_for == wanted:
+        return
+    if asked_for is None or not _authorities(asked_for) <= _authorities(wanted):
+        text = "the client certificates that this instance requires have changed: connect again"
+        raise Refusal("not_permitted", text)
+
+
+def _authorities(bundle: str) -> set[str]:
+    return set(CERTIFICATE.findall(bundle))
 
 
 def connect(path: str | None) -> socket.socket:

@@ -1,6 +1,9 @@
 """Client certificates: asked for on the hosts that want them, and on no other."""
 
+import asyncio
+import concurrent.futures
 import ssl
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import psycopg
 import pytest
 
 from contract_tests.gateway.authorities import SERVER, Authority, Pair
+from contract_tests.gateway.backends import answer, read_head
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import Door, raw_get, until
 from contract_tests.gateway.postgres_clients import (
@@ -41,6 +45,17 @@ def status(
             return raw_get(connection)[0]
     except ssl.SSLError as error:
         return str(error.reason)
+
+
+def shakes_hands(door: Door, host: str) -> bool:
+    """Without a certificate; in TLS 1.2 the handshake itself says whether that is enough."""
+    context = door.context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        door.connect(host, context).close()
+    except ssl.SSLError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -85,6 +100,69 @@ def test_a_change_applies_to_new_connections_only(door: Door, authority: Authori
     assert status(door, host, authority.issue("app")) == 200
     door.set_route(host, client_ca_pem=None)
     until(lambda: status(door, host, None) == 200, "none is asked for")
+
+
+@pytest.mark.parametrize("asked", ["for none", "by another", "by one of two"])
+def test_a_handshake_is_no_proof_once_other_certificates_are_required(
+    door: Door, authority: Authority, tmp_path: Path, asked: str
+) -> None:
+    """The first request may come half a minute after the handshake."""
+    former = Authority("former", tmp_path)
+    both = former.pem + authority.pem
+    bundle = {"for none": None, "by another": former.pem, "by one of two": both}[asked]
+    host = door.add_instance(f"mutual-late-{asked[-3:]}", client_ca_pem=bundle)
+    context = door.context()
+    pair = former.issue("app")
+    context.load_cert_chain(pair.certificate, pair.key)
+    with door.connect(host, context) as early:
+        door.set_route(host, client_ca_pem=authority.pem)
+        until(lambda: status(door, host, pair) == "TLSV1_ALERT_UNKNOWN_CA", "the change applies")
+        code, _, body = raw_get(early)
+        assert code == 503
+        assert b"client certificates" in body
+    assert status(door, host, authority.issue("app")) == 200
+
+
+def test_a_handshake_is_good_where_its_authorities_were_kept(
+    door: Door, authority: Authority, tmp_path: Path
+) -> None:
+    second, pair = Authority("second", tmp_path), authority.issue("app")
+    host = door.add_instance("mutual-more", client_ca_pem=authority.pem)
+    context = door.context()
+    context.load_cert_chain(pair.certificate, pair.key)
+    with door.connect(host, context) as early, door.connect(host, context) as other:
+        door.set_route(host, client_ca_pem=second.pem + authority.pem)
+        until(lambda: status(door, host, second.issue("app")) == 200, "the change applies")
+        assert raw_get(early)[0] == 200
+        door.set_route(host, client_ca_pem=None)
+        until(lambda: status(door, host, None) == 200, "the change applies")
+        assert raw_get(other)[0] == 200
+
+
+def test_who_waits_for_an_instance_to_wake_is_held_to_what_is_required_then(
+    make_door: MakeDoor, authority: Authority
+) -> None:
+    door = make_door()
+    asked, go = threading.Event(), threading.Event()
+
+    async def wake(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        asked.set()
+        await asyncio.to_thread(go.wait, 60)
+        writer.write(answer(b"{}"))
+        await writer.drain()
+
+    door.serve(door.cell_socket, wake)
+    host = door.add_instance("mutual-asleep", state="idle")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(door.get, host)
+        assert asked.wait(60)
+        door.set_route(host, client_ca_pem=authority.pem)
+        until(lambda: not shakes_hands(door, host), "it applies")
+        go.set()
+        refused = waiting.result(60)
+    assert refused.status_code == 503
+    assert "client certificates" in refused.text
 
 
 def test_a_session_begun_without_a_certificate_resumes_nothing_here(
