@@ -88,6 +88,11 @@ def called(engine: str, name: str) -> tuple[str, ...]:
     return tuple(attack.steps[0] for attack in attacks(engine) if attack.name == name)
 
 
+def sequences(engine: str, name: str) -> tuple[tuple[str, ...], ...]:
+    """The same with all their steps."""
+    return tuple(attack.steps for attack in attacks(engine) if attack.name == name)
+
+
 def counts(engine: str) -> Counter[str]:
     """How many there are of each kind, by whomever."""
     return Counter(attack.kind for attack in _files()[engine])

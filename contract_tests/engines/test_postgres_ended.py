@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from cell.engines.driver import Login
+from contract_tests.attacks.statements import sequences
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     Connection,
@@ -57,6 +58,21 @@ def stray_in(running: Subject, login: Login, database: str) -> None:
         connection.execute("GRANT ALL ON SCHEMA public TO app_2")
     with stepped_out(running, login, database) as connection:
         connection.execute("CREATE TABLE public.t (n int)")
+
+
+@newest
+def test_no_attack_of_the_corpus_outlives_a_rotation(running: Subject) -> None:
+    attacks = sequences("postgres", "rotation")
+    assert attacks
+    for steps in attacks:
+        former = running.login
+        with session(running) as connection:
+            for step in steps:
+                connection.execute(step.encode())
+        running.login = running.new_login()
+        running.accept(running.login)
+        assert running.works(running.login), steps
+        assert not running.works(former), steps
 
 
 @newest

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cell.engines.driver import EngineError
+from contract_tests.attacks.statements import sequences
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import ask, session, value
 
@@ -86,6 +87,21 @@ def test_an_upgrade_runs_no_code_of_the_owner_as_superuser(running: Subject) -> 
     assert ask(running, "SELECT n, m FROM public.t") == [(21, 42)]
     assert value(running, "SELECT n FROM public.w") == 6
     assert value(running, "SELECT count(*) FROM public.s") == 100
+
+
+@oldest
+def test_no_attack_of_the_corpus_becomes_a_superuser_by_an_upgrade(running: Subject) -> None:
+    attacks = sequences("postgres", "upgrade")
+    assert attacks
+    for steps in attacks:
+        with session(running) as connection:
+            for step in steps:
+                connection.execute(step.encode())
+    _upgrade(running)
+    running.start()
+    assert ask(running, "SELECT rolname FROM pg_roles WHERE rolsuper") == [("menagerie",)]
+    assert value(running, "SELECT count(*) FROM pg_roles WHERE rolname = 'planted'") == 0
+    assert value(running, "SELECT t FROM public.indexed WHERE public.by_index(t) = 'x'") == "x"
 
 
 REFUSED = {
