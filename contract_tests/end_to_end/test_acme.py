@@ -79,7 +79,8 @@ def test_clients_need_only_the_public_root(
         MENAGERIE_ACME_TERMS_AGREED="true",
     )
     pebble.start(tls_port=port)
-    installation.start("--gateway-port", str(port))
+    # The other protocols keep any free port: another run may have the usual ones.
+    installation.start("--gateway-https-port", str(port))
     roots = tmp_path / "acme-root.pem"
     roots.write_text(pebble.root_pem)
 
