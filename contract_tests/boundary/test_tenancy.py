@@ -65,7 +65,7 @@ def test_a_stranger_without_credentials_sees_401_wherever_they_look(desk: Desk) 
     assert {desk.get(f"/v1/orgs/{one}").status_code for one in (org, NEVER)} == {401}
 
 
-@pytest.mark.exclusive
+@pytest.mark.exclusive  # it compares times
 def test_the_two_404_take_as_long(desk: Desk) -> None:
     ann, bob = desk.person(), desk.person()
     desk.org((ann, "owner"))

@@ -66,7 +66,7 @@ async def _never(reader: object, writer: object) -> None:
     raise AssertionError("a refused client reached the backend")
 
 
-@pytest.mark.exclusive
+@pytest.mark.exclusive  # it holds a promised time
 def test_a_change_applies_within_two_seconds_and_cuts_nobody(door: Door) -> None:
     host = door.add_instance("change")
     with door.connect(host) as established:

@@ -39,7 +39,7 @@ def tries(door: Door, host: str, source: str = "127.0.0.1") -> bool:
         return False
 
 
-@pytest.mark.exclusive
+@pytest.mark.exclusive  # it holds a promised time
 def test_a_killed_worker_is_replaced_and_its_callers_wait(make_door: MakeDoor) -> None:
     door = make_door()
     host = door.add_instance("back")
