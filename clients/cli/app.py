@@ -45,9 +45,9 @@ class RootGroup(Group):
 
     def main(self, *args: Any, **settings: Any) -> Any:
         if COMPLETE_VAR in os.environ:
-            from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415  slow, and public
+            from clients.cli import shells  # noqa: PLC0415  slow, and nothing else needs it
 
-            completion_init()
+            shells.register()
         try:
             return super().main(*args, **settings)
         except failures.UNREADABLE as error:

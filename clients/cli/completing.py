@@ -3,6 +3,7 @@
 It is asked once, with little patience: a shell that waits is worse than one that knows nothing.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 2.0
 NAMES_MAX: Final = 200
+# A name that every shell takes for itself, unquoted.
+WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
-Complete = Callable[[typer.Context, str], list[str]]
+# A word, and what it is.
+Word = tuple[str, str]
+Complete = Callable[[typer.Context, str], list[Word]]
 
 
 def completer(operation: Operation, field: Field) -> Complete | None:
@@ -33,7 +38,7 @@ def completer(operation: Operation, field: Field) -> Complete | None:
     return None if listing is None else _from(lambda _: listing)
 
 
-def instance_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def instance_names(ctx: typer.Context, incomplete: str) -> list[Word]:
     """Answer the names of the instances there are."""
 
     def listing(document: Document) -> Operation | None:
@@ -50,9 +55,10 @@ def _catalogue(document: Document, name: str) -> Operation | None:
 
 
 def _from(listing: Callable[[Document], Operation | None]) -> Complete:
-    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[Word]:
         with suppress(ClientError, DocumentError, KeyError):
-            return sorted(one for one in _known(listing, ctx.params) if one.startswith(incomplete))
+            words = _known(listing, ctx.params)
+            return sorted(one for one in words if one[0].startswith(incomplete))
         return []
 
     return complete
@@ -60,7 +66,7 @@ def _from(listing: Callable[[Document], Operation | None]) -> Complete:
 
 def _known(
     listing: Callable[[Document], Operation | None], typed: Mapping[str, Any]
-) -> Iterable[str]:
+) -> Iterable[Word]:
     from clients.client import Client  # noqa: PLC0415  HTTP is slow to import
     from clients.retries import Retries  # noqa: PLC0415  see above
 
@@ -91,7 +97,9 @@ def _path(client: "Client", operation: Operation, typed: Mapping[str, Any]) -> d
     return found
 
 
-def _word(item: Mapping[str, Any]) -> str:
+def _word(item: Mapping[str, Any]) -> Word:
+    """Answer the name, or the id where a shell could take the name for more than a word."""
     # The catalogue's things go by their ids; what people made goes by the name they gave it.
-    is_made = "created_at" in item
-    return str(next((item[name] for name in NAMES if is_made and item.get(name)), item["id"]))
+    made = NAMES if "created_at" in item else ()
+    name = str(next((item[each] for each in made if item.get(each)), item["id"]))
+    return (name, "") if WORD.fullmatch(name) else (str(item["id"]), name)

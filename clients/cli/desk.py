@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROBE_TIMEOUT_S = 5.0
 
 
-def _instance_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def _instance_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     from clients.cli.completing import instance_names  # noqa: PLC0415  it asks by what is below
 
     return instance_names(ctx, incomplete)

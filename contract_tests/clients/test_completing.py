@@ -16,9 +16,9 @@ Complete = Callable[..., list[str]]
 
 @pytest.fixture
 def complete(home: Path) -> Complete:
-    """Ask as each shell's script does, and answer the words."""
+    """Ask as each shell's script does, and answer the words, or all that it is told."""
 
-    def completed(line: str, shell: str = "bash") -> list[str]:
+    def completed(line: str, shell: str = "bash", *, whole: bool = False) -> list[str]:
         words = line.split(" ")
         asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
         if shell != "bash":
@@ -39,6 +39,8 @@ def complete(home: Path) -> Complete:
             check=False,
         )
         assert not done.stderr, done.stderr
+        if whole:
+            return [done.stdout]
         return done.stdout.replace('"', " ").split()
 
     return completed
