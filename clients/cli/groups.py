@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Final
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from clients.cli import given
+from clients.cli.output import plain
 
 # Help is written as it stands: what draws it in boxes takes as long to load as all the rest.
 PLAIN: Final[dict[str, Any]] = {
@@ -15,8 +16,24 @@ PLAIN: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
+class Command(TyperCommand):
+    """A command whose help is a server's words: they must not drive a terminal."""
+
+    def get_help(self, ctx: Any) -> str:
+        return plain(super().get_help(ctx))
+
+    def get_usage(self, ctx: Any) -> str:
+        return plain(super().get_usage(ctx))
+
+
 class Group(TyperGroup):
     """A group that takes common options in front, and knows its commands by nearly their names."""
+
+    def get_help(self, ctx: Any) -> str:
+        return plain(super().get_help(ctx))
+
+    def get_usage(self, ctx: Any) -> str:
+        return plain(super().get_usage(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with _suggesting():
@@ -35,7 +52,7 @@ class Group(TyperGroup):
 
 @contextmanager
 def _suggesting() -> Iterator[None]:
-    """Say what a misspelt option may have meant, as for commands."""
+    """Say what a misspelt option may have meant, as for commands; all of it as plain text."""
     try:
         yield
     except Exception as error:
@@ -43,6 +60,10 @@ def _suggesting() -> Iterator[None]:
         if near:
             error.message += f"; did you mean {' or '.join(near)}?"  # type: ignore[attr-defined]  # a NoSuchOption
             error.possibilities = None  # type: ignore[attr-defined]  # see above
+        told = getattr(error, "format_message", None)
+        if told is not None:  # it names values and options, which the document has
+            said = plain(told())
+            error.format_message = lambda: said  # type: ignore[attr-defined]  # a ClickException
         raise
 
 

@@ -12,7 +12,7 @@ import typer
 from clients.cli import confirming, options, output
 from clients.cli.confirming import YesOption
 from clients.cli.desk import Desk, ProfileOption, open_desk
-from clients.cli.groups import PLAIN, Group
+from clients.cli.groups import PLAIN, Command, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
 from clients.document import Document, Operation
@@ -124,7 +124,8 @@ def build(operation: Operation) -> Any:
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     app = typer.Typer(**PLAIN)
     app.command(
-        command_name(operation), help=help_text(operation), short_help=operation.summary,
+        command_name(operation), cls=Command, help=help_text(operation),
+        short_help=operation.summary,
         epilog=f"\b\nExample: {example(operation, taken)}", deprecated=operation.deprecated,
         no_args_is_help=False,
     )(command)  # fmt: skip
@@ -203,7 +204,7 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
         answer = sending.send(desk.client, operation, arguments, body, values)
     output.show(answer, values["output"])
     if answer is None:
-        typer.echo(f"{operation.id}: done", err=True)
+        typer.echo(output.plain(f"{operation.id}: done"), err=True)
     elif operation.loss and isinstance(answer, Mapping) and answer.get("purge_after"):
         typer.echo(output.plain(_kept(operation, name, str(answer["purge_after"]))), err=True)
 
@@ -244,7 +245,7 @@ def _ask_for_secrets(taken: list[Option], typed: dict[str, Any], body: Any) -> N
         if wanted and typed[one.keyword] is None and sys.stdin.isatty():
             from getpass import getpass  # noqa: PLC0415  only where a secret is asked for
 
-            typed[one.keyword] = getpass(f"{one.field.name}: ")
+            typed[one.keyword] = getpass(output.plain(f"{one.field.name}: "))
 
 
 def _name_to_id(

@@ -31,7 +31,7 @@ class Repl:
         read: Callable[[str], str] | None = None,
         dialect: Dialect = DUCKDB,
     ) -> None:
-        self._name = name
+        self._name = plain(name)
         self._dialect = dialect
         self._run = run
         self._read = read or input

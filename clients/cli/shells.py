@@ -19,13 +19,13 @@ SHELLS: Final = ("bash", "zsh", "fish", "powershell", "pwsh")
 # What stands for itself in every shell: a name, an id, `--option`, `instances:read`.
 WORD: Final = re.compile(r"-{0,2}[A-Za-z0-9][A-Za-z0-9_.:-]*")
 # In a description letters of every script are harmless, and a few marks.
-UNDESCRIPTIVE: Final = re.compile(r"[^\w .,/@%+=–—…’-]+")
+UNDESCRIPTIVE: Final = re.compile("[^\\w .,/@%+=\N{RIGHT SINGLE QUOTATION MARK}-]+")
 DESCRIPTION_MAX: Final = 120
 
 
 def description(text: str) -> str:
     """Answer the text without what a shell, a terminal or rich's markup may understand."""
-    said = text.replace("'", "’").replace("`", "")
+    said = text.replace("'", "\N{RIGHT SINGLE QUOTATION MARK}").replace("`", "")
     return " ".join(UNDESCRIPTIVE.sub(" ", said).split())[:DESCRIPTION_MAX]
 
 

@@ -126,7 +126,7 @@ def show(result: Result, form: Rows, *, timing: bool = True) -> None:
     elif result.columns:
         cells = [[text(value) for value in row] for row in result.rows]
         output.print_table(result.columns, cells)
-    typer.echo(summary(result, timing=timing), err=True)
+    typer.echo(output.plain(summary(result, timing=timing)), err=True)
 
 
 def as_csv(result: Result) -> str:
