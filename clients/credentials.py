@@ -11,20 +11,34 @@ from urllib.parse import urlsplit
 from clients import errors, private_files
 from clients.profiles import config_folder
 
-# It becomes a file's name and an argument of programs.
+# They become words of shells, parts of URLs and literals of programs; the host names a file too.
 HOST: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,252}")
+USERNAME: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]{0,62}")
+DATABASE: Final = re.compile(r"([0-9A-Za-z_][0-9A-Za-z._-]{0,62})?")
+# What may stand between quotes.
+TEXT: Final = re.compile(r"[ -~]*")
 PORT_MAX: Final = 65_535
 
 
-def _is_sound(raw: Mapping[str, Any]) -> bool:
-    """Whether all is there, and nothing but what may stand in a URL, a shell and a terminal."""
-    texts = [raw.get(name) for name in ("username", "password", "host", "uri")]
-    texts += [raw["overlap_until"]] if raw.get("overlap_until") is not None else []
-    if not all(isinstance(one, str) and one.isascii() and one.isprintable() for one in texts):
-        return False
+def _unsound(raw: Mapping[str, Any]) -> list[str]:
+    """Answer the names of what may not stand in a URL, a shell, a program and a terminal."""
+    patterns = {"username": USERNAME, "host": HOST, "password": TEXT, "uri": TEXT}
+    patterns |= {"overlap_until": TEXT} if raw.get("overlap_until") is not None else {}
+    wrong = [name for name, allowed in patterns.items() if not _fits(raw.get(name), allowed)]
     port = raw.get("port")
-    is_port = type(port) is int and 0 < port <= PORT_MAX
-    return is_port and HOST.fullmatch(str(raw["host"])) is not None
+    wrong += [] if type(port) is int and 0 < port <= PORT_MAX else ["port"]
+    return wrong or ([] if _fits(_database(raw["uri"]), DATABASE) else ["uri"])
+
+
+def _fits(value: Any, allowed: re.Pattern[str]) -> bool:
+    return isinstance(value, str) and allowed.fullmatch(value) is not None
+
+
+def _database(uri: str) -> str | None:
+    try:
+        return urlsplit(uri).path.strip("/")
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -40,8 +54,13 @@ class Credential:
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
-        if not isinstance(raw, Mapping) or not _is_sound(raw):
+        if not isinstance(raw, Mapping):
             raise errors.MalformedAnswer("the cell's answer is not a credential")
+        if wrong := _unsound(raw):
+            raise errors.MalformedAnswer(
+                f"the cell's answer is not a credential: {' and '.join(wrong)} missing or with"
+                " characters that are not allowed there"
+            )
         return cls(**{name: raw[name] for name in cls.__dataclass_fields__ if name in raw})
 
     @property
@@ -51,7 +70,7 @@ class Credential:
     @property
     def database(self) -> str:
         """The database the URI names; empty where it names none."""
-        return urlsplit(self.uri).path.strip("/")
+        return _database(self.uri) or ""
 
 
 class CredentialFile:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,12 @@ VARIABLES: Final = {
     "project_id": "MENAGERIE_PROJECT",
 }
 SECRETS: Final = frozenset({"api_key", "session_token"})
+TOKENS: Final = {
+    "api_key": re.compile(r"mk_[!-~]{1,500}"),
+    "session_token": re.compile(r"ms_[!-~]{1,500}"),
+}
+# What JSON's strings may hold as it is, and TOML's may not.
+UNQUOTED: Final = re.compile(r"[\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -65,21 +72,49 @@ class Profiles:
             raw = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return cls(path)
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigurationError(f"cannot read {path}: {error}") from error
-        named = {
-            name: {key: str(value) for key, value in table.items() if key in VARIABLES}
-            for name, table in raw.get("profiles", {}).items()
-        }
-        return cls(path, raw.get("active"), named)
+        try:
+            named = {
+                name: {key: str(value) for key, value in table.items() if key in VARIABLES}
+                for name, table in raw.get("profiles", {}).items()
+            }
+        except AttributeError as error:
+            raise ConfigurationError(
+                f"cannot read {path}: `profiles` has to hold a table for each profile"
+            ) from error
+        active = raw.get("active")
+        return cls(path, None if active is None else str(active), named)
 
     def write(self) -> None:
-        lines = [f"active = {json.dumps(self.active)}", ""] if self.active else []
+        lines = [f"active = {_quoted(self.active)}", ""] if self.active else []
         for name, table in sorted(self.named.items()):
-            lines.append(f"[profiles.{json.dumps(name)}]")
-            lines += [f"{key} = {json.dumps(table[key])}" for key in VARIABLES if table.get(key)]
+            lines.append(f"[profiles.{_quoted(name)}]")
+            lines += [f"{key} = {_quoted(table[key])}" for key in VARIABLES if table.get(key)]
             lines.append("")
         private_files.write(self.path, "\n".join(lines))
+
+
+def _quoted(text: str) -> str:
+    """Answer the text as a basic string of TOML, which knows no halves of characters."""
+
+    def escape(found: re.Match[str]) -> str:
+        if found[0] == "\x7f":
+            return "\\u007f"
+        raise ConfigurationError(f"{text!r} is not text that a file can hold")
+
+    return UNQUOTED.sub(escape, json.dumps(text, ensure_ascii=False))
+
+
+def require_token(key: str, token: Any) -> str:
+    """Answer the token; raise where it is none that a Menagerie server gives out."""
+    if not isinstance(token, str) or TOKENS[key].fullmatch(token) is None:
+        start = TOKENS[key].pattern[:3]
+        raise ConfigurationError(
+            f"this is not a {key.replace('_', ' ')}: it has to begin with {start} and to consist of"
+            " visible ASCII characters; nothing was stored"
+        )
+    return token
 
 
 def local_server(environ: Mapping[str, str] = os.environ) -> Profile | None:

@@ -1,6 +1,7 @@
 """Running pg_dump, pg_restore and psql on an instance, bytes passed on as they come."""
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -50,7 +51,7 @@ def way_to(desk: Desk, instance: str, *, store: bool) -> Iterator[Way]:
     endpoint = sql.endpoint_of(desk, instance)
     name, engine = endpoint.instance["name"], endpoint.instance["engine"]
     if engine not in FAMILY:
-        instead = INSTEAD.get(engine, BRANCH).format(name=name)
+        instead = INSTEAD.get(engine, BRANCH).format(name=shlex.quote(name))
         raise ConfigurationError(f"dump and load do not support {engine}; {instead}")
     with sql.Keeper(endpoint, store=store) as keeper:
         number = int(keeper.query("SHOW server_version_num").rows[0][0])

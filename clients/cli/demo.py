@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shlex
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -67,7 +68,8 @@ def demo(
             _walk(desk, instance)
         finally:
             if keep:
-                typer.echo(plain(f"\nkept: menagerie connect {instance['name']}"), err=True)
+                line = shlex.join(["menagerie", "connect", instance["name"]])
+                typer.echo(plain(f"\nkept: {line}"), err=True)
             else:
                 _delete(desk, instance)
 
@@ -149,11 +151,14 @@ def curl(
     method = (
         "" if operation.method == ("GET" if body is None else "POST") else f" -X {operation.method}"
     )
-    sent = f" \\\n  -H 'Content-Type: application/json' -d '{json.dumps(body)}'" if body else ""
+    sent = ""
+    if body:
+        sent = f" \\\n  -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
     trust = _trust(desk) if url.startswith("https") else ""
-    quoted = f"'{url}{query}'" if query else url
+    # A shell replaces the variable, and nothing else in it.
+    quoted = shlex.quote(url + query).replace("$ORG", "'\"$ORG\"'")
     return f'curl -sS{trust}{method} {quoted} -H "Authorization: Bearer $MENAGERIE_API_KEY"{sent}'
 
 
 def _trust(desk: Desk) -> str:
-    return f" --cacert {desk.client.ca_file}" if desk.client.ca_file else ""
+    return f" --cacert {shlex.quote(desk.client.ca_file)}" if desk.client.ca_file else ""

@@ -5,6 +5,7 @@ address beside the name, by what the client has for it; elsewhere they are the p
 """
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from clients.cli import line_templates as templates
 from clients.cli import native
 from clients.credentials import Credential
 from clients.hosts import LOOPBACK, needs_address
+
+GAP: Final = re.compile(r"<(\w+)>")
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Place:
 
     def uri(self, scheme: str, host: str | None = None) -> str:
         one = self.credential
-        secret = quote(one.password, safe="")
-        return f"{scheme}://{one.username}:{secret}@{host or one.host}:{one.port}/{one.database}"
+        login = f"{quote(one.username, safe='')}:{quote(one.password, safe='')}"
+        return f"{scheme}://{login}@{host or one.host}:{one.port}/{quote(one.database, safe='')}"
 
     def values(self) -> dict[str, str]:
         """Answer what the templates name, as JSON, which Python and JavaScript both read."""
@@ -88,10 +91,9 @@ def _code(plain: str, by_address: str | None = None) -> Callable[[Place], str]:
 
     def made(place: Place) -> str:
         text = plain if by_address is None or place.named else by_address
-        filled = text.strip()
-        for name, value in place.values().items():
-            filled = filled.replace(f"<{name}>", value)
-        return filled
+        values = place.values()
+        # At once: a value may hold what another's place looks like.
+        return GAP.sub(lambda gap: values[gap[1]], text.strip())
 
     return made
 
@@ -106,8 +108,14 @@ def curl(place: Place, statement: str = "SELECT 42 AS answer", secret: str = "")
     words += [] if place.named else ["--resolve", f"{one.host}:{one.port}:{LOOPBACK}"]
     words += [f"{one.base_url}/query", "-H", "Content-Type: application/json"]
     words += ["-d", json.dumps({"sql": statement})]
-    user = f"printf 'user = \"%s:%s\"' {one.username} {secret or shlex.quote(one.password)}"
-    return f"{user} | {shlex.join(words)}"
+    login = f"{shlex.quote(_curl_text(one.username))} "
+    login += secret or shlex.quote(_curl_text(one.password))
+    return f"printf 'user = \"%s:%s\"' {login} | {shlex.join(words)}"
+
+
+def _curl_text(value: str) -> str:
+    """Answer the value as it stands between quotes in a file of curl's options."""
+    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 POSTGRES: Final = {

@@ -10,7 +10,7 @@ from clients.cli.desk import Desk, ProfileOption, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 from clients.errors import ConfigurationError
-from clients.profiles import SECRETS, Profiles
+from clients.profiles import SECRETS, Profiles, require_token
 
 app = typer.Typer(**PLAIN)
 
@@ -57,7 +57,7 @@ def login(
             "password": _password(from_stdin=password_stdin),
         }
         session = _send(desk, "/sessions", body | ({"totp_code": code} if code else {}))
-    name = save(desk, str(session["token"]), save_as)
+    name = save(desk, require_token("session_token", session["token"]), save_as)
     until = plain(str(session.get("expires_at")))
     typer.echo(f"signed in until {until}; session kept in profile {name}", err=True)
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from clients.credentials import Credential
 from clients.errors import ConfigurationError
@@ -144,5 +144,6 @@ def _postgres_uri(credential: Credential, ca_file: str) -> str:
     options = {"sslmode": "verify-full", "sslrootcert": ca_file}
     if needs_address(credential.host):
         options["hostaddr"] = LOOPBACK
-    place = f"{credential.username}@{credential.host}:{credential.port}/{credential.database}"
+    login, database = quote(credential.username, safe=""), quote(credential.database, safe="")
+    place = f"{login}@{credential.host}:{credential.port}/{database}"
     return f"postgresql://{place}?{urlencode(options, safe='/')}"

@@ -12,7 +12,7 @@ from clients.cli.groups import PLAIN, Group
 from clients.cli.options import read_text
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
-from clients.profiles import SECRETS, VARIABLES, Profile, Profiles
+from clients.profiles import SECRETS, VARIABLES, Profile, Profiles, require_token
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="List, choose, change and remove profiles.", **PLAIN,
@@ -88,6 +88,8 @@ def set_(
                 f"{one!r} is not one of {', '.join(VARIABLES)} with a value", param_hint="KEY=VALUE"
             )
         table[key] = read_text(value, key).strip()
+        if key in SECRETS and table[key]:
+            require_token(key, table[key])
     if not table.get("base_url"):
         raise ConfigurationError(f"profile {name} has no base_url")
     kept.active = kept.active or name

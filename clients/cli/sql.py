@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -102,7 +103,7 @@ def endpoint_of(desk: Desk, name_or_id: str) -> Endpoint:
 def require_session(endpoint: Endpoint) -> None:
     engine = endpoint.instance["engine"]
     if engine not in ENGINES:
-        name = endpoint.instance["name"]
+        name = shlex.quote(endpoint.instance["name"])
         raise ConfigurationError(
             f"`query` does not support {engine}; use `menagerie connect {name}`"
         )

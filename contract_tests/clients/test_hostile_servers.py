@@ -238,6 +238,17 @@ def test_any_retry_after_is_borne(after: str, plane: ControlPlane, client: Clien
         {"password": "\u202e"},
         {"password": None},
         {"username": "a\nb"},
+        {"username": ""},
+        {"username": "$(touch x)"},
+        {"username": "<password>"},
+        {"username": "-oProxyCommand=x"},
+        {"username": "app:x"},
+        {"username": "app@elsewhere.example.com"},
+        {"host": "db.example.com\n"},
+        {"uri": "postgresql://db.example.com/a b"},
+        {"uri": "postgresql://db.example.com/$(touch x)"},
+        {"uri": "postgresql://db.example.com/<password>"},
+        {"uri": "postgresql://[db.example.com/app"},
         {"uri": ["x"]},
         {"overlap_until": "\x07"},
     ],
@@ -246,7 +257,7 @@ def test_a_credential_is_what_may_stand_in_a_shell(change: dict[str, Any]) -> No
     sound = {"username": "app", "password": "pw", "host": "db.example.com", "port": 5432}
     sound |= {"uri": "postgresql://app:pw@db.example.com:5432/x"}
     assert Credential.parse(sound).port == 5432
-    with pytest.raises(errors.MalformedAnswer):
+    with pytest.raises(errors.MalformedAnswer, match=rf"not a credential: {next(iter(change))} "):
         Credential.parse({**sound, **change})
 
 

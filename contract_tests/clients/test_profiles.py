@@ -98,3 +98,66 @@ def test_a_broken_file_is_named(folder: Path) -> None:
     path.write_text("= nonsense")
     with pytest.raises(ConfigurationError, match=r"config\.toml"):
         profiles.resolve()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f600",
+        "\x7f",
+        'a\\b"c',
+        'x"]\n[profiles.evil]\nbase_url="y"',
+        "\x00\x1f\x80",
+        "größe\u2028",
+    ],
+)
+def test_what_is_written_is_read(text: str, folder: Path) -> None:
+    kept = profiles.Profiles.read()
+    kept.named = {text: {"base_url": text, "org_id": text}, "other": {"base_url": "http://x"}}
+    kept.active = text
+    kept.write()
+    found = profiles.Profiles.read()
+    assert (found.named, found.active) == (kept.named, text)
+
+
+def test_half_a_character_leaves_the_file_as_it_was(folder: Path, cli: Cli) -> None:
+    assert cli("profiles", "set", "one", "base_url=http://x").code == 0
+    ran = cli("profiles", "set", "one", "base_url=http://\udcff")
+    assert (ran.code, "is not text that a file can hold" in ran.err) == (2, True), ran
+    assert profiles.resolve("one").base_url == "http://x"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "\U0001f600",
+        "ms_\U0001f600",
+        "ms_\ud800",
+        "ms_\x7f",
+        'ms_"\n[profiles.evil]',
+        "ms_",
+        "mk_x",
+        7,
+    ],
+)
+def test_a_session_token_that_is_none_is_not_kept(
+    token: object, home: Path, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("profiles", "set", "one", f"base_url={plane.base_url}").code == 0
+    plane.script("POST", "/v1/sessions", (201, {}, {"token": token, "expires_at": "x"}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("pw\n"))
+    ran = cli("login", "--email", "ada@example.com", "--password-stdin")
+    assert (ran.code, ran.err.count("\n")) == (2, 1), ran
+    assert "it has to begin with ms_" in ran.err
+    assert "session_token" not in profiles.Profiles.read().named["one"]
+    ran = cli("profiles", "set", "one", "api_key=ключ")
+    assert (ran.code, "begin with mk_" in ran.err) == (2, True), ran
+
+
+@pytest.mark.parametrize("text", ["profiles = 7", "[profiles]\nx = 1", "active = 3"])
+def test_a_file_of_another_shape_is_one_line(text: str, folder: Path, cli: Cli) -> None:
+    path = folder / "config" / "menagerie" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    ran = cli("profiles", "show")
+    assert (ran.code, ran.err.count("\n")) == (2, 1), ran
