@@ -36,7 +36,8 @@ CREATE TABLE IF NOT EXISTS console_sessions (
     name TEXT NOT NULL,
     begun_at REAL NOT NULL,
     used_at REAL NOT NULL,
-    holder TEXT NOT NULL DEFAULT ''
+    holder TEXT NOT NULL DEFAULT '',
+    person TEXT NOT NULL DEFAULT ''
 );
 CREATE TABLE IF NOT EXISTS acme_accounts (
     directory TEXT PRIMARY KEY, sealed BLOB NOT NULL, url TEXT
@@ -53,8 +54,8 @@ FORMER_NONCES = """
 INSERT OR IGNORE INTO heard SELECT nonce, CAST(until - 600 AS INTEGER) FROM nonces;
 DROP TABLE nonces;
 """
-# Of a former version, which did not know who began a session.
-HOLDERS = "ALTER TABLE console_sessions ADD COLUMN holder TEXT NOT NULL DEFAULT ''"
+# Of former versions, which did not know who began a session.
+BEGUN_BY = ("holder", "person")
 
 
 class Database:
@@ -70,8 +71,13 @@ class Database:
         self._file.executescript(SCHEMA)
         if self.row("SELECT 1 FROM sqlite_master WHERE name = 'nonces'"):
             self._file.executescript(FORMER_NONCES)
-        if not self.row("SELECT 1 FROM pragma_table_info('console_sessions') WHERE name='holder'"):
-            self._file.execute(HOLDERS)
+        known = {
+            name for (name,) in self.rows("SELECT name FROM pragma_table_info('console_sessions')")
+        }
+        for name in BEGUN_BY:
+            if name not in known:
+                added = f"ALTER TABLE console_sessions ADD COLUMN {name} TEXT NOT NULL DEFAULT ''"
+                self._file.execute(added)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._file.execute(statement, values).fetchall()

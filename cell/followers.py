@@ -1,12 +1,11 @@
 """Who follows the logs of instances, and when that is over: a one-time URL is no standing right."""
 
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from cell import addresses
 from cell.residents import Resident
-from specserver.turns import Turns
+from specserver.turns import Together, Turns
 
 # Then another URL has to be asked for, with a key or session that is good.
 FOLLOWED_S = 3600.0
@@ -19,16 +18,13 @@ class Follower:
 
     resident: Resident
     address: str
+    taker: Together
     holder: str = ""
     begun_at: float = field(default_factory=time.monotonic)
     ended: bool = False
 
     def __post_init__(self) -> None:
         self._was_admitted = self._is_admitted()
-
-    @property
-    def tenant(self) -> str:
-        return self.resident.record.tenant
 
     def is_over(self) -> bool:
         return (
@@ -44,50 +40,50 @@ class Follower:
 
 
 class Followers:
-    """Of each tenant, oldest first."""
+    """Oldest first. Of each tenant, and of each person, as many as `of_one`."""
 
-    def __init__(self, places: int, of_one: int) -> None:
-        self._places = Turns(places, of_one)
+    def __init__(self, places: int, of_one: int, reserved: int) -> None:
+        self._places = Turns(places, of_one, reserved=reserved)
         self._of_one = of_one
-        self._of: defaultdict[str, list[Follower]] = defaultdict(list)
+        self._all: dict[Follower, None] = {}
 
-    def is_full(self, tenant: str) -> bool:
-        return len(self._of.get(tenant, ())) >= self._of_one
+    def has_most(self, follower: Follower) -> bool:
+        return any(len(own) >= self._of_one for own in self._own(follower))
 
-    def end_oldest(self, tenant: str) -> None:
+    def end_oldest(self, follower: Follower) -> None:
         """So that whoever has a key can follow, whatever one that was revoked has begun."""
-        self._end(self._of[tenant][0])
+        for own in self._own(follower):
+            if len(own) >= self._of_one:
+                self._end(own[0])
 
     def end_all(self, instance_id: str) -> None:
-        for each in self._all():
+        for each in list(self._all):
             if each.resident.instance_id == instance_id:
                 self._end(each)
 
     def end_of(self, instance_id: str, holder: str) -> None:
-        for each in self._all():
+        for each in list(self._all):
             if (each.resident.instance_id, each.holder) == (instance_id, holder):
                 self._end(each)
 
     def holders(self) -> set[tuple[str, str]]:
         """Each instance, and who follows its log."""
-        return {(each.resident.instance_id, each.holder) for each in self._all() if each.holder}
-
-    def _all(self) -> list[Follower]:
-        return [each for own in self._of.values() for each in own]
+        return {(each.resident.instance_id, each.holder) for each in self._all if each.holder}
 
     def try_join(self, follower: Follower) -> bool:
-        if not self._places.try_enter(follower.tenant):
+        if not self._places.try_enter(follower.taker):
             return False
-        self._of[follower.tenant].append(follower)
+        self._all[follower] = None
         return True
 
     def leave(self, follower: Follower) -> None:
-        own = self._of.get(follower.tenant, [])
-        if follower in own:
-            own.remove(follower)
-            self._places.leave(follower.tenant)
-        if not own:
-            self._of.pop(follower.tenant, None)
+        if follower in self._all:
+            del self._all[follower]
+            self._places.leave(follower.taker)
+
+    def _own(self, follower: Follower) -> list[list[Follower]]:
+        """Those of the same tenant, and those of the same person."""
+        return [[each for each in self._all if name in each.taker] for name in follower.taker]
 
     def _end(self, follower: Follower) -> None:
         follower.ended = True

@@ -27,6 +27,8 @@ class Claims:
     """The instance's, where the action shows it."""
     holder: str = ""
     """Of what the URL was asked for with: access that lasts is told, and ended, by it."""
+    person: str = ""
+    """A hash of who asked for it, whatever with: the cell's pools are shared by it."""
 
 
 class Tokens:
@@ -75,6 +77,7 @@ class Tokens:
                 str(document.get("request_id", "")),
                 str(document.get("name", "")),
                 str(document.get("holder", "")),
+                str(document.get("person", "")),
             )
         except (InvalidSignature, ValueError, KeyError, TypeError):
             return None

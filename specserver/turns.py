@@ -13,19 +13,33 @@ from specserver.problems import Problem, TooManyRequests, Unavailable
 _RETRY = {"Retry-After": "1"}
 
 
+class Together(tuple[Hashable, ...]):
+    """A caller that counts as several, as a person and an organization, each with its own share."""
+
+    __slots__ = ()
+
+
 class Turns:
     """Places of a pool. A caller has `of_one` at most, and never more than are free besides.
 
-    So a pool that is nearly full is open only to who has little of it. Who finds no place waits,
-    where waiting is allowed; callers then take turns, however many requests each of them has.
+    So a pool that is nearly full is open only to who has little of it. The last `reserved` places
+    go to callers that have none, one to each. Who finds no place waits, where waiting is allowed;
+    callers then take turns, however many requests each of them has.
     Where all that may wait do, whoever has fewer waiting replaces the latest of who has most.
     """
 
     def __init__(
-        self, places: int, of_one: int, *, waiting_of_one: int = 0, waiting: int = 1024
+        self,
+        places: int,
+        of_one: int,
+        *,
+        waiting_of_one: int = 0,
+        waiting: int = 1024,
+        reserved: int = 0,
     ) -> None:
         self._places = places
         self._of_one = of_one
+        self._reserved = reserved
         self._waiting_of_one = waiting_of_one
         self._waiting_all = waiting
         self._taken = 0
@@ -64,20 +78,24 @@ class Turns:
             self.leave(caller)
 
     def leave(self, caller: Hashable) -> None:
-        held = self._held[caller] - 1
-        if held:
-            self._held[caller] = held
-        else:
-            del self._held[caller]
+        for name in _names(caller):
+            held = self._held[name] - 1
+            if held:
+                self._held[name] = held
+            else:
+                del self._held[name]
         self._taken -= 1
         if self._waiting:
             self._let_in()
 
     def _has_place(self, caller: Hashable) -> bool:
-        return self._held.get(caller, 0) < min(self._of_one, self._places - self._taken)
+        free = self._places - self._taken
+        most = min(self._of_one, free if free > self._reserved else 1, free)
+        return all(self._held.get(name, 0) < most for name in _names(caller))
 
     def _take(self, caller: Hashable) -> None:
-        self._held[caller] = self._held.get(caller, 0) + 1
+        for name in _names(caller):
+            self._held[name] = self._held.get(name, 0) + 1
         self._taken += 1
 
     def _let_in(self) -> None:
@@ -113,6 +131,10 @@ class Turns:
             queue.remove(turn)
             if not queue:
                 del self._waiting[caller]
+
+
+def _names(caller: Hashable) -> tuple[Hashable, ...]:
+    return caller if isinstance(caller, Together) else (caller,)
 
 
 def too_many_at_once(allowed: str) -> Problem:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cell import entrance
+from cell import entrance, pools
 from cell.console import tables
 from cell.console.place import Place
 from cell.console.runs import Run
@@ -106,7 +106,7 @@ class Desk:
 
     async def _run(self, visit: Visit, sql: str) -> dict[str, Any]:
         session, resident = self._found(visit)
-        answer = await self._answer(session.key, resident, sql, self._limits)
+        answer = await self._answer(session, resident, session.key, sql, self._limits)
         failed = "error" in answer
         log.info("cell.console_ran", instance_id=resident.instance_id, failed=failed)
         return answer
@@ -117,17 +117,18 @@ class Desk:
         # Beside a statement of the session, which it neither waits for nor keeps from running.
         key = f"{session.key} tables"
         sql = tables.STATEMENTS[protocol]
-        return tables.listed(await self._answer(key, resident, sql, tables.LIMITS), protocol)
+        answer = await self._answer(session, resident, key, sql, tables.LIMITS)
+        return tables.listed(answer, protocol)
 
     async def _answer(
-        self, key: str, resident: Resident, sql: str, limits: Limits
+        self, session: Session, resident: Resident, key: str, sql: str, limits: Limits
     ) -> dict[str, Any]:
         if key in self._runs:
             raise Refused(409, "A statement is already running in this session.")
-        tenant = resident.record.tenant
-        if not self._places.try_enter(tenant):
-            text = "Too many statements are running in your organization's consoles or on this cell"
-            raise Refused(503, f"{text}; try again in a moment.")
+        taker = pools.taker(resident.record.tenant, session.person)
+        if not self._places.try_enter(taker):
+            text = "Too many statements are running in your or your organization's consoles"
+            raise Refused(503, f"{text}, or on this cell; try again in a moment.")
         instance_id = resident.instance_id
         try:
             run = Run(self._place(resident), limits)
@@ -140,7 +141,7 @@ class Desk:
             raise Refused(problem.status, problem.detail) from problem
         finally:
             self._runs.pop(key, None)
-            self._places.leave(tenant)
+            self._places.leave(taker)
             resident.touch()
 
     async def _stop(self, visit: Visit) -> None:

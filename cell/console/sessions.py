@@ -17,11 +17,12 @@ PER_INSTANCE_MAX = 50
 
 @dataclass(frozen=True)
 class Session:
-    """`name` is the instance's, as it was when the session began."""
+    """`name` is the instance's, as it was when the session began; `person` is who began it."""
 
     key: str
     instance_id: str
     name: str
+    person: str = ""
 
 
 class Sessions:
@@ -29,14 +30,14 @@ class Sessions:
         self._database = database
         self._clock = clock
 
-    def begin(self, instance_id: str, name: str, holder: str = "") -> str:
+    def begin(self, instance_id: str, name: str, holder: str = "", person: str = "") -> str:
         """The secret, which is told once."""
         secret = secrets.token_urlsafe(SECRET_BYTES)
         now = self._clock()
         with self._database.transaction():
             self._database.write(
-                "INSERT INTO console_sessions VALUES (?, ?, ?, ?, ?, ?)",
-                *(_hash(secret), instance_id, name, now, now, holder),
+                "INSERT INTO console_sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+                *(_hash(secret), instance_id, name, now, now, holder, person),
             )
             self._database.write(
                 "DELETE FROM console_sessions WHERE instance_id = ? AND key NOT IN"
@@ -50,14 +51,14 @@ class Sessions:
         """One that has not ended, of this instance; it is used, and so not idle, from now on."""
         key, now = _hash(secret), self._clock()
         found = self._database.row(
-            "SELECT name FROM console_sessions WHERE key = ? AND instance_id = ?"
+            "SELECT name, person FROM console_sessions WHERE key = ? AND instance_id = ?"
             " AND used_at > ? AND begun_at > ?",
             *(key, instance_id, now - IDLE_S, now - LASTS_S),
         )
         if found is None:
             return None
         self._database.note("UPDATE console_sessions SET used_at = ? WHERE key = ?", now, key)
-        return Session(key, instance_id, found[0])
+        return Session(key, instance_id, *found)
 
     def end(self, key: str) -> None:
         self._database.write("DELETE FROM console_sessions WHERE key = ?", key)

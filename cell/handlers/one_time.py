@@ -14,7 +14,7 @@ from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
 from cell.followers import Follower
 from cell.lifecycle import GONE
-from cell.pools import Held
+from cell.pools import Held, taker
 from cell.residents import Resident
 from pages import alone
 from pages.console import COOKIE, link_notice
@@ -56,7 +56,7 @@ def _begin_console(cell: Cell, token: str, address: str) -> Reply:
         raise Conflict(f"{driver.engine} has no SQL console")
     entrance.check_console(resident.record.spec, address)
     instance_id = _spend(cell, token, "console").instance_id
-    secret = cell.console.sessions.begin(instance_id, claims.name, claims.holder)
+    secret = cell.console.sessions.begin(instance_id, claims.name, claims.holder, claims.person)
     path = f"{mount.ROOT}/{instance_id}/"
     marks = f"Max-Age={LASTS_S:.0f}; Path={path}; Secure; HttpOnly; SameSite=Strict"
     headers = {"Location": path, "Set-Cookie": f"{COOKIE}={secret}; {marks}"}
@@ -73,11 +73,12 @@ async def logs(cell: Cell, token: str, follow: bool, tail_lines: int, request: R
 def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> AsyncIterator[bytes]:
     claims, followers = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
     resident = cell.lifecycle.find(claims.instance_id)
-    follower = Follower(resident, address, claims.holder)
-    if makes_room := followers.is_full(follower.tenant):
+    whose = taker(resident.record.tenant, claims.person)
+    follower = Follower(resident, address, whose, claims.holder)
+    if makes_room := followers.has_most(follower):
         # A URL that was used already ends nobody's.
         _spend(cell, token, "logs")
-        followers.end_oldest(follower.tenant)
+        followers.end_oldest(follower)
     if not followers.try_join(follower):
         raise TooManyRequests(_TOO_MANY, code="too_many_at_once", headers={"Retry-After": "1"})
     leave = partial(followers.leave, follower)

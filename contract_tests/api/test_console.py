@@ -43,6 +43,9 @@ def test_the_url_names_what_it_was_asked_for_with(house: House, here: Estate) ->
         found = sessions.by_token_hash(db, identity.token_sha256(tenant.owner.session))
     assert found is not None
     assert by_session["holder"] == found.id
+    # A person is one, with whatever key or session; a hash is enough for the cell.
+    assert by_key["person"] == by_session["person"]
+    assert found.user_id not in str(by_session)
 
 
 @pytest.mark.parametrize(

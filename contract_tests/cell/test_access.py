@@ -47,7 +47,10 @@ def test_a_console_and_a_followed_log_end_with_the_right_to_them(shared_rig: Rig
 def test_sessions_of_a_former_version_are_kept(tmp_path: Path) -> None:
     file = tmp_path / "cell.db"
     former = Database(file)
-    former.write("ALTER TABLE console_sessions DROP COLUMN holder")
+    for added in ("holder", "person"):
+        former.write(f"ALTER TABLE console_sessions DROP COLUMN {added}")
     former.write("INSERT INTO console_sessions VALUES ('k', 'inst_a', 'a', 1, 2)")
     former.close()
-    assert Database(file).rows("SELECT key, holder FROM console_sessions") == [("k", "")]
+    assert Database(file).rows("SELECT key, holder, person FROM console_sessions") == [
+        ("k", "", "")
+    ]

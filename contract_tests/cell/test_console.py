@@ -28,10 +28,10 @@ def instance_id(shared_rig: Rig) -> str:
 class Browser:
     """One that holds a session's cookie and the proof that its page carries."""
 
-    def __init__(self, rig: Rig, instance_id: str, holder: str = "") -> None:
+    def __init__(self, rig: Rig, instance_id: str, holder: str = "", person: str = "") -> None:
         self.http = rig.client()
         self.path = f"/console/{instance_id}/"
-        token = rig.token(instance_id, "console", name="orders <b>", holder=holder)
+        token = rig.token(instance_id, "console", name="orders <b>", holder=holder, person=person)
         self.opened = self.http.get(f"/v1/console/{token}")
         self.token = token
         found = re.search(rf"{COOKIE}=([^;]+)", self.opened.headers.get("set-cookie", ""))

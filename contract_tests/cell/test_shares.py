@@ -47,6 +47,43 @@ def test_consoles_of_one_tenant_leave_those_of_others_served(
     assert second.run("SELECT 1")["rows"] == [["1"]]
 
 
+def test_consoles_of_one_person_are_shared_by_all_their_organizations(
+    shared_rig: Rig, versions: dict[str, str]
+) -> None:
+    """A statement that sleeps costs nothing, and organizations are free."""
+    version = versions["postgres"]
+    made = [
+        shared_rig.make(engine="postgres", engine_version=version, tenant=f"one-of-{number}")
+        for number in range(2)
+    ]
+    consoles = [Browser(shared_rig, each, person="one") for each in made for _ in range(4)]
+    for each in consoles:
+        each.load()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        runs = [pool.submit(each.post, "run", {"sql": "SELECT pg_sleep(25)"}) for each in consoles]
+        until(lambda: sum(run.done() for run in runs) == 8 - RUNS_OF_ONE, "too many are refused")
+        assert {run.result().status_code for run in runs if run.done()} == {503}
+        colleague = Browser(shared_rig, made[0], person="colleague")
+        colleague.load()
+        assert colleague.run("SELECT 42")["rows"] == [["42"]]
+        for each in consoles:
+            each.post("stop")
+
+
+def test_followed_logs_of_one_person_are_of_all_their_organizations(shared_rig: Rig) -> None:
+    made = [shared_rig.make(tenant=f"reader-{number}") for number in range(2)]
+    tokens = [shared_rig.token(each, "logs", person="reader") for each in made * 11]
+    with contextlib.ExitStack() as held:
+        followed = []
+        for token in tokens[: FOLLOWED_LOGS + 1]:
+            client = held.enter_context(shared_rig.client())
+            path = f"/v1/logs/{token}?follow=true"
+            followed.append(held.enter_context(client.stream("GET", path)))
+        assert {each.status_code for each in followed} == {200}
+        for _ in followed[0].iter_bytes():
+            pass  # it ends
+
+
 def test_followed_logs_of_one_tenant_leave_those_of_others(shared_rig: Rig) -> None:
     crowd, other = shared_rig.make(tenant="readers"), shared_rig.make(tenant="another")
     with contextlib.ExitStack() as held:

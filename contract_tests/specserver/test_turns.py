@@ -8,7 +8,7 @@ import pytest
 from contract_tests.specserver.calling import minimal, served
 from specserver import PollAgain, TooManyRequests, Unavailable
 from specserver.shares import Shares
-from specserver.turns import Turns
+from specserver.turns import Together, Turns
 
 
 def test_one_caller_leaves_places_to_others() -> None:
@@ -24,6 +24,35 @@ def test_one_caller_leaves_places_to_others() -> None:
 def test_a_share_is_never_larger_than_told() -> None:
     pool = Turns(100, 3)
     assert [pool.try_enter("crowd") for _ in range(10)].count(True) == 3
+
+
+def test_the_last_places_are_for_callers_that_have_none() -> None:
+    pool = Turns(9, 3, reserved=3)
+    takers = [pool.try_enter(f"crowd {n % 3}") for n in range(9)]
+    assert takers.count(True) == 6
+    assert [pool.try_enter(f"other {n}") for n in (1, 1, 2, 3, 4)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    pool.leave("crowd 0")
+    assert not pool.try_enter("crowd 0")
+    assert not pool.try_enter("other 1")
+    assert pool.try_enter("other 4")
+
+
+def test_a_person_has_no_more_in_several_organizations_than_in_one() -> None:
+    pool = Turns(24, 6)
+    entered = [Together((f"org {n}", "person")) for n in range(7) for _ in range(6)]
+    entered = [each for each in entered if pool.try_enter(each)]
+    assert len(entered) == 6
+    assert not pool.try_enter(Together(("org 0", "colleague")))
+    assert pool.try_enter(Together(("org 1", "colleague")))
+    for each in entered:
+        pool.leave(each)
+    assert [pool.try_enter(Together(("org 9", "person"))) for _ in range(7)].count(True) == 6
 
 
 def test_those_who_wait_take_turns() -> None:
