@@ -1,5 +1,6 @@
 """Running SQL on a PostgreSQL instance: libpq's own calls, which take rows as they come."""
 
+import contextlib
 import re
 import select
 from collections.abc import Iterator
@@ -44,7 +45,8 @@ def _run(connection: psycopg.Connection[Any], sql: str, table: Table) -> None:
     except BaseException:
         # Stopped or too late: the engine is told, and does not go on for nobody.
         if session.is_busy:
-            connection.pgconn.get_cancel().cancel()
+            with contextlib.suppress(psycopg.Error):  # one that ends itself hears nothing
+                connection.pgconn.get_cancel().cancel()
         raise
     finally:
         connection.close()

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 
 from cell.console.place import Place
 from cell.console.table import Limits
+
+log = structlog.get_logger("cell.console")
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = (sys.executable, "-P", "-m", "cell.console.worker")
@@ -39,6 +42,8 @@ class Run:
             *COMMAND,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            # The log is the cell's own; what fails there is told in the answer.
+            stderr=asyncio.subprocess.DEVNULL,
             env=ENVIRONMENT,
         )
         self._process = process
@@ -50,12 +55,16 @@ class Run:
             answer: dict[str, Any] = orjson.loads(written)
         except (TimeoutError, ValueError):
             # Killed, by us or for its memory; what the engine still does it ends by itself.
-            why = "" if self._stopped else "because it used too much memory"
+            if not self._stopped:
+                log.warning("cell.console_worker_ended", status=process.returncode)
+            why = "" if self._stopped else " because it used too much memory"
             return {"error": f"the statement was stopped{why}", "elapsed_ms": 0}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        if (failed := answer.pop("failed", None)) is not None:
+            log.warning("cell.console_worker_failed", reason=failed)
         return answer
 
     def stop(self) -> None:

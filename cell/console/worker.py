@@ -18,6 +18,7 @@ from cell.console.table import CHARACTERS_MAX, Limits, StatementError, Table
 # By the driver's protocol; loaded one at a time, for each takes its while.
 DIALECTS = {"https": "duckdb", "postgres": "postgres", "mysql": "mysql"}
 LEAVE_WITHIN_S = 3.0
+FAILURE_CHARACTERS_MAX = 1_000
 
 
 class Stopped(BaseException):
@@ -31,7 +32,14 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _on_time)
     signal.signal(signal.SIGTERM, _on_stop)
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)
-    json.dump(_answer(Place(**told["place"]), told["sql"], limits), sys.stdout)
+    started = time.monotonic()
+    try:
+        answer = _answer(Place(**told["place"]), told["sql"], limits)
+    except Stopped as stopped:
+        # It came while something else that had failed was answered.
+        answer = _error(str(stopped), started)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    json.dump(answer, sys.stdout)
 
 
 def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
@@ -48,7 +56,19 @@ def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
         return _error("the result is too large for the console: select less data", started)
     except (OSError, EOFError) as error:
         return _error(f"the engine is not responding: {error}", started)
+    except Exception as error:  # noqa: BLE001 - a library in trouble, mostly as its engine ends
+        return _failed(error, started)
     return table.document((time.monotonic() - started) * 1000)
+
+
+def _failed(error: Exception, started: float) -> dict[str, Any]:
+    """What the cell logs is `failed`; to tell whoever asked, it may have come of being stopped."""
+    text, cause = "the engine is not responding", error.__context__
+    while cause is not None:
+        text = str(cause) if isinstance(cause, Stopped) else text
+        cause = cause.__context__
+    failed = f"{type(error).__name__}: {error}"[:FAILURE_CHARACTERS_MAX]
+    return {**_error(text, started), "failed": failed}
 
 
 def _error(text: str, started: float) -> dict[str, Any]:

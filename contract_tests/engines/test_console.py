@@ -1,9 +1,11 @@
 """What the console runs, on real engines: values, bounds, limits of time, and nothing undone."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from cell.console import tables
 from cell.console.desk import has_console
@@ -153,6 +155,27 @@ def test_time_and_memory_have_an_end(running: Subject) -> None:
         # What the engine itself does not make, or makes as NULL, is no danger.
         assert large["cut"] or large["rows"] == [[None]]
     assert "error" not in perform(running, "SELECT 1")
+
+
+@pytest.mark.parametrize("said", [b"nonsense", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"])
+def test_an_answer_that_breaks_off_is_no_traceback(
+    tmp_path: Path, said: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(said)
+        writer.close()
+
+    async def asked() -> dict[str, Any]:
+        path = tmp_path / "engine.sock"
+        async with await asyncio.start_unix_server(broken, path):
+            run = Run(Place("https", str(path), "app", "secret"), Limits())
+            return await run.answer("SELECT 1")
+
+    with structlog.testing.capture_logs() as lines:
+        assert "not responding" in asyncio.run(asked())["error"]
+    assert capfd.readouterr().err == ""
+    assert [line["event"] for line in lines] == ["cell.console_worker_failed"]
 
 
 @with_console
