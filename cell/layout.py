@@ -235,7 +235,7 @@ def _move(source: Path, target: Path) -> None:
 def write_atomically(path: Path, content: bytes, mode: int = 0o600, gid: int = -1) -> None:
     """Readers see the old content or the new, and after a power cut one of them too."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         if gid >= 0 and os.geteuid() == 0:
             os.fchown(descriptor, -1, gid)

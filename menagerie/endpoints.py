@@ -4,7 +4,6 @@ Apart from the first start, which needs the whole control plane: `serve` reads t
 """
 
 import json
-import shutil
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,5 +72,4 @@ def make_certificates(settings: Settings) -> None:
     made = pki.ensure(
         settings.cell_home, settings.region, settings.instance_domain, datetime.now(UTC)
     )
-    shutil.copyfile(made.root_pem, settings.root / "ca.pem")
-    (settings.root / "ca.pem").chmod(0o644)
+    keys.write_public(settings.root / "ca.pem", made.root_pem.read_bytes())

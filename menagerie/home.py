@@ -1,13 +1,13 @@
-"""The home as a start finds it: ours, writable, and closed to everybody else."""
+"""The home as a start finds it: ours with all that is in it, writable, and closed to others."""
 
 import errno
 import os
-import pwd
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from menagerie.ownership import require_ours, user
 from menagerie.settings import SettingsError
 
 # What a file or folder of ours may not grant. To pass through is not to look around: where
@@ -18,6 +18,8 @@ _PRIVATE_FILE = 0o600
 # Certificates are public, and named so.
 _PUBLIC = ".pem"
 _OURS = (".", "keys", "cell", "cell/run", "cell/pki", "cell/activity")
+# Where the cell itself puts links: to sockets whose path is short, to what engines may enter.
+_LINKS = {"cell/outside", "cell/sockets", "cell/run", "cell/instances", "cell/run/cell.sock"}
 _ROOM_BYTES = 1 << 16
 
 
@@ -29,9 +31,14 @@ def prepare(root: Path) -> None:
     os.umask(0o077)
     try:
         root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        root = root.resolve()  # the home itself may be a link
         _check_owner(root)
+        for name in _OURS:
+            # In this order: where others cannot write any more, what is found there stays.
+            _close(root / name)
+            _require_ours(root, name)
         for path in exposed(root):
-            path.chmod(_PRIVATE_FOLDER if path.is_dir() else _PRIVATE_FILE)
+            _close(path)
         _write(root)
     except OSError as error:
         raise SettingsError(_reason(root, error)) from error
@@ -41,10 +48,30 @@ def check(root: Path) -> None:
     """As `prepare`, but leaves all as it is: where no home is, one could be made."""
     try:
         if root.is_dir():
+            root = root.resolve()
             _check_owner(root)
+            for name in _OURS:
+                _require_ours(root, name)
         _write(next(path for path in (root, *root.parents) if path.exists()))
     except OSError as error:
         raise SettingsError(_reason(root, error)) from error
+
+
+def _close(path: Path) -> None:
+    if _is_open(path):
+        path.chmod(_PRIVATE_FOLDER if path.is_dir() else _PRIVATE_FILE)
+
+
+def _require_ours(root: Path, name: str) -> None:
+    """What lies in a folder of ours; the sockets' folders in `cell/run` belong to engines."""
+    folder = root / name
+    if not folder.is_dir() or (name != "." and folder.is_symlink()):
+        return
+    for path in sorted(folder.iterdir()):
+        place = str(path.relative_to(root))
+        if name == "cell/run" and path.is_dir():
+            continue
+        require_ours(path, may_link=place in _LINKS)
 
 
 def _write(folder: Path) -> None:
@@ -84,14 +111,6 @@ def _check_owner(root: Path) -> None:
             f"the home {root} belongs to {user(owner)} and not to {user(os.geteuid())}: run this "
             f"as {user(owner)}, or choose another home with --home"
         )
-
-
-def user(uid: int) -> str:
-    """The name, where there is one."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
 
 
 def _reason(root: Path, error: OSError) -> str:

@@ -14,13 +14,28 @@ from menagerie.settings import SettingsError
 def write_private(path: Path, content: bytes) -> None:
     """Write a file only its owner can read, whole or not at all."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    _replace(path, content, 0o600)
+
+
+def write_public(path: Path, content: bytes) -> None:
+    """Write a file that everybody can read, whole or not at all."""
+    _replace(path, content, 0o644)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    """Put a new file in the place of whatever is there: a link is replaced, not followed."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def _made_once(path: Path, fresh: bytes) -> bytes:

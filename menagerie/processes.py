@@ -16,7 +16,13 @@ _LOG = structlog.get_logger(__name__)
 _BACK_OFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STEADY_S = 30.0
 _PARENT = "MENAGERIE_PARENT_PID"
+# With this status a part tells the `serve` that tends it that no start of it can succeed.
+REFUSED = os.EX_CONFIG
 _PR_SET_PDEATHSIG = 1
+
+
+class RefusedError(Exception):
+    """A part cannot run here, and has said why."""
 
 
 @dataclass
@@ -44,9 +50,16 @@ class Child:
         self.started_at = time.monotonic()
 
     def tend(self) -> None:
-        """Start the process again when it has ended, later each time it ends early."""
+        """Start the process again when it has ended, later each time it ends early.
+
+        Raises RefusedError where that would be in vain.
+        """
         if self.process is None or self.process.poll() is None:
             return
+        if self.process.returncode == REFUSED:
+            raise RefusedError(
+                f"stopped, because the part `{self.part}` cannot run on this home: see above"
+            )
         now = time.monotonic()
         if not self.due_at:
             steady = now - self.started_at > _STEADY_S

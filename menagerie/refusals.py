@@ -16,7 +16,11 @@ def unusable(role: str) -> Iterator[None]:
     except SettingsError as error:
         _end(2, f"menagerie {role}: {error}", error)
     except SchemaUnknown as error:
-        _end(1, f"menagerie {role}: {error.detail}", error)
+        from menagerie.processes import REFUSED, started_by_serve  # noqa: PLC0415 -- as above
+
+        # To be started again would not help, and the `serve` that tends this part must know.
+        status = REFUSED if started_by_serve() else 1
+        _end(status, f"menagerie {role}: {error.detail}", error)
     except Unavailable as error:
         reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
         text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"

@@ -19,7 +19,7 @@ import structlog
 
 from menagerie import keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
-from menagerie.processes import Child
+from menagerie.processes import Child, RefusedError
 from menagerie.refusals import unusable
 from menagerie.settings import Settings, SettingsError, environment
 
@@ -38,7 +38,7 @@ _STOP_S = {"api": 10.0, "gateway": 8.0, "cell": 30.0}
 def only_one(root: Path) -> Iterator[None]:
     """Hold this home for one `serve` at a time. Raises SettingsError when another has it."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(root / "serve.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(root / "serve.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -62,7 +62,7 @@ def parts_ended(root: Path) -> Iterator[int]:
     What is yielded is to be inherited by each part that is started, as it is held by those that
     live. Raises SettingsError where some do not end.
     """
-    lock = os.open(root / "parts.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(root / "parts.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     give_up_at = time.monotonic() + _LEFT_S
     told = False
     try:
@@ -296,3 +296,6 @@ def main(settings: Settings) -> int:
     except SettingsError as error:
         print(f"menagerie serve: {error}", file=sys.stderr)  # noqa: T201 -- for people
         return 2
+    except RefusedError as error:
+        print(f"menagerie serve: {error}", file=sys.stderr)  # noqa: T201 -- for people
+        return 1

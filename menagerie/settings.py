@@ -264,6 +264,10 @@ def load(**options: Any) -> Settings:
     source = Path(named) if named else home.expanduser() / "config.toml"
     if named and not source.exists():
         raise SettingsError(f"MENAGERIE_CONFIG points to {source}, which does not exist")
+    if not named:
+        from menagerie.ownership import require_ours  # noqa: PLC0415 -- which raises what is above
+
+        require_ours(source)
     in_file = _read(source) if os.path.exists(source) else {}  # noqa: PTH110 -- False where it is hidden
     fields = Settings.model_fields
     if unknown := names.unknown_keys(in_file, fields):

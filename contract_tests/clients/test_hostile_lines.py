@@ -36,9 +36,8 @@ def places(engine: str) -> list[Place]:
     """One for each hostile value and member; all members at once where they name each other."""
     host = "db-1.local.localhost"
     sound = Credential("app", "s3cret", host, 5432, f"{engine}://{host}/app")
-    made = [
-        replace(sound, **{name: value}) for value in HOSTILE for name in ("username", "password")
-    ]
+    made = [replace(sound, username=value) for value in HOSTILE]
+    made += [replace(sound, password=value) for value in HOSTILE]
     made += [replace(sound, uri=f"x://{host}/{value}") for value in HOSTILE if "?" not in value]
     made += [replace(sound, username="<password>", password=CODE)]
     return [Place(engine, one, "/tmp/it's $(touch x)/ca.pem") for one in made]

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -138,3 +139,21 @@ def test_a_home_that_lies_open_is_closed(fresh: Callable[..., Installation]) -> 
     ]
     assert readable == []
     assert stat.S_ISSOCK((root / "cell" / "run" / "cell.sock").stat().st_mode)
+
+
+def test_what_an_older_version_cannot_read_ends_all_of_it(
+    fresh: Callable[..., Installation],
+) -> None:
+    """With the cell and the gateway: they would serve what a newer version has changed."""
+    root = fresh().home
+    first_start.initialize(load(home=root))
+    with sqlite3.connect(root / "menagerie.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    ended = subprocess.run(
+        [*MENAGERIE, "serve", "--home", str(root), "--port", "0", "--gateway-port", "0"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stderr
+    assert "menagerie api: the database is at revision 9999" in ended.stderr
+    assert ended.stderr.count("is at revision 9999") == 1, "it is not started again"
+    assert ended.stderr.rstrip().splitlines()[-1].startswith("menagerie serve: stopped, because")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from menagerie import home, waiting
+from menagerie import home, ownership, waiting
 from menagerie.doctor.findings import Finding, Status
 from menagerie.serve import port_held
 from menagerie.settings import Settings, SettingsError
@@ -24,7 +24,7 @@ def of_home(settings: Settings) -> Iterator[Finding]:
     try:
         home.check(root)
     except SettingsError as error:
-        owner = home.user(os.geteuid())
+        owner = ownership.user(os.geteuid())
         yield Finding("home", "failure", str(error), f"ls -ld {root} (for {owner})")
         return
     exposed = list(home.exposed(root))
