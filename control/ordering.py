@@ -102,14 +102,22 @@ def preview(by: Requester, project: Project, body: Body) -> Body:
 def place(by: Requester, project: Project, body: Body) -> Instance:
     """The ordered instance, in status `requested`, on a cell that can run it."""
     order, _ = settle(by, body)
-    details = {"project_id": project.id, "maintenance_window": body.get("maintenance_window")}
+    details = {
+        "project_id": project.id,
+        "team_id": project.team_id,
+        "maintenance_window": body.get("maintenance_window"),
+    }
     return _add(by, order, _choose_cell(by, order, body, lock=True), body.get("name"), details)
 
 
 def place_branch(by: Requester, source: Instance, body: Body) -> Instance:
     """The branch, in status `requested`, on the cell of its source, where the data is."""
     order = settle_branch(by, source, body)
-    details = {"project_id": source.project_id, "branch_of": source.id}
+    details = {
+        "project_id": source.project_id,
+        "team_id": source.team_id,
+        "branch_of": source.id,
+    }
     cell = cells.fetch(by.db, source.cell_id)
     capacity.with_room(by, order, [cell], storage_asked="storage_bytes" in body, lock=True)
     branch = _add(by, order, cell, body.get("name"), details)

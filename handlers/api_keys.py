@@ -79,8 +79,7 @@ def _expiry(call: OrgCall, text: str | None) -> datetime | None:
 
 def _check_grant(call: OrgCall, role: str, scopes: list[str] | None) -> None:
     """Nobody gives what they do not have, and so nobody raises themselves by a key."""
-    wanted = permissions.effective(role, role, scopes)
-    beyond = sorted(wanted - call.caller.permissions)
+    beyond = sorted(permissions.granted(role, scopes) - call.caller.rights.anywhere)
     if beyond:
         raise Forbidden(f"the key would have permissions that you do not have: {', '.join(beyond)}")
 
@@ -99,7 +98,7 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
 def _check_reach(call: OrgCall, key: ApiKey) -> None:
     """Whose keys one changes: one's own, and those with no more rights than one has."""
     mine = key.created_by == call.caller.user.id
-    beyond = permissions.effective(key.role, key.role, key.scopes) - call.caller.permissions
+    beyond = permissions.granted(key.role, key.scopes) - call.caller.rights.anywhere
     if beyond and not mine:
         raise Forbidden(
             f"the key has permissions that you do not have: {', '.join(sorted(beyond))}"

@@ -14,7 +14,9 @@ Body = dict[str, Any]
 
 def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     after = views.after(call, cursor)
-    found = instances.page(call.db, call.org.id, limit=limit, after=after, branch_of=instance.id)
+    found = instances.page(
+        call.db, call.org.id, teams=call.teams, limit=limit, after=after, branch_of=instance.id
+    )
     return views.page(call, found, views.instance)
 
 

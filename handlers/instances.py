@@ -50,7 +50,12 @@ def list_(
 ) -> Body:
     filters = {"status": status, "engine": engine, "name": name, "project_id": project_id}
     found = instances.page(
-        call.db, call.org.id, limit=limit, after=views.after(call, cursor), **filters
+        call.db,
+        call.org.id,
+        teams=call.teams,
+        limit=limit,
+        after=views.after(call, cursor),
+        **filters,
     )
     return views.page(call, found, views.instance)
 

@@ -68,7 +68,7 @@ def close(call: OrgCall, body: Body) -> Reply:
 
 
 def ca(call: OrgCall) -> Reply:
-    hosting = {one.cell_id for one in instances.live(call.db, call.org.id)}
+    hosting = {one.cell_id for one in instances.live(call.db, call.org.id, teams=call.teams)}
     if not hosting:
         every = cells.every(call.db)
         home = call.org.default_region
@@ -78,7 +78,7 @@ def ca(call: OrgCall) -> Reply:
 
 def _delete_all(call: OrgCall) -> list[Instance]:
     purge_after = call.now + timedelta(days=PLANS[call.org.plan].retention_days)
-    live = instances.live(call.db, call.org.id)
+    live = instances.live(call.db, call.org.id, teams=None)
     for instance in live:
         instance.delete(purge_after)
         call.start("instances.delete", instance)
@@ -87,9 +87,10 @@ def _delete_all(call: OrgCall) -> list[Instance]:
 
 def _erase_all(call: OrgCall) -> list[Instance]:
     """Deleted ones too: nothing of the organization's data stays."""
-    held = instances.live(call.db, call.org.id)
+    held = instances.live(call.db, call.org.id, teams=None)
+    every: Body = {"teams": None, "limit": 100_000, "after": None}
     for status in ("deleting", "deleted"):
-        held += instances.page(call.db, call.org.id, limit=100_000, after=None, status=status).items
+        held += instances.page(call.db, call.org.id, **every, status=status).items
     for instance in held:
         instance.erase()
         call.start("instances.erase", instance)

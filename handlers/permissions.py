@@ -9,5 +9,5 @@ def mine(call: OrgCall) -> dict[str, Any]:
     return {
         "org_id": call.org.id,
         "role": call.caller.role,
-        "permissions": sorted(call.caller.permissions),
+        "permissions": sorted(call.caller.rights.anywhere),
     }

@@ -6,7 +6,7 @@ from control.policy.plans import PLANS
 from handlers import slugs, views
 from handlers.calls import OrgCall
 from specserver import Invalid, Reply
-from storage import instances, projects
+from storage import instances, projects, teams
 from storage.errors import Conflict
 from storage.projects import Project
 
@@ -14,11 +14,14 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
-    found = projects.page(call.db, call.org.id, limit=limit, after=views.after(call, cursor))
+    found = projects.page(
+        call.db, call.org.id, teams=call.teams, limit=limit, after=views.after(call, cursor)
+    )
     return views.page(call, found, views.project)
 
 
 def create(call: OrgCall, body: Body) -> Reply:
+    call.require("projects:write", teams.everyone_of(call.org.id))
     _check_quota(call)
     slug = body.get("slug") or slugs.derive(
         body["name"], "project", lambda slug: _is_taken(call, slug)

@@ -11,6 +11,7 @@ from storage import pages
 from storage.columns import DatabaseClock, Json, Owned, Record, one_of
 from storage.errors import Conflict, NotFound
 from storage.pages import Page
+from storage.teams import Teams, of_teams, owning_team
 
 STATUSES: Final = (
     "requested",
@@ -66,6 +67,7 @@ class Instance(Owned, Record):
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
     # NULL once it is erased and its project deleted: what it used is still to be accounted for.
     project_id: Mapped[str | None] = mapped_column(ForeignKey("projects.id"))
+    team_id: Mapped[str] = owning_team()
     name: Mapped[str]
     engine: Mapped[str]
     engine_version: Mapped[str]
@@ -221,6 +223,7 @@ def page(
     db: Session,
     org_id: str,
     *,
+    teams: Teams,
     limit: int,
     after: str | None,
     status: str | None = None,
@@ -229,8 +232,8 @@ def page(
     name: str | None = None,
     branch_of: str | None = None,
 ) -> Page[Instance]:
-    """Newest first; deleted and erased ones only where that status is asked for."""
-    rows = select(Instance).where(Instance.org_id == org_id)
+    """Those of these teams, newest first; deleted and erased ones only where asked for."""
+    rows = of_teams(select(Instance).where(Instance.org_id == org_id), Instance.team_id, teams)
     rows = rows.where(Instance.status == status if status else Instance.status.not_in(GONE))
     for column, value in (
         (Instance.engine, engine),
@@ -243,9 +246,10 @@ def page(
     return pages.keyset(db, rows, Instance.id, limit=limit, after=after)
 
 
-def live(db: Session, org_id: str) -> list[Instance]:
-    """Every wanted instance of the organization, oldest first."""
+def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
+    """Every wanted instance of these teams of the organization, oldest first."""
     rows = select(Instance).where(Instance.org_id == org_id, _LIVE)
+    rows = of_teams(rows, Instance.team_id, teams)
     return list(db.scalars(rows.order_by(Instance.id)))
 
 

@@ -1,6 +1,6 @@
 """Memberships: which user belongs to which organization, and in which role."""
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, false
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
@@ -12,6 +12,8 @@ class Membership(Owned, Record):
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(ForeignKey("users.id"), primary_key=True, index=True)
     role: Mapped[str]
+    # Not in the team Everyone: what the role holds in teams, it holds in none by itself.
+    teams_only: Mapped[bool] = mapped_column(default=False, server_default=false())
 
 
 def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, exists, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, tenancy
+from storage import identifiers, teams, tenancy
 from storage.api_keys import ApiKey
 from storage.columns import Owned, Record, one_of
 from storage.errors import Conflict, NotFound
@@ -56,6 +56,7 @@ def create(
         tenancy.hold(db, organization.id)
     db.add(organization)
     db.flush()
+    teams.found(db, organization.id)
     return organization
 
 

@@ -7,6 +7,7 @@ from storage import identifiers, pages
 from storage.columns import Owned, Record
 from storage.errors import NotFound
 from storage.pages import Page
+from storage.teams import Teams, of_teams, owning_team
 
 
 class Project(Owned, Record):
@@ -15,6 +16,7 @@ class Project(Owned, Record):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
+    team_id: Mapped[str] = owning_team()
     name: Mapped[str]
     slug: Mapped[str]
 
@@ -34,9 +36,9 @@ def fetch(db: Session, org_id: str, project_id: str, *, lock: bool = False) -> P
     return project
 
 
-def page(db: Session, org_id: str, *, limit: int, after: str | None) -> Page[Project]:
-    """The organization's projects, newest first."""
-    rows = select(Project).where(Project.org_id == org_id)
+def page(db: Session, org_id: str, *, teams: Teams, limit: int, after: str | None) -> Page[Project]:
+    """The organization's projects that belong to these teams, newest first."""
+    rows = of_teams(select(Project).where(Project.org_id == org_id), Project.team_id, teams)
     return pages.keyset(db, rows, Project.id, limit=limit, after=after)
 
 

@@ -16,6 +16,7 @@ from storage.rate_windows import RateWindow
 from storage.replays import Replay
 from storage.samples import Sample
 from storage.sessions import UserSession
+from storage.teams import Team, TeamMember
 from storage.users import User
 from storage.work import Work
 
@@ -35,6 +36,8 @@ __all__ = [
     "Record",
     "Replay",
     "Sample",
+    "Team",
+    "TeamMember",
     "User",
     "UserSession",
     "Work",

@@ -47,7 +47,7 @@ def test_there_are_no_other_roles() -> None:
 def test_a_key_never_has_more_than_owner_role_key_role_or_scopes(
     role: str, key_role: str, scopes: list[str] | None
 ) -> None:
-    rights = permissions.effective(role, key_role, scopes)
+    rights = permissions.of_role(role) & permissions.granted(key_role, scopes)
     for permission in ALL:
         expected = (
             permission in ROLES[role]
@@ -58,7 +58,7 @@ def test_a_key_never_has_more_than_owner_role_key_role_or_scopes(
 
 
 def test_an_empty_list_of_scopes_leaves_nothing() -> None:
-    assert permissions.effective("owner", "owner", []) == frozenset()
+    assert permissions.granted("owner", []) == frozenset()
 
 
 @given(granter=roles, role=roles)

@@ -1,20 +1,26 @@
 """Migrations make the schema the records describe, and can be taken back."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import column, inspect, select, table
 
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.gateway.authorities import Authority
 from contract_tests.storage import tenants
 from storage import migrations, networks
+from storage.columns import Timestamp
 from storage.database import Database
+from storage.memberships import Membership
+from storage.projects import Project
 from storage.records import Record
+from storage.teams import Team
 
 
 @pytest.fixture(params=DIALECTS)
@@ -34,8 +40,8 @@ def test_the_schema_is_what_the_records_describe(empty: Database) -> None:
 def test_check_constraints_are_those_of_the_records(empty: Database) -> None:
     empty.migrate()
     found = inspect(empty.engine)
-    for name, table in Record.metadata.tables.items():
-        declared = {str(c.name) for c in table.constraints if str(c.name).startswith("ck_")}
+    for name, described in Record.metadata.tables.items():
+        declared = {str(c.name) for c in described.constraints if str(c.name).startswith("ck_")}
         assert {c["name"] for c in found.get_check_constraints(name)} == declared, name
 
 
@@ -76,6 +82,39 @@ def test_bundles_of_former_versions_become_their_certificates(
     assert {name: each.client_ca_pem for name, each in kept.items()} == given | {"around": pem}
     # What has changed is told to the cell.
     assert {name for name, each in kept.items() if not each.is_applied} == {"around"}
+
+
+def test_what_there_was_belongs_to_the_team_everyone(empty: Database) -> None:
+    migrations.upgrade(empty.engine, "0010")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    org = {"plan": "free", "status": "open", "require_mfa": False}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("organizations", {"id": "org_1", "name": "Org", "slug": "org", **org}),
+        ("organizations", {"id": "org_2", "name": "Other", "slug": "other", **org}),
+        ("users", {"id": "usr_1", "email": "a@example.org", "name": "A"}),
+        ("memberships", {"org_id": "org_1", "user_id": "usr_1", "role": "member"}),
+        ("projects", {"id": "proj_1", "org_id": "org_1", "name": "P", "slug": "p"}),
+        ("projects", {"id": "proj_2", "org_id": "org_2", "name": "P", "slug": "p"}),
+    ]
+    with empty.engine.begin() as connection:
+        for name, values in rows:
+            made = table(name, column("created_at", Timestamp()), *(column(one) for one in values))
+            connection.execute(made.insert().values(**values, created_at=at))
+    empty.migrate()
+    with empty.read() as db:
+        found = {team.org_id: team for team in db.scalars(select(Team))}
+        assert {org_id: team.id for org_id, team in found.items()} == {
+            "org_1": "team_1",
+            "org_2": "team_2",
+        }
+        assert {(team.name, team.slug) for team in found.values()} == {("Everyone", "everyone")}
+        whose = {project.id: project.team_id for project in db.scalars(select(Project))}
+        assert whose == {"proj_1": "team_1", "proj_2": "team_2"}
+        assert [one.teams_only for one in db.scalars(select(Membership))] == [False]
+    migrations.downgrade(empty.engine, "0010")
+    empty.migrate()
+    with empty.read() as db:
+        assert {one.team_id for one in db.scalars(select(Project))} == {"team_1", "team_2"}
 
 
 def test_a_revision_has_the_number_of_its_file() -> None:

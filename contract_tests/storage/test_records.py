@@ -85,7 +85,7 @@ def test_pages_walk_every_instance_once_newest_first(database: Database) -> None
         after = None
         with database.read() as db:
             while True:
-                page = instances.page(db, tenant.org_id, limit=limit, after=after)
+                page = instances.page(db, tenant.org_id, teams=None, limit=limit, after=after)
                 assert len(page.items) <= limit
                 walked += [instance.id for instance in page.items]
                 after = page.next_after
@@ -102,8 +102,11 @@ def test_a_page_that_ends_with_the_last_item_has_no_next(database: Database) -> 
         for _ in range(4):
             tenants.instance(db, tenant)
     with database.read() as db:
-        assert instances.page(db, tenant.org_id, limit=4, after=None).next_after is None
-        assert instances.page(db, tenant.org_id, limit=3, after=None).next_after is not None
+        assert instances.page(db, tenant.org_id, teams=None, limit=4, after=None).next_after is None
+        assert (
+            instances.page(db, tenant.org_id, teams=None, limit=3, after=None).next_after
+            is not None
+        )
 
 
 def test_instances_are_filtered_and_the_gone_are_left_out(database: Database) -> None:
@@ -116,7 +119,7 @@ def test_instances_are_filtered_and_the_gone_are_left_out(database: Database) ->
 
     def names(**filters: Any) -> list[str]:
         with database.read() as db:
-            page = instances.page(db, tenant.org_id, limit=10, after=None, **filters)
+            page = instances.page(db, tenant.org_id, teams=None, limit=10, after=None, **filters)
             return [instance.name for instance in page.items]
 
     assert names() == ["b", "a"]
@@ -137,7 +140,7 @@ def test_a_name_and_its_quota_are_free_once_its_holder_is_to_go(database: Databa
         db.flush()
         assert instances.usage(db, tenant.org_id)[0] == 0
         tenants.instance(db, tenant, name="same")
-        assert [each.id for each in instances.live(db, tenant.org_id)] != [first.id]
+        assert [each.id for each in instances.live(db, tenant.org_id, teams=None)] != [first.id]
         assert instances.usage(db, tenant.org_id)[0] == 1
 
 

@@ -38,6 +38,10 @@ ENDS: dict[str, tuple[Callable[[Session], object], set[str]]] = {
         lambda db: db.execute(update(Membership).values(role="auditor")),
         set(),
     ),
+    "a role holds in other teams only": (
+        lambda db: db.execute(update(Membership).values(role="member", teams_only=True)),
+        set(),
+    ),
     "a membership ends": (elsewhere, set()),
 }
 

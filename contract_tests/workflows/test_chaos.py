@@ -178,7 +178,9 @@ def _pause_running(stage: Stage, most: int) -> set[str]:
     if most <= 0:
         return set()
     with stage.database.write() as db:
-        running = instances.page(db, stage.org_id, limit=most, after=None, status="running").items
+        running = instances.page(
+            db, stage.org_id, teams=None, limit=most, after=None, status="running"
+        ).items
         for instance in running:
             instance.pause()
             work.enqueue(

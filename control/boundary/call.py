@@ -9,16 +9,18 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from control import work
+from control.boundary.authorization import lacking
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
 from control.capacity import Requester
 from control.services import Services
-from specserver import Conflict, Exchange, Forbidden, Reply
+from specserver import Conflict, Exchange, Reply
 from storage import audit, events
 from storage.instances import Instance
 from storage.organizations import Organization
+from storage.teams import Teams
 from storage.users import User
 
 _FAILURES_FROM = 400
@@ -54,10 +56,15 @@ class Call:
     def request_id(self) -> str:
         return self.exchange.request_id
 
-    def require(self, permission: str) -> None:
-        """For what x-authorize cannot say, as when a right depends on the body."""
-        if self.caller is None or permission not in self.caller.permissions:
-            raise lacking(permission)
+    def require(self, permission: str, team_id: str) -> None:
+        """For what x-authorize cannot say: in the team that something is made for."""
+        if self.caller is None or not self.caller.rights.has_in(permission, team_id):
+            raise lacking(permission, self.caller.role if self.caller else None)
+
+    @property
+    def teams(self) -> Teams:
+        """Those whose records a list may show: where the caller has the operation's permission."""
+        return self.caller.rights.where(self.rule.permission) if self.caller else frozenset()
 
     def is_password_right(self, user: User | None) -> bool:
         """Of the password that x-password names. A right one whose hash is to change changes it."""
@@ -190,25 +197,9 @@ class Call:
         return f"{self.exchange.operation.id}\0{owner}"
 
 
-def lacking(permission: str, role: str | None = None) -> Forbidden:
-    held = f", which your role {role} or the key's scopes do not grant" if role else ""
-    return Forbidden(
-        f"this needs the permission {permission}{held}",
-        code="permission_missing",
-        permission=permission,
-    )
-
-
 def refuse_closed(org: Organization) -> None:
     if org.status == "closed":
         raise Conflict("the organization is closed and read-only", code="org_closed")
-
-
-def mfa_required() -> Forbidden:
-    return Forbidden(
-        "this needs a user session with a second factor given in the last 15 minutes",
-        code="mfa_required",
-    )
 
 
 def _actor_kind(caller: Caller | None) -> str:

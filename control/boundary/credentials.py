@@ -9,8 +9,10 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from control import identity
-from control.policy import permissions
+from control.policy import permissions, rights
+from control.policy.rights import NOTHING, Rights
 from specserver import Forbidden, Unauthenticated
+from storage import teams
 from storage.api_keys import ApiKey
 from storage.columns import DatabaseClock
 from storage.database import Database
@@ -26,7 +28,7 @@ NOT_FOUND = "not found, or you do not have access to it"
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever calls. In an org, `role` and `permissions` are what holds there; else None and none.
+    """Whoever calls. In an org, `role` and `rights` are what holds there; else None and none.
 
     For an API key `user` is its owner, and `role` the weaker of the owner's and the key's.
     """
@@ -36,7 +38,7 @@ class Caller:
     key: ApiKey | None
     session: UserSession | None
     role: str | None
-    permissions: frozenset[str]
+    rights: Rights
     mfa: bool
 
     @property
@@ -105,9 +107,10 @@ def admit(
 
 # One query a request, made once: what it costs to build them is most of what they cost.
 
+_MEMBER: Final = (Membership.role, Membership.teams_only, teams.roles_of_member())
 # The membership is joined, so that a key dies with its owner's membership.
 _KEY: Final = (
-    select(ApiKey, User, Membership.role, Organization, DatabaseClock())
+    select(ApiKey, User, *_MEMBER, Organization, DatabaseClock())
     .join(User, User.id == ApiKey.created_by)
     .join(Organization, Organization.id == ApiKey.org_id)
     .join(
@@ -117,7 +120,7 @@ _KEY: Final = (
     .where(ApiKey.token_hash == bindparam("sha256"))
 )
 _SESSION: Final = (
-    select(UserSession, User, Membership.role, Organization, DatabaseClock())
+    select(UserSession, User, *_MEMBER, Organization, DatabaseClock())
     .join(User, User.id == UserSession.user_id)
     .outerjoin(
         Membership,
@@ -132,7 +135,7 @@ def _admit_key(db: Session, database: Database, token: str, org_id: str | None) 
     row = db.execute(_KEY, {"sha256": identity.token_sha256(token)}).one_or_none()
     if row is None:
         raise refused()
-    key, user, role, org, clock = row
+    key, user, role, teams_only, team_roles, org, clock = row
     now = clock + database.clock_offset
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
         raise refused()
@@ -141,9 +144,12 @@ def _admit_key(db: Session, database: Database, token: str, org_id: str | None) 
             "this API key is suspended; a member with api-keys:write can unsuspend it",
             code="key_suspended",
         )
-    rights = permissions.effective(role, key.role, key.scopes)
+    # What it may is cut, and not where: it is in the teams that its owner is in.
+    everyone = teams.everyone_of(key.org_id)
+    held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
+    cut = held.cut(permissions.granted(key.role, key.scopes))
     weaker = key.role if permissions.of_role(key.role) <= permissions.of_role(role) else role
-    caller = Caller("api_key", user, key, None, weaker, rights, mfa=False)
+    caller = Caller("api_key", user, key, None, weaker, cut, mfa=False)
     return Admission(caller, org if org_id == key.org_id else None, now)
 
 
@@ -154,10 +160,13 @@ def _admit_session(
     row = db.execute(_SESSION, values).one_or_none()
     if row is None:
         raise refused()
-    session, user, role, org, clock = row
+    session, user, role, teams_only, team_roles, org, clock = row
     now = clock + database.clock_offset
     if not session.is_live(now):
         raise refused()
     mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
-    rights = permissions.of_role(role) if role is not None else frozenset[str]()
-    return Admission(Caller("session", user, None, session, role, rights, mfa), org, now)
+    held = NOTHING
+    if role is not None:
+        everyone = teams.everyone_of(org.id)
+        held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
+    return Admission(Caller("session", user, None, session, role, held, mfa), org, now)

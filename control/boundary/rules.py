@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from control.boundary import subjects
 from control.boundary.subjects import READING, Subject
-from control.policy.permissions import ALL
+from control.policy.permissions import ALL, TEAM
 from specserver import Operation
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
@@ -167,3 +167,10 @@ def _authorize_faults(path: str, authorize: Any, security: list[dict[str, Any]])
         yield f"{permission} is granted in an organization, but the path names none"
     if authorize.get("session") == "user" and "api_key" in schemes:
         yield "x-authorize requires a user session, but security allows API keys"
+    yield from _scope_faults(permission, authorize.get("scope"))
+
+
+def _scope_faults(permission: Any, scope: str | None) -> Iterator[str]:
+    held = "team" if permission in TEAM else "org"
+    if permission in ALL and scope not in (None, held):
+        yield f"{permission} is held in the {held}, so its scope is {held} and not {scope}"

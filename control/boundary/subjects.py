@@ -5,10 +5,11 @@ before the handler runs, and the handler is given the record in place of the id.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
 from storage import api_keys, domains, instances, projects, sessions
 
@@ -33,10 +34,14 @@ class Find(Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """Of a record. `within` is what it is found in: the org, the caller, or another record."""
+    """Of a record. `within` is what it is found in: the org, the caller, or another record.
+
+    One that belongs to a team is there for whoever has the permission `shown_by` in that team.
+    """
 
     within: str
     find: Find
+    shown_by: str | None = None
 
 
 def _project(call: "Call", _found: Records, project_id: str, *, lock: bool) -> projects.Project:
@@ -68,8 +73,8 @@ def _org_id(call: "Call") -> str:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "project": Kind(ORG, _project),
-    "instance": Kind(ORG, _instance),
+    "project": Kind(ORG, _project, shown_by="projects:read"),
+    "instance": Kind(ORG, _instance, shown_by="instances:read"),
     "domain": Kind("instance", _domain),
     "api_key": Kind(ORG, _api_key),
     "session": Kind(CALLER, _session),
@@ -84,7 +89,7 @@ class Subject:
     name: str
     parameter: str
     lock: bool
-    find: Find
+    kind: Kind
 
 
 def subjects_of(path: str, method: str, document: Mapping[str, Any]) -> tuple[Subject, ...]:
@@ -95,17 +100,22 @@ def subjects_of(path: str, method: str, document: Mapping[str, Any]) -> tuple[Su
         if one["x-record"] not in (NONE, ORG)
     ]
     locked = _locked(method, document, [name for name, _ in named])
-    return tuple(
-        Subject(name, parameter, name in locked, KINDS[name].find) for name, parameter in named
-    )
+    return tuple(Subject(name, parameter, name in locked, KINDS[name]) for name, parameter in named)
 
 
-def resolve(call: "Call", subjects: Sequence[Subject]) -> Records:
-    """The records by the names of their kinds; raises NotFound, which is one for all."""
+def resolve(call: "Call", *, lock: bool = True) -> Records:
+    """The records by the names of their kinds.
+
+    Raises NotFound, one for all that is not there for this caller, and Forbidden for a record that
+    they may see and not use so.
+    """
     found: Records = {}
-    for one in subjects:
+    for one in call.rule.subjects:
         wanted = call.exchange.arguments[one.parameter]
-        found[one.name] = one.find(call, found, wanted, lock=one.lock)
+        record = one.kind.find(call, found, wanted, lock=lock and one.lock)
+        if one.kind.shown_by is not None and call.caller is not None:
+            authorize_for(call.rule.permission, call.caller, record, one.kind.shown_by)
+        found[one.name] = record
     return found
 
 

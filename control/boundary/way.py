@@ -17,7 +17,8 @@ from sqlalchemy.orm import Session
 
 from control.boundary import accounts, connecting, credentials, failures, passwords, subjects
 from control.boundary.addresses import Proxies, rate_key
-from control.boundary.call import Call, Forgotten, lacking, mfa_required, refuse_closed
+from control.boundary.authorization import authorize
+from control.boundary.call import Call, Forgotten, refuse_closed
 from control.boundary.credentials import Admission, Caller
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import Verdict
@@ -26,7 +27,6 @@ from control.boundary.rules import Rule, rule_of
 from control.services import Services
 from specserver import (
     Exchange,
-    Forbidden,
     NotFound,
     Operation,
     Problem,
@@ -35,7 +35,6 @@ from specserver import (
 )
 from specserver.shares import Stranger
 from storage import organizations, tenancy
-from storage.organizations import Organization
 
 _FAILURES_FROM = 400
 # Tokens of known callers; what is forgotten is learned again by the next request.
@@ -230,8 +229,18 @@ class Way:
             if key is not None:
                 before = self._replays.answer(db, key, admission.at)
                 if before is not None:
-                    return before
+                    return self._still(before, db, visit, admission)
             return self._act(db, visit, admission, key)
+
+    def _still(self, before: Reply, db: Session, visit: Visit, admission: Admission) -> Reply:
+        """A stored response, for whoever may still do what it was given for.
+
+        Those with the permission in some teams only must have it for the record as it is now.
+        """
+        caller = admission.caller
+        if caller is not None and not caller.rights.has(visit.rule.permission):
+            subjects.resolve(self._call(db, visit, admission), lock=False)
+        return before
 
     def _act(self, db: Session, visit: Visit, admission: Admission, key: ReplayKey | None) -> Reply:
         if visit.rule.mutating and admission.org is not None:
@@ -336,29 +345,7 @@ class Way:
 
 def _invoke(call: Call) -> Reply:
     """The records of the path first, so that no handler runs for one that is not there."""
-    return call.exchange.invoke(call, **subjects.resolve(call, call.rule.subjects))
-
-
-def authorize(rule: Rule, caller: Caller, org: Organization | None) -> None:
-    """Raises Forbidden with a code that says which of the caller's means falls short."""
-    if caller.kind == "api_key" and (rule.session_only or "api_key" not in rule.accepts):
-        raise Forbidden("this needs a user session, not an API key", code="session_required")
-    if caller.kind not in rule.accepts:
-        raise Forbidden("this needs an API key, not a user session", code="api_key_required")
-    if rule.permission not in ("none", "self") and rule.permission not in caller.permissions:
-        raise lacking(rule.permission, caller.role)
-    if rule.owner_only and caller.role != "owner":
-        raise Forbidden("this needs an owner of the organization", code="owner_required")
-    if not caller.mfa and _needs_mfa(rule.assurance, caller, org):
-        raise mfa_required()
-
-
-def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool:
-    """Asked here and not by handlers, so that a replay is held to it as the first request was."""
-    if assurance == "none" or (assurance == "step_up" and caller.kind == "api_key"):
-        return False
-    enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
-    return assurance == "mfa" or enrolled or (org is not None and org.require_mfa)
+    return call.exchange.invoke(call, **subjects.resolve(call))
 
 
 def _token(exchange: Exchange, rule: Rule) -> str | None:

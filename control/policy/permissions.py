@@ -34,36 +34,41 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
 ALL: Final = frozenset(CATALOGUE)
 
 _READ_ALL = frozenset(name for name in CATALOGUE if name.endswith(":read"))
-_MEMBER = frozenset(
+# Logs are left out of what only reads: engines write statements, and so data, into them.
+_VIEWER = frozenset({"projects:read", "instances:read", "queues:read", "usage:read"})
+_OPERATOR = _VIEWER | {
+    "instances:write",
+    "instances:delete",
+    "console:open",
+    "credentials:reveal",
+    "credentials:rotate",
+    "queues:write",
+    "logs:read",
+}
+
+# What roles hold in a team, strongest first.
+TEAM_ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "org:read",
-        "members:read",
-        "projects:read",
-        "instances:read",
-        "instances:write",
-        "instances:delete",
-        "console:open",
-        "credentials:reveal",
-        "credentials:rotate",
-        "queues:read",
-        "queues:write",
-        "logs:read",
-        "usage:read",
+        "admin": _OPERATOR | {"projects:write", "network:write"},
+        "operator": _OPERATOR,
+        "viewer": _VIEWER,
     }
 )
+TEAM: Final = TEAM_ROLES["admin"]
+"""What is held for the records of a team; all else is held for an organization alone."""
 
 # Strongest first, as they are shown.
 ROLES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "owner": ALL,
         "admin": ALL - {"org:close", "instances:erase"},
-        "developer": _MEMBER
-        | {"api-keys:read", "api-keys:write", "projects:write", "network:write"},
-        "member": _MEMBER,
-        # Logs are left out: engines write statements, and so data, into them.
+        "developer": TEAM | {"org:read", "members:read", "api-keys:read", "api-keys:write"},
+        "member": _OPERATOR | {"org:read", "members:read"},
         "auditor": _READ_ALL - {"logs:read"},
     }
 )
+EVERY_TEAM: Final = frozenset({"owner", "admin", "auditor"})
+"""Roles that hold in every team what the others hold in Everyone."""
 
 
 def of_role(role: str) -> frozenset[str]:
@@ -71,13 +76,17 @@ def of_role(role: str) -> frozenset[str]:
     return ROLES.get(role, frozenset())
 
 
-def effective(role: str, key_role: str, scopes: Iterable[str] | None) -> frozenset[str]:
-    """The rights of an API key: its owner's role in the org, cut by the key's role and scopes.
+def of_team_role(role: str) -> frozenset[str]:
+    return TEAM_ROLES.get(role, frozenset())
+
+
+def granted(key_role: str, scopes: Iterable[str] | None) -> frozenset[str]:
+    """What an API key leaves of its owner's rights: what both its role and its scopes hold.
 
     No scopes (None) restrict nothing; an empty list leaves nothing.
     """
-    rights = of_role(role) & of_role(key_role)
-    return rights if scopes is None else rights & frozenset(scopes)
+    held = of_role(key_role)
+    return held if scopes is None else held & frozenset(scopes)
 
 
 def may_grant(granter: frozenset[str], role: str) -> bool:

@@ -8,8 +8,9 @@ import structlog
 from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient
-from control.policy import permissions
-from storage import memberships
+from control.policy import permissions, rights
+from control.policy.rights import NOTHING, Rights
+from storage import memberships, teams
 from storage.api_keys import ApiKey
 from storage.database import Database, now
 from storage.instances import Instance
@@ -43,19 +44,24 @@ def end_lapsed(
 
 def _is_held(db: Session, instance: Instance, told: Answer, moment: datetime) -> bool:
     granted = _rights(db, instance.org_id, told["holder"], moment)
-    return PERMISSIONS.get(told["kind"]) in granted
+    permission = PERMISSIONS.get(told["kind"])
+    return permission is not None and granted.has(permission, instance)
 
 
-def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> frozenset[str]:
+def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:
     """Of a key or session in the organization now; none where it is not in force."""
     key, session = db.get(ApiKey, holder), db.get(UserSession, holder)
     proof = key or session
     if proof is None or not proof.is_live(moment) or (key is not None and key.org_id != org_id):
-        return frozenset()
+        return NOTHING
     user_id = key.created_by if key is not None else session.user_id if session else ""
     membership = memberships.find(db, org_id, user_id)
     if membership is None:
-        return frozenset()
-    if key is not None:
-        return permissions.effective(membership.role, key.role, key.scopes)
-    return permissions.of_role(membership.role)
+        return NOTHING
+    held = rights.of_member(
+        membership.role,
+        teams.roles_of(db, membership),
+        everyone=teams.everyone_of(org_id),
+        teams_only=membership.teams_only,
+    )
+    return held if key is None else held.cut(permissions.granted(key.role, key.scopes))

@@ -57,7 +57,11 @@ def list_projects(call: Call, limit: int, cursor: str | None = None) -> dict[str
     assert call.org is not None
     position = call.cursor_in(cursor)
     page = projects.page(
-        call.db, call.org.id, limit=limit, after=position["after"] if position else None
+        call.db,
+        call.org.id,
+        teams=call.teams,
+        limit=limit,
+        after=position["after"] if position else None,
     )
     following = call.cursor_out({"after": page.next_after}) if page.next_after else None
     return {"items": [one.id for one in page.items], "next_cursor": following}

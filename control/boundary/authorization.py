@@ -1,0 +1,63 @@
+"""May they: a caller against the rule of an operation, and against a record of its path."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from control.boundary.credentials import NOT_FOUND, Caller
+from specserver import Forbidden, NotFound
+from storage.organizations import Organization
+
+if TYPE_CHECKING:  # a rule has the records of a path, which are authorized here
+    from control.boundary.rules import Rule
+
+UNGRANTED: Final = frozenset({"none", "self"})
+"""What x-authorize says in place of a permission."""
+
+
+def authorize(rule: "Rule", caller: Caller, org: Organization | None) -> None:
+    """Raises Forbidden with a code that says which of the caller's means falls short."""
+    if caller.kind == "api_key" and (rule.session_only or "api_key" not in rule.accepts):
+        raise Forbidden("this needs a user session, not an API key", code="session_required")
+    if caller.kind not in rule.accepts:
+        raise Forbidden("this needs an API key, not a user session", code="api_key_required")
+    if rule.permission not in UNGRANTED and rule.permission not in caller.rights.anywhere:
+        raise lacking(rule.permission, caller.role)
+    if rule.owner_only and caller.role != "owner":
+        raise Forbidden("this needs an owner of the organization", code="owner_required")
+    if not caller.mfa and _needs_mfa(rule.assurance, caller, org):
+        raise mfa_required()
+
+
+def _needs_mfa(assurance: str, caller: Caller, org: Organization | None) -> bool:
+    """Asked here and not by handlers, so that a replay is held to it as the first request was."""
+    if assurance == "none" or (assurance == "step_up" and caller.kind == "api_key"):
+        return False
+    enrolled = caller.kind == "session" and caller.user.totp_confirmed_at is not None
+    return assurance == "mfa" or enrolled or (org is not None and org.require_mfa)
+
+
+def authorize_for(permission: str, caller: Caller, record: Any, shown_by: str) -> None:
+    """Raises NotFound for a record of a team whose records the caller may not see.
+
+    And Forbidden for one that they may see (by the permission `shown_by`), and not this.
+    """
+    if permission in UNGRANTED or caller.rights.has(permission, record):
+        return
+    if caller.rights.has(shown_by, record):
+        raise lacking(permission, caller.role)
+    raise NotFound(NOT_FOUND)
+
+
+def lacking(permission: str, role: str | None = None) -> Forbidden:
+    held = f", which your role {role} or the key's scopes do not grant" if role else ""
+    return Forbidden(
+        f"this needs the permission {permission}{held}",
+        code="permission_missing",
+        permission=permission,
+    )
+
+
+def mfa_required() -> Forbidden:
+    return Forbidden(
+        "this needs a user session with a second factor given in the last 15 minutes",
+        code="mfa_required",
+    )
