@@ -35,6 +35,8 @@ def test_the_document_of_these_tests_is_whole() -> None:
         ({"authorize": {"permission": "none", "colour": "red"}}, "says colour"),
         ({"authorize": {"permission": "none", "assurance": "high"}}, "assurance is 'high'"),
         ({"authorize": {"permission": "none", "session": "user"}}, "security allows API keys"),
+        ({"authorize": {"permission": "org:write", "scope": "team"}}, "its scope is org and not"),
+        ({"authorize": {"permission": "logs:read", "scope": "org"}}, "its scope is team and not"),
         ({"audit": None}, "x-audit is missing"),
         ({"audit": "none"}, "x-audit-reason does not say why"),
         ({"rate_limit": None}, "x-rate-limit is None"),

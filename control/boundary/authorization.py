@@ -43,14 +43,26 @@ def authorize_for(permission: str, caller: Caller, record: Any, shown_by: str) -
     if permission in UNGRANTED or caller.rights.has(permission, record):
         return
     if caller.rights.has(shown_by, record):
-        raise lacking(permission, caller.role)
+        raise lacking_in_team(permission)
     raise NotFound(NOT_FOUND)
 
 
-def lacking(permission: str, role: str | None = None) -> Forbidden:
+def lacking(permission: str, role: str | None) -> Forbidden:
     held = f", which your role {role} or the key's scopes do not grant" if role else ""
+    return _missing(permission, held)
+
+
+def lacking_in_team(permission: str) -> Forbidden:
+    return _missing(
+        permission,
+        " in the team that owns the record, which your roles in the organization and in that team,"
+        " or the key's scopes, do not grant",
+    )
+
+
+def _missing(permission: str, why: str) -> Forbidden:
     return Forbidden(
-        f"this needs the permission {permission}{held}",
+        f"this needs the permission {permission}{why}",
         code="permission_missing",
         permission=permission,
     )

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from control import work
-from control.boundary.authorization import lacking
+from control.boundary.authorization import lacking_in_team
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
 from control.boundary.passwords import proof_of
@@ -59,7 +59,7 @@ class Call:
     def require(self, permission: str, team_id: str) -> None:
         """For what x-authorize cannot say: in the team that something is made for."""
         if self.caller is None or not self.caller.rights.has_in(permission, team_id):
-            raise lacking(permission, self.caller.role if self.caller else None)
+            raise lacking_in_team(permission)
 
     @property
     def teams(self) -> Teams:
