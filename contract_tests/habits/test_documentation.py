@@ -24,3 +24,8 @@ def test_every_make_target_says_what_it_does() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
     explained = set(re.findall(r"^([a-z][a-z-]*):.*## ", makefile, re.MULTILINE))
     assert targets == explained
+
+
+def test_every_decision_has_a_number_of_its_own() -> None:
+    numbers = [path.name.partition("-")[0] for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    assert sorted(numbers) == sorted(set(numbers))
