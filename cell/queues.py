@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -46,9 +46,9 @@ class QueueDatabases:
         self._lifecycle = lifecycle
         self._supervisor = supervisor
         self._host = host
-        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(AT_ONCE)
-        )
+        # Of the instances for which anybody has a turn or waits for one, and how many do.
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._asking: Counter[str] = Counter()
 
     @contextlib.asynccontextmanager
     async def owner(self, instance_id: str) -> AsyncIterator[Connection]:
@@ -84,16 +84,18 @@ class QueueDatabases:
     @contextlib.asynccontextmanager
     async def _turn(self, instance_id: str) -> AsyncIterator[None]:
         """Nobody waits so long that the caller has gone when the turn comes."""
-        turns = self._turns[instance_id]
+        turns = self._turns.setdefault(instance_id, asyncio.Semaphore(AT_ONCE))
+        self._asking[instance_id] += 1
         try:
-            await asyncio.wait_for(turns.acquire(), TURN_WITHIN_S)
-        except TimeoutError as error:
-            detail = "too many requests for queues of this instance at once; try again"
-            raise Unavailable(detail, headers=RETRY_AFTER) from error
-        try:
-            yield
+            await _wait_for(turns)
+            try:
+                yield
+            finally:
+                turns.release()
         finally:
-            turns.release()
+            self._asking[instance_id] -= 1
+            if not self._asking[instance_id]:
+                del self._asking[instance_id], self._turns[instance_id]
 
     def _running(self, instance_id: str) -> Resident:
         resident = self._lifecycle.find(instance_id)
@@ -116,6 +118,14 @@ class QueueDatabases:
                 raise Unavailable(detail, headers=RETRY_AFTER) from error
             said = str(error).partition("FATAL:")[2].strip()
             raise Conflict(f"the instance refused the login: {said}") from error
+
+
+async def _wait_for(turns: asyncio.Semaphore) -> None:
+    try:
+        await asyncio.wait_for(turns.acquire(), TURN_WITHIN_S)
+    except TimeoutError as error:
+        detail = "too many requests for queues of this instance at once; try again"
+        raise Unavailable(detail, headers=RETRY_AFTER) from error
 
 
 def _broken_off(way: Relay) -> Exception | None:

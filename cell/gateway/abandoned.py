@@ -16,7 +16,8 @@ log = structlog.get_logger("gateway.abandoned")
 
 # Most end by themselves, once the engine reads that the client has gone.
 GRACE_S = 2.0
-NOTED_MAX = 1_000
+NOTED_MAX = 10_000
+NOTED_OF_ONE_MAX = 1_000
 TOLD_MAX = 100
 TIMEOUT_S = 30.0
 
@@ -27,15 +28,22 @@ class Abandoned:
     def __init__(self, waker: Waker) -> None:
         self._waker = waker
         self._noted: dict[Session, float] = {}
+        self._noted_of: collections.Counter[str] = collections.Counter()
         self._telling: dict[str, asyncio.Task[None]] = {}
 
     def note(self, instance_id: str, number: int) -> None:
         """`number` is the engine's own for a session that is not known to have ended."""
-        if len(self._noted) < NOTED_MAX:
-            self._noted.setdefault((instance_id, number), time.time())
+        session = instance_id, number
+        full = len(self._noted) >= NOTED_MAX or self._noted_of[instance_id] >= NOTED_OF_ONE_MAX
+        if session not in self._noted and not full:
+            self._noted[session] = time.time()
+            self._noted_of[instance_id] += 1
 
     def ended(self, instance_id: str, number: int) -> None:
-        self._noted.pop((instance_id, number), None)
+        if self._noted.pop((instance_id, number), None) is not None:
+            self._noted_of[instance_id] -= 1
+            if not self._noted_of[instance_id]:
+                del self._noted_of[instance_id]
 
     def tell(self, cell_socket: str) -> None:
         """To be called now and then. Each is told once: a cell that is away hears of it no more."""

@@ -4,6 +4,7 @@ import re
 import ssl
 import time
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,8 +105,11 @@ class Certificates:
             log.warning("gateway.challenge_broken", file=both.name, reason=str(error))
             return None
 
-    def refresh(self) -> None:
-        """Looks at the files again; to be called now and then."""
+    def refresh(self, asked_for: Collection[str]) -> None:
+        """Looks at the files again; to be called now and then.
+
+        `asked_for` are the authorities of all routes: what was made for others is of no more use.
+        """
         try:
             found = frozenset(
                 each.stem for each in self._domains.iterdir() if each.suffix == ".crt"
@@ -115,9 +119,13 @@ class Certificates:
         self._with_own = found
         stamps: dict[_Pair, tuple[int, ...] | None] = {}
         for key, kept in list(self._made.items()):
-            pair = key[0]
+            pair, _, authorities = key
             if pair not in stamps:
                 stamps[pair] = pair.stamp()
+            gone = pair != self._wildcard and pair.chain.stem not in found
+            if gone or (authorities is not None and authorities not in asked_for):
+                del self._made[key]
+                continue
             old = time.monotonic() - kept.made_at >= CONTEXT_LIFE_S
             if stamps[pair] is not None and (old or stamps[pair] != kept.stamp):
                 self._make(key, kept)

@@ -15,6 +15,7 @@ from cell.gateway import activity, worker
 from cell.gateway.cancels import Cancels
 from cell.gateway.fronts import fronts
 from cell.gateway.listening import listen
+from cell.gateway.routes import Routes
 from cell.gateway.settings import GatewaySettings
 from cell.gateway.slots import Slots
 
@@ -128,6 +129,7 @@ class _Parent:
             self._cancels.clear_column(column)
             alive = set(self._workers)
             activity.take_over(self._home / "activity", alive, self._former)
+            self._forget_erased()
             lived_s = time.monotonic() - self._started_at[column]
             healthy = lived_s >= HEALTHY_AFTER_S
             pause_s = RESTART_FIRST_S if healthy else self._pause_s[column]
@@ -152,6 +154,12 @@ class _Parent:
         self._description.unlink(missing_ok=True)
         os.close(self._held)
         os.close(self._lifeline)
+
+    def _forget_erased(self) -> None:
+        routes = Routes(self._home / "routes.json")
+        if routes.refresh():
+            for instance_id in self._former.keys() - routes.instance_ids():
+                del self._former[instance_id]
 
     def _signal_workers(self, number: signal.Signals) -> None:
         for pid in self._workers:

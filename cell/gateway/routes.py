@@ -58,6 +58,8 @@ class Routes:
         self._routes: dict[tuple[str, str], Route] = {}
         self._by_instance: dict[tuple[str, str], Route] = {}
         self._zone = ""
+        self.authorities: frozenset[str] = frozenset()
+        """All bundles whose certificates any host asks for."""
         self.version: object = None
         self.cell_socket = str(path.parent / "run" / "cell.sock")
 
@@ -134,6 +136,7 @@ class Routes:
         ranked = _by_rank(made)
         self._routes = {(route.host, route.protocol): route for route in ranked}
         self._by_instance = {(route.place, route.protocol): route for route in ranked}
+        self.authorities = frozenset(each.client_ca_pem for each in ranked if each.client_ca_pem)
 
 
 def _by_rank(made: dict[str, list[Route]]) -> list[Route]:

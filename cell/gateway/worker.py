@@ -70,7 +70,7 @@ class Worker:
         # Both are read before the first connection is taken: no host is known without its
         # allow-list.
         self._shared.routes.refresh()
-        self._shared.certificates.refresh()
+        self._shared.certificates.refresh(self._shared.routes.authorities)
         tasks = [
             self._loop.create_task(self._every(self._settings.poll_s, self._poll)),
             self._loop.create_task(self._every(ACTIVITY_S, self._write_activity)),
@@ -145,7 +145,7 @@ class Worker:
         if self._shared.routes.version != self._said_version:
             # Connections, too, read routes.
             self._say("gateway.routes_loaded")
-        self._shared.certificates.refresh()
+        self._shared.certificates.refresh(self._shared.routes.authorities)
         self._shared.pools.heed_others()
         if self._shared.activity.urgent:
             self._shared.activity.write()

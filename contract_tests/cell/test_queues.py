@@ -1,5 +1,6 @@
 """Queues of a real PostgreSQL in a real cell, asked as the control plane would."""
 
+import asyncio
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from cell.queues import TURN_WITHIN_S
+from cell.queues import TURN_WITHIN_S, QueueDatabases
 from contract_tests.cell.rig import Rig, new_id, until
 from instance_services.queues import installation
 
@@ -335,3 +336,19 @@ def test_a_crash_empties_unlogged_queues_only(shared_rig: Rig) -> None:
     assert queues.read(lost) == []
     assert queues.list()[lost]["data_api_roles"] == ["anon"], "the queue itself is there"
     assert queues.send(lost, {})
+
+
+def test_no_turns_are_kept_of_instances_that_nobody_asks() -> None:
+    nothing: Any = None
+    databases = QueueDatabases(nothing, nothing, nothing)
+
+    async def ask(number: int) -> None:
+        async with databases._turn(f"inst_{number % 7}"):
+            await asyncio.sleep(0)
+            assert databases._asking[f"inst_{number % 7}"]
+
+    async def every() -> None:
+        await asyncio.gather(*(ask(number) for number in range(100)))
+
+    asyncio.run(every())
+    assert (databases._turns, databases._asking) == ({}, {})

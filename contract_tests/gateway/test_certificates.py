@@ -2,9 +2,13 @@
 
 import datetime as dt
 import hashlib
+import shutil
 import ssl
+from pathlib import Path
 
 from cell import pki
+from cell.gateway.certificates import Certificates
+from contract_tests.gateway.authorities import Authority
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import DOMAIN, REGION, Door, raw_get, until
 
@@ -82,3 +86,31 @@ def _serves(door: Door, host: str) -> bool:
         return door.get(host).status_code == 200
     except Exception:  # noqa: BLE001 - any refusal means "not yet"
         return False
+
+
+def test_no_context_is_kept_for_authorities_that_nobody_asks_for(tmp_path: Path) -> None:
+    """Each takes some 100 KB, and a bundle can be replaced often."""
+    pki.ensure(tmp_path, REGION, DOMAIN, dt.datetime.now(dt.UTC))
+    certificates = Certificates(tmp_path / "pki")
+    bundles = [Authority(f"{number}", tmp_path).pem for number in range(5)]
+    for bundle in bundles:
+        assert certificates.context((), "", bundle) is not None
+    kept = certificates.context((), "", bundles[3])
+    certificates.refresh({bundles[3]})
+    assert [key[2] for key in certificates._made] == [bundles[3]]
+    assert certificates.context((), "", bundles[3]) is kept
+
+
+def test_no_context_is_kept_for_a_domain_that_is_gone(tmp_path: Path) -> None:
+    pki.ensure(tmp_path, REGION, DOMAIN, dt.datetime.now(dt.UTC))
+    certificates, domains = Certificates(tmp_path / "pki"), tmp_path / "pki" / "domains"
+    domains.mkdir(exist_ok=True)
+    for kind, of in ((".crt", "pem"), (".key", "key")):
+        shutil.copy(tmp_path / "pki" / f"wildcard.{of}", domains / f"shop.example{kind}")
+    certificates.refresh(())
+    own = certificates.context((), "shop.example")
+    assert own is not certificates.context((), "other.example")
+    (domains / "shop.example.crt").unlink()
+    certificates.refresh(())
+    assert certificates.context((), "shop.example") is certificates.context((), "other.example")
+    assert len(certificates._made) == 1

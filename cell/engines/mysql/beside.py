@@ -28,7 +28,8 @@ class Beside:
         """`told` gets a cursor of the administrator's; what fails is tried at a later look."""
         telling = self._telling.get(site.directory)
         if telling is None or telling.done():
-            self._telling[site.directory] = self._threads.submit(self._tell, site, told)
+            busy = {path: each for path, each in self._telling.items() if not each.done()}
+            self._telling = {**busy, site.directory: self._threads.submit(self._tell, site, told)}
 
     def _tell(self, site: Site, told: Callable[[Any], None]) -> None:
         ours = administrator.login(self._host, site)
