@@ -7,8 +7,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Functions of the engine that are not offered: they reach files or memory, run SQL that nothing
-# has looked at, switch on what writes elsewhere, or break the engine.
+# Functions of the engine that are not offered: they reach files or memory, run SQL or read tables
+# that nothing has looked at, switch on what writes elsewhere, or break the engine, as some do on
+# JSON that is nested deeply.
 REFUSED_FUNCTIONS = _words(
     """
     __internal_compress_integral_ubigint __internal_compress_integral_uinteger
@@ -32,6 +33,8 @@ REFUSED_FUNCTIONS = _words(
     parquet_bloom_probe parquet_file_metadata parquet_full_metadata parquet_kv_metadata
     parquet_metadata parquet_scan parquet_schema
     variant_bytes_to_variant variant_to_parquet_variant
+    from_json from_json_strict json_contains json_group_structure json_merge_patch json_structure
+    json_transform json_transform_strict query_table
     """
 )
 REFUSED_STATEMENTS = _words(

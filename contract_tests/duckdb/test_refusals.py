@@ -10,14 +10,8 @@ import pytest
 from contract_tests.duckdb import corpus
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.database import Limits, open_database
-from instance_services.duckdb.refusals import (
-    OFFERED,
-    PRAGMAS,
-    STATEMENTS,
-    Refusals,
-    Refused,
-    known_functions,
-)
+from instance_services.duckdb.reference import Reference
+from instance_services.duckdb.refusals import OFFERED, PRAGMAS, STATEMENTS, Refusals, Refused
 from instance_services.duckdb.session import Session
 
 
@@ -29,12 +23,12 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture(scope="module")
 def refusals(connection: duckdb.DuckDBPyConnection) -> Refusals:
-    return Refusals(connection)
+    return Refusals(connection, Reference())
 
 
-def test_each_function_of_this_version_is_classified(connection: duckdb.DuckDBPyConnection) -> None:
+def test_each_function_of_this_version_is_classified() -> None:
     # A new version of the engine fails here: decide of each new function whether it is offered.
-    assert known_functions(connection) == OFFERED | corpus.REFUSED_FUNCTIONS
+    assert Reference().functions() == OFFERED | corpus.REFUSED_FUNCTIONS
     assert not OFFERED & corpus.REFUSED_FUNCTIONS
 
 

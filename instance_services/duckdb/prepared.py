@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 
+from instance_services.duckdb import catalog
 from instance_services.duckdb.plans import Plan
 
 # Preparing takes as long as three to five small queries save by it.
@@ -31,28 +32,17 @@ _WORD = re.compile(r"\w+")
 _UNSTEADY = re.compile(
     r'\b(?:current_|localtime|(?:table)?sample\b|age\b"?[^\w!-~]*(?:\(|--|/\*))', re.IGNORECASE
 )
-_FUNCTIONS = """
-SELECT DISTINCT lower(function_name) FROM system.main.duckdb_functions()
-WHERE internal AND (
-    function_type NOT IN ('scalar', 'aggregate')
-    OR stability IN ('VOLATILE', 'CONSISTENT_WITHIN_QUERY')
-)
-"""
-_DEFINITIONS = """
-SELECT sql FROM system.main.duckdb_views() WHERE NOT internal
-UNION ALL SELECT sql FROM system.main.duckdb_tables() WHERE NOT internal
-UNION ALL SELECT macro_definition FROM system.main.duckdb_functions() WHERE NOT internal
-"""
 
 
 class Prepared:
     """The statements that one connection has prepared, each one SELECT; on its thread."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, unsteady: frozenset[str]) -> None:
         self._connection = connection
+        # Functions whose result may be another the next time.
+        self._unsteady = unsteady
         # By the name that the engine knows them under.
         self._plans: dict[str, Plan] = {}
-        self._unsteady: frozenset[str] | None = None
         # Whether views, macros and columns are all steady; None where that is not known.
         self._catalogue_is_steady: bool | None = None
         self._number = 0
@@ -87,8 +77,8 @@ class Prepared:
         if self._is_unsteady([query]):
             return
         if self._catalogue_is_steady is None:
-            found = self._connection.execute(_DEFINITIONS).fetchall()
-            self._catalogue_is_steady = not self._is_unsteady(text or "" for (text,) in found)
+            found = catalog.definitions(self._connection)
+            self._catalogue_is_steady = not self._is_unsteady(found)
         if not self._catalogue_is_steady:
             return
         self._number += 1
@@ -99,9 +89,6 @@ class Prepared:
         self._plans[name] = plan
 
     def _is_unsteady(self, texts: Iterable[str]) -> bool:
-        if self._unsteady is None:
-            found = self._connection.execute(_FUNCTIONS).fetchall()
-            self._unsteady = frozenset(name for (name,) in found)
         return any(
             _UNSTEADY.search(text) or not self._unsteady.isdisjoint(_WORD.findall(text.lower()))
             for text in texts

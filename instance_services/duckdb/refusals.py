@@ -8,7 +8,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import structlog
+
+from instance_services.duckdb import catalog, paths
+from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.tokens import tokens, words
+
+log = structlog.get_logger()
 
 OFFERED = frozenset(
     Path(__file__).with_name("functions.txt").read_text(encoding="utf-8").splitlines()
@@ -37,11 +43,15 @@ _WHY_STATEMENT = {
     "PREPARE": "PREPARE and EXECUTE are not supported; use params",
 }
 _WHY_FUNCTION = (
-    (re.compile("query"), "send its SQL itself"),
+    (re.compile("query$"), "send its SQL itself"),
+    (re.compile("query_table"), "write the name of the table itself"),
     (re.compile("json_(execute|serialize)"), "send the SQL itself"),
     (re.compile("read_|parquet_|glob|sniff_"), _NO_FILES),
     (re.compile("checkpoint|force_checkpoint"), "use the statement CHECKPOINT"),
     (re.compile("profiling"), "use EXPLAIN ANALYZE"),
+    (re.compile("json_transform|from_json"), "cast instead: x::JSON::STRUCT(a INTEGER)"),
+    (re.compile("json_contains"), "use json_exists, or cast to a LIST"),
+    (re.compile("json_(group_)?structure"), "use json_keys and json_type"),
 )
 # EXPLAIN ANALYZE runs what follows it, so what follows must be something that could be run.
 _EXPLAINED = frozenset(
@@ -55,6 +65,16 @@ _SERIALIZED = re.compile(r'"function_name":"((?:[^"\\]|\\.)*)"')
 # What is neither a letter nor printed counts as the blank that it may be to the engine.
 _CALL = r'\b{}\b"?[^\w!-~]*(?:\(|--|/\*)'
 _BLANKS = re.compile(r"[^\w\x00-\x7f]")
+# What the cell asks to see that the engine answers, and what ends the trouble.
+_HARMLESS = re.compile(r"\s*(?:SELECT\s+1|CHECKPOINT|DROP\s[^;]*)\s*;?\s*", re.IGNORECASE)
+_LEFT = (
+    "the {kind} {name} uses what is not supported, and it could not be dropped when the instance"
+    " started; until you DROP it, no other statement is run"
+)
+_UNREAD = (
+    "the views and macros of this database cannot be read to check them; until those that cause"
+    " this are dropped with DROP, no other statement is run"
+)
 _BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table"})
 
 
@@ -65,10 +85,13 @@ class Refused(Exception):  # noqa: N818 - an answer to the client and not a faul
 class Refusals:
     """What one connection's engine has and is not offered."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, reference: Reference) -> None:
         self._connection = connection
-        (self._database,) = connection.execute("SELECT current_database()").fetchone()
-        self._refused = known_functions(connection) - OFFERED
+        self._reference = reference
+        self._database = catalog.database(connection)
+        self._refused = reference.functions() - OFFERED
+        # Why nothing is run for now but what mends that.
+        self._blocked: str | None = None
 
     def check_text(self, sql: str) -> None:
         """To be called before the engine parses the text for good: it may act as it does so."""
@@ -76,8 +99,14 @@ class Refusals:
             raise Refused("the SQL contains a NUL character")
         if name := self._calls(sql):
             raise Refused(f"the function {name} is not supported{_why(name)}")
-        if "pragma" in sql.lower():
-            _check_pragmas(sql)
+        if "pragma" in sql.lower() or "import" in sql.lower():
+            _check_starts(sql)
+        if (path := self._path_read(sql)) is not None:
+            raise Refused(f"{path!r} is no table; {_NO_FILES}")
+        if self._blocked and not _HARMLESS.fullmatch(sql):
+            self.drop_stored()
+            if self._blocked:
+                raise Refused(self._blocked)
 
     def check(self, statement: Any) -> None:
         """Refuses by the kind of a parsed statement."""
@@ -88,13 +117,31 @@ class Refusals:
         if check is not None:
             check([word.lower() for word in words(statement.query)], self._database.lower())
 
-    def drop_stored(self) -> list[str]:
-        """Drops views and macros that call what is refused: they were let in by earlier rules."""
-        found = self._connection.execute(_STORED).fetchall()
-        dropped = [(kind, name) for kind, name, text in found if self._calls(text or "")]
-        for kind, name in dropped:
-            self._connection.execute(f"DROP {kind} IF EXISTS {name} CASCADE")
-        return [name for _, name in dropped]
+    def drop_stored(self) -> None:
+        """Drops views and macros that use what is refused: they were let in by earlier rules.
+
+        It never raises, as the instance could not be started then: where one is left, nothing is
+        run but what drops it.
+        """
+        self._blocked = None
+        try:
+            for each in catalog.stored(self._connection):
+                if self._calls(each.sql) or self._path_read(each.sql) is not None:
+                    self._blocked = _LEFT.format(kind=each.kind, name=each.quoted)
+                    catalog.drop(self._connection, each)
+                    self._blocked = None
+                    log.warning("dropped: it uses what is not supported", name=each.quoted)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the instance must start
+            self._blocked = self._blocked or _UNREAD
+            log.error("views and macros cannot be checked", why=self._blocked, reason=repr(error))  # noqa: TRY400 - one line
+
+    def _path_read(self, sql: str) -> str | None:
+        """The path of a file that stands where a table would."""
+        if not paths.may_be_in(sql):
+            return None
+        serialized = self._reference.serialized(sql)
+        found = paths.parsed(serialized) if serialized else paths.by_tokens(sql)
+        return min(found.difference(catalog.relations(self._connection)), default=None)
 
     def _calls(self, sql: str) -> str | None:
         """A function that is called in the text and not offered."""
@@ -103,10 +150,8 @@ class Refusals:
 
     def _called(self, sql: str, mentioned: frozenset[str]) -> str | None:
         """Which of the functions mentioned in the text is called in it."""
-        (serialized,) = self._connection.execute(
-            "SELECT system.main.json_serialize_sql(?::VARCHAR)::VARCHAR", [sql]
-        ).fetchone()
-        if serialized.startswith('{"error":false'):
+        serialized = self._reference.serialized(sql)
+        if serialized is not None:
             called = {name.lower() for name in _SERIALIZED.findall(serialized)}
         elif _BLANKS.search(sql):
             # Which of these are blanks to the engine is the engine's to know.
@@ -118,28 +163,6 @@ class Refusals:
         else:
             called = _called_by_tokens([word.lower() for word in tokens(sql)], mentioned)
         return min(called & mentioned, default=None)
-
-
-def known_functions(connection: Any) -> frozenset[str]:
-    found = connection.execute(_KNOWN).fetchall()
-    return frozenset(name for (name,) in found)
-
-
-_KNOWN = """
-SELECT DISTINCT lower(function_name) FROM system.main.duckdb_functions()
-WHERE internal AND function_type <> 'pragma'
-"""
-_STORED = """
-SELECT 'VIEW',
-    format('"{}"."{}"', replace(schema_name, '"', '""'), replace(view_name, '"', '""')),
-    sql
-FROM system.main.duckdb_views() WHERE NOT internal
-UNION ALL
-SELECT CASE function_type WHEN 'macro' THEN 'MACRO' ELSE 'MACRO TABLE' END,
-    format('"{}"."{}"', replace(schema_name, '"', '""'), replace(function_name, '"', '""')),
-    macro_definition
-FROM system.main.duckdb_functions() WHERE NOT internal
-"""
 
 
 def _why(name: str) -> str:
@@ -170,12 +193,16 @@ def _is_a_table(found: list[str], begin: int, place: int) -> bool:
     return before in _BEFORE_A_TABLE
 
 
-def _check_pragmas(sql: str) -> None:
-    found = [word.lower() for word in tokens(sql)]
+def _check_starts(sql: str) -> None:
+    """Refuses what the engine would act on while it parses."""
+    found = [word.lower() for word in tokens(_BLANKS.sub(" ", sql))]
     for place, word in enumerate(found[:-1]):
-        starts = place == 0 or found[place - 1] == ";"
-        if starts and word == "pragma" and found[place + 1].strip('"') not in PRAGMAS:
+        if place > 0 and found[place - 1] != ";":
+            continue
+        if word == "pragma" and found[place + 1].strip('"') not in PRAGMAS:
             raise Refused("this PRAGMA is not supported")
+        if word == "import":
+            raise Refused(f"IMPORT is not supported; {_NO_FILES}")
 
 
 def _check_call(found: list[str], database: str) -> None:

@@ -9,16 +9,14 @@ from typing import Any
 
 import duckdb
 import orjson
-import structlog
 
 from instance_services.duckdb import memory, values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.errors import told
 from instance_services.duckdb.plans import Columns, Plan, Plans
 from instance_services.duckdb.prepared import Prepared
+from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import Refusals, Refused
-
-log = structlog.get_logger()
 
 ROWS_MAX = 10_000
 
@@ -40,11 +38,11 @@ class Session:
     def __init__(self, connection: Any, allowance: Allowance) -> None:
         self._connection = connection
         self._allowance = allowance
-        refusals = Refusals(connection)
-        for name in refusals.drop_stored():
-            log.warning("dropped because it uses something that is not supported", name=name)
+        reference = Reference()
+        refusals = Refusals(connection, reference)
+        refusals.drop_stored()
         self._plans = Plans(connection, refusals)
-        self._prepared = Prepared(connection)
+        self._prepared = Prepared(connection, reference.unsteady_functions())
         # Of the statement that runs now: whether it may grow the database, and why it was ended.
         self._growing = False
         self._full: str | None = None

@@ -17,6 +17,8 @@ from typing import Any
 
 import orjson
 
+from instance_services.duckdb.catalog import quoted
+
 Convert = Callable[[Any], Any]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -49,21 +51,22 @@ def expression(column: int, kind: Any) -> str | None:
     if kind.id in _STAMPS or kind.id == _ZONED_STAMP:
         return _stamp_expression(column, kind.id, text)
     if kind.id == _ZONED_TIME:
-        return rf"regexp_replace({text}, '([+-]\d\d)$', '\1:00')"
+        return rf"system.main.regexp_replace({text}, '([+-]\d\d)$', '\1:00')"
     if kind.id == "blob":
-        return f"base64(#{column})"
+        return f"system.main.base64(#{column})"
     return _nested_expression(column, kind)
 
 
 def _stamp_expression(column: int, name: str, text: str) -> str:
     # The infinities and years before 1 stay in the engine's words: `0044-03-15 (BC) 10:00:00`.
-    stamp = f"replace({text}, ' ', 'T')"
+    stamp = f"system.main.replace({text}, ' ', 'T')"
     if name == "timestamp_ns":
         return stamp
     if name == _ZONED_STAMP:
         first = "TIMESTAMPTZ '0001-01-01 00:00:00+00'"
-        ordinary = f"isfinite(#{column}) AND #{column} >= {first}"
-        return f"CASE WHEN {ordinary} THEN {stamp} || ':00' ELSE {text} END"
+        ordinary = f"system.main.isfinite(#{column}) AND #{column} >= {first}"
+        whole = f"system.main.concat({stamp}, ':00')"
+        return f"CASE WHEN {ordinary} THEN {whole} ELSE {text} END"
     return f"CASE WHEN #{column} >= {_STAMPS[name]} '0001-01-01' THEN {stamp} ELSE {text} END"
 
 
@@ -120,7 +123,8 @@ def _holds(kind: Any, names: Iterable[str]) -> bool:
 
 def _target(kind: Any) -> str:
     """The type to cast to: as `kind`, with text in the place of what is rendered as text."""
-    if kind.id in _TEXTUAL or kind.id == "enum":
+    # JSON is a VARCHAR, and a name that somebody else's type may have.
+    if kind.id in _TEXTUAL or kind.id in ("enum", "varchar"):
         return "VARCHAR"
     if kind.id not in _NESTED or kind.id == "variant":
         return str(kind)
@@ -133,12 +137,8 @@ def _target(kind: Any) -> str:
         return f"MAP({_target(inside[0][1])}, {_target(inside[1][1])})"
     if not all(name for name, _ in inside):
         raise _NotCastable
-    members = ", ".join(f"{_quoted(name)} {_target(child)}" for name, child in inside)
+    members = ", ".join(f"{quoted(name)} {_target(child)}" for name, child in inside)
     return f"{kind.id.upper()}({members})"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 # What follows meets values inside nested ones: text where the engine rendered it, Python's own
