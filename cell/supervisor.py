@@ -353,6 +353,8 @@ class Supervisor:
         """Notes it, and answers how long to wait before the next attempt."""
         settings = self._settings
         resident.failures += 1
+        now = moment(time.time())
+        resident.reason = f"being started again, {now}: {for_owner(reason)}"
         if resident.failures >= settings.failures_max:
             resident.failed = True
             times = resident.failures

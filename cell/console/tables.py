@@ -32,14 +32,15 @@ JOIN information_schema.tables t
 WHERE c.table_schema NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys')
 ORDER BY c.table_schema <> 'app', c.table_schema, c.table_name, c.ordinal_position
 """
+# With names that an owner's own views and macros cannot take.
 _DUCKDB = """
 SELECT c.table_schema, c.table_name, CASE t.table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END,
   c.column_name, c.data_type
-FROM information_schema.columns c
-JOIN information_schema.tables t
+FROM system.information_schema.columns c
+JOIN system.information_schema.tables t
   ON t.table_catalog = c.table_catalog AND t.table_schema = c.table_schema
   AND t.table_name = c.table_name
-WHERE c.table_catalog = current_database()
+WHERE c.table_catalog = system.main.current_database()
   AND c.table_schema NOT IN ('information_schema', 'pg_catalog')
 ORDER BY c.table_schema <> 'main', c.table_schema, c.table_name, c.ordinal_position
 """

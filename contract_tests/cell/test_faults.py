@@ -78,6 +78,24 @@ def test_a_crash_loses_no_committed_row(rig: Rig) -> None:
     assert rows == [[0], [1], [2]]
 
 
+def test_an_engine_that_ended_says_so_before_it_is_back(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(failures_max=50, restart_max_s=0.5)
+    instance_id = rig.make()
+    database = rig.home / "instances" / instance_id / "data" / "database.duckdb"
+    os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
+    kept = database.rename(database.with_name("kept"))
+    database.write_bytes(b"this is no database at all, " * 200)
+    os.kill(rig.engine_pid(instance_id), signal.SIGKILL)
+    seen = until(
+        lambda: (told := rig.observe(instance_id))["status"] == "provisioning" and told,
+        "it is told to be away",
+    )
+    assert seen["status_reason"].startswith("being started again, ")
+    kept.replace(database)
+    seen = rig.status_is(instance_id, "running")
+    assert seen["status_reason"].startswith("started again at ")
+
+
 def test_an_engine_that_does_not_get_ready_says_so_within_ten_seconds(rig: Rig) -> None:
     instance_id = rig.make()
     rig.action(instance_id, "pause")

@@ -65,6 +65,26 @@ def test_names_of_any_length_are_no_queues(queues: Queues) -> None:
     assert len(answer.content) < SMALL_BYTES
 
 
+def test_a_message_that_is_nested_too_deeply_is_named_and_not_hidden(queues: Queues) -> None:
+    hidden_long = {**READING, "visibility_timeout_s": 600}
+    nested = "SELECT pgmq.send('mine', (repeat('[', {0}) || repeat(']', {0}))::jsonb)"
+    for depth in (201, 255, 1024, 1100):
+        say(queues, "SELECT pgmq.purge_queue('mine')", nested.format(depth))
+        for _ in range(2):
+            answer = queues.act("POST", "/mine/actions/read", hidden_long)
+            problem(answer, 409, "is nested more than 200 levels deep")
+            assert answer.json()["code"] == "message_unreadable"
+    say(queues, "SELECT pgmq.purge_queue('mine')", nested.format(200))
+    (message,) = queues.read("mine")
+    assert str(message["body"]) == "[" * 200 + "]" * 200
+    # One that is sent is refused before it is stored.
+    deep: list[object] = []
+    for _ in range(201):
+        deep = [deep]
+    sent = queues.act("POST", "/mine/messages", {"messages": [{"deep": deep}]})
+    problem(sent, 422, "")
+
+
 def test_rows_without_end_are_cut(queues: Queues) -> None:
     say(
         queues,

@@ -210,3 +210,10 @@ def test_an_unreadable_users_file_leaves_the_last_one_in_force(own_service: Serv
     own_service.users.unlink()
     assert _version_status(own_service, PASSWORD) == 200
     assert _version_status(own_service, "wrong") == 401
+
+
+def test_more_parameters_than_a_request_may_have_are_refused(service: Service) -> None:
+    response = service.post("SELECT 1", [1] * 200_000)
+    assert response.status_code == 400
+    assert "10000" in response.json()["error"]
+    assert service.rows("SELECT len(?)", [[1] * 200_000]) == [[200_000]]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import Refusals, Refused
 
 LENGTH = 1 << 20
@@ -17,7 +18,7 @@ LENGTH = 1 << 20
 @pytest.fixture(scope="module")
 def refusals() -> Iterator[Refusals]:
     with duckdb.connect() as connection:
-        yield Refusals(connection)
+        yield Refusals(connection, Reference())
 
 
 @pytest.mark.parametrize("piece", [" ", "a", '"', "(", "-- ", "/*", "as ", "query ", "as query "])

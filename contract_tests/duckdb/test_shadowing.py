@@ -39,13 +39,13 @@ def shadow(connection: Any) -> None:
     sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE internal"
     names = [name for (name,) in connection.execute(sql).fetchall()]
     for name in names:
-        words = "boom"
         connection.execute(
             f"CREATE MACRO {catalog.quoted(name)}(a := 1, b := 1, c := 1) AS"
-            f" system.main.error('{words}')"
+            " system.main.error('boom')"
         )
     connection.execute("CREATE SCHEMA system; CREATE TYPE json AS INTEGER")
-    connection.execute("CREATE VIEW duckdb_views AS SELECT 1; CREATE VIEW duckdb_tables AS SELECT 1")
+    for name in ("duckdb_views", "duckdb_tables"):
+        connection.execute(f"CREATE VIEW {name} AS SELECT 1")
 
 
 def opened(path: Path) -> tuple[Any, Session]:

@@ -50,6 +50,8 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
 def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
     _set_up_logs(given.log_level)
+    # For each parameter the engine's binding looks for it twice, on disk: most of its time.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # says that there is none
     if given.process_bytes is not None:
         memory.limit(given.process_bytes)
     limits = Limits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)

@@ -20,6 +20,9 @@ Answer = dict[str, Any]
 Connection = AsyncConnection[TupleRow]
 READ_BYTES_MAX: Final = 4 * 2**20
 """Of the bodies of one answer, so that what SQL put into a queue cannot fill anybody's memory."""
+DEPTH_MAX: Final = 200
+"""Of a message: what writes JSON stops at 254, and others put an answer into more of it."""
+_SPARE: Final = 254 - DEPTH_MAX
 KEPT: Final = "2 days"
 """How long an answer is kept; longer than the control plane keeps its own."""
 
@@ -235,13 +238,7 @@ def _queue(row: Sequence[Any]) -> Answer:
 
 def _message(row: Sequence[Any]) -> Answer:
     msg_id, read_ct, enqueued_at, visible_at, body, _ = row
-    try:
-        message = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Conflict(
-            f"message {msg_id} contains a number that is too large for JSON; read it with SQL",
-            code="message_unreadable",
-        ) from error
+    message = _parsed(msg_id, body)
     return {
         "message_id": msg_id,
         "read_count": read_ct,
@@ -249,6 +246,32 @@ def _message(row: Sequence[Any]) -> Answer:
         "visible_at": moment(visible_at),
         "body": message,
     }
+
+
+def _parsed(msg_id: int, body: str) -> Any:
+    """The message; Conflict for one that an answer cannot hold, before it is hidden from others."""
+    try:
+        message = orjson.loads(body)
+        nested = message
+        for _ in range(_SPARE):
+            nested = [nested]
+        orjson.dumps(nested)
+    except ValueError as error:
+        # PostgreSQL keeps no other JSON that cannot be read: it is too deep, or has such a number.
+        deep = "depth" in str(error)
+        raise _unreadable(msg_id, _TOO_DEEP if deep else _TOO_LARGE) from error
+    except TypeError as error:
+        raise _unreadable(msg_id, _TOO_DEEP) from error
+    return message
+
+
+_TOO_DEEP: Final = f"is nested more than {DEPTH_MAX} levels deep"
+_TOO_LARGE: Final = "contains a number that is too large for JSON"
+
+
+def _unreadable(msg_id: int, why: str) -> Conflict:
+    told = f"message {msg_id} {why}; read or delete it with SQL"
+    return Conflict(told, code="message_unreadable")
 
 
 def orjson_object(row: TupleRow) -> Answer:
