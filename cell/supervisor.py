@@ -353,12 +353,10 @@ class Supervisor:
         """Notes it, and answers how long to wait before the next attempt."""
         settings = self._settings
         resident.failures += 1
-        now = moment(time.time())
-        resident.reason = f"being started again, {now}: {for_owner(reason)}"
+        told, times = for_owner(reason), resident.failures
+        resident.reason = f"being started again, {moment(time.time())}: {told}"
         if resident.failures >= settings.failures_max:
             resident.failed = True
-            times = resident.failures
-            told = for_owner(reason)
             resident.reason = f"the engine failed {times} times in a row; last reason: {told}"
             log.error("cell.failed", instance_id=resident.instance_id, reason=reason)
             self.publish()
