@@ -14,9 +14,13 @@ class RateLimits:
     burst_window_s: int = 5
     unauthenticated_per_minute: int = 60
     authentication_per_minute: int = 10
-    # Tries at one account in 15 minutes from where it has not been used before, all together, and
-    # tries at the second factor in one session.
+    # In 15 minutes: passwords tried at one account, without a live session of it; passwords tried
+    # with one such session; codes tried at one user.
     account_per_quarter_hour: int = 10
+    # Beyond that, passwords tried at one account from one address (IPv6: a /56), and from one
+    # network (IPv4: a /24, IPv6: a /48).
+    account_address_per_quarter_hour: int = 3
+    account_network_per_quarter_hour: int = 12
     # One-time URLs to secrets: each person, and each API key; and all keys that one person made in
     # an organization, together.
     reveal_per_minute: int = 5

@@ -6,9 +6,9 @@ from typing import Any
 import structlog
 
 from control import identity
-from control.boundary import Call
+from control.boundary import Call, mfa_required
 from handlers import second_factor, views
-from handlers.calls import SessionCall
+from handlers.calls import SessionCall, SignedIn
 from specserver import Reply, Unauthenticated
 from storage import identifiers, sessions, users
 from storage.sessions import UserSession
@@ -46,6 +46,8 @@ def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
 
 
 def revoke(call: SessionCall, session: UserSession) -> Reply:
+    if _has_passed_more(session, call.caller):
+        raise mfa_required()
     session.revoke(call.now)
     call.audit(target=session.id)
     return Reply.no_content()
@@ -70,6 +72,17 @@ def mfa_expires_at(call: Call, session: UserSession) -> datetime | None:
     if session.mfa_at is None:
         return None
     return session.mfa_at + timedelta(seconds=call.services.settings.mfa_ttl_s)
+
+
+def _has_passed_more(session: UserSession, caller: SignedIn) -> bool:
+    """Whether it passed the second factor and the caller has not; their own they may always end.
+
+    So whoever knows the password ends no session that can still change it, and the owner, even
+    without a code at hand, ends all that the password alone has opened.
+    """
+    if session.id == caller.session.id or caller.user.totp_confirmed_at is None:
+        return False
+    return session.mfa_at is not None and not caller.mfa
 
 
 def _record(call: Call, user: User, token: identity.Token, mfa_at: datetime | None) -> UserSession:

@@ -40,9 +40,14 @@ def by_token_hash(db: Session, token_hash: str) -> UserSession | None:
     return db.scalars(select(UserSession).where(UserSession.token_hash == token_hash)).one_or_none()
 
 
-def addresses(db: Session, user_id: str) -> list[str]:
-    """Where the user has signed in from, as far as the sessions are still kept."""
-    rows = select(UserSession.ip).where(UserSession.user_id == user_id, UserSession.ip.is_not(None))
+def addresses(db: Session, user_id: str, now: datetime) -> list[str]:
+    """Where the user's live sessions began."""
+    rows = select(UserSession.ip).where(
+        UserSession.user_id == user_id,
+        UserSession.ip.is_not(None),
+        UserSession.revoked_at.is_(None),
+        UserSession.expires_at > now,
+    )
     return [ip for ip in db.scalars(rows.distinct().limit(_ADDRESSES_MAX)) if ip is not None]
 
 

@@ -1,20 +1,30 @@
 """Guessing at accounts: counted from all addresses together, while owners get in."""
 
+import itertools
 import os
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import pyotp
 import pytest
+from argon2 import PasswordHasher
 
 from contract_tests.api.harness import PASSWORD, House, Person
-from contract_tests.api.rows import is_problem
+from contract_tests.api.rows import OPERATIONS, is_problem
 from contract_tests.api.test_sessions import code, enrol, wrong
+from control import identity
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
+from storage import sessions, users
 
-ALLOWED = 10
+ALLOWED, FROM_ONE, FROM_A_NETWORK = 10, 3, 12
+LEFT = ALLOWED - 1
+"""Codes, after the one that confirmed the authenticator."""
 HOME = "192.0.2.1"
+STEP_UP = "/v1/sessions/current/actions/step-up"
+CONFIRM = "/v1/me/totp/actions/confirm"
 
 
 @pytest.fixture(params=["memory", "database"])
@@ -24,8 +34,39 @@ def counting(request: pytest.FixtureRequest, house: House, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def person(house: House) -> Person:
-    return house.person("Ada")
+def patient(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the limit of a minute, which a patient thief waits out."""
+    windows = house.services.limiter._windows
+    monkeypatch.setattr(
+        house.services.limiter, "_windows", {**windows, "authentication": windows["default"]}
+    )
+
+
+@pytest.fixture
+def person(house: House, monkeypatch: pytest.MonkeyPatch) -> Person:
+    """One whose password takes no time to verify: what counts here is how often it is."""
+    cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    monkeypatch.setattr(identity, "_passwords", cheap)
+    monkeypatch.setattr(identity, "_nobodys_hash", lambda: cheap.hash("nobody's"))
+    person = house.person("Ada")
+    with house.database.write() as db:
+        users.fetch(db, person.id).password_hash = cheap.hash(PASSWORD)
+    return person
+
+
+@pytest.fixture
+def enrolled(house: House, person: Person) -> pyotp.TOTP:
+    """Of `person`, whose session has passed the second factor."""
+    totp = enrol(house, person)
+    answer = house.post(CONFIRM, person.session, json={"code": code(house, totp)})
+    assert answer.status_code == 200, answer.text
+    return totp
+
+
+def strangers() -> Iterator[str]:
+    """Addresses in networks that no other test has used."""
+    net = os.urandom(2).hex()
+    return (f"2001:{net}:{number:x}::1" for number in itertools.count())
 
 
 def attempt(
@@ -35,104 +76,258 @@ def attempt(
     return house.post("/v1/sessions", token, json=given, address=address)
 
 
-def crowd(house: House, email: str, tries: int = 14, **body: Any) -> list[httpx.Response]:
-    """Tries from ten networks, each below the limit of its address."""
-    made = []
-    net = os.urandom(2).hex()  # another test's crowd has used up what its own may
-    for number in range(tries):
-        address = f"2001:db8:{net}:{number % 10}::1"
-        made.append(attempt(house, email, address, **body))
-    return made
+def crowd(
+    house: House, email: str, tries: int = 14, token: str | None = None, **body: Any
+) -> list[httpx.Response]:
+    """Tries from as many networks."""
+    places = strangers()
+    return [attempt(house, email, next(places), token, **body) for _ in range(tries)]
+
+
+def statuses(answers: list[httpx.Response]) -> list[int]:
+    return [one.status_code for one in answers]
+
+
+def end(house: House, token: str, how: str) -> None:
+    with house.database.write() as db:
+        session = sessions.by_token_hash(db, identity.token_sha256(token))
+        assert session is not None
+        setattr(session, how, house.database.now(db))
+
+
+def signed_in(house: House, person: Person, address: str) -> str:
+    answer = attempt(house, person.email, address, password=PASSWORD)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["token"])
+
+
+# Passwords.
 
 
 @pytest.mark.usefixtures("counting")
-def test_an_account_is_guessed_at_ten_times_from_however_many_addresses(
+def test_an_account_is_guessed_at_ten_times_and_then_thrice_from_each_address(
     house: House, person: Person
 ) -> None:
-    statuses = [answer.status_code for answer in crowd(house, person.email)]
-    assert statuses == [401] * ALLOWED + [429] * (14 - ALLOWED)
+    crowd(house, person.email, ALLOWED)
+    for address in ("198.51.100.1", "198.51.101.1", "2001:db8:1:100::1", "2001:db8:2:100::1"):
+        found = [attempt(house, person.email, address) for _ in range(FROM_ONE + 2)]
+        assert statuses(found) == [401] * FROM_ONE + [429] * 2
+        assert found[-1].json()["code"] == "account_rate_limited"
+        assert 0 < int(found[-1].headers["retry-after"]) <= 901
+        assert "account_address" in found[-1].headers["ratelimit-policy"]
 
 
+@pytest.mark.parametrize(
+    "one_holder",
+    [
+        [f"2001:db8:3:1{number:02x}::1" for number in range(8)],
+        [f"2001:db8:4:200::{number:x}" for number in range(8)],
+    ],
+    ids=["/56", "/64"],
+)
 @pytest.mark.usefixtures("counting")
-def test_codes_are_guessed_at_as_seldom(house: House, person: Person) -> None:
-    totp = enrol(house, person)
-    answers = crowd(
-        house, person.email.upper(), 12, password=PASSWORD, totp_code=wrong(house, totp)
-    )
-    assert [one.status_code for one in answers].count(401) == ALLOWED
+def test_the_addresses_of_one_line_are_one(
+    house: House, person: Person, one_holder: list[str]
+) -> None:
+    crowd(house, person.email, ALLOWED)
+    found = [attempt(house, person.email, address) for address in one_holder]
+    assert statuses(found) == [401] * FROM_ONE + [429] * (len(one_holder) - FROM_ONE)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [lambda number: f"203.0.114.{number}", lambda number: f"2001:db8:5:{number:02x}00::1"],
+    ids=["/24", "/48"],
+)
+@pytest.mark.usefixtures("counting")
+def test_many_addresses_of_one_network_get_twelve_tries(
+    house: House, person: Person, network: Callable[[int], str]
+) -> None:
+    crowd(house, person.email, ALLOWED)
+    found = [attempt(house, person.email, network(number)) for number in range(1, 16)]
+    assert statuses(found) == [401] * FROM_A_NETWORK + [429] * 3
+    assert attempt(house, person.email, "198.51.100.9", password=PASSWORD).status_code == 201
 
 
 @pytest.mark.usefixtures("counting")
 def test_an_account_that_is_not_there_answers_the_same(house: House, person: Person) -> None:
-    for there, not_there in zip(
-        crowd(house, person.email, 12),
-        crowd(house, f"{os.urandom(8).hex()}@example.org", 12),
-        strict=True,
-    ):
-        assert there.status_code == not_there.status_code
-        one, other = (re.sub(r"req_\w+|\d+ s", "", each.text) for each in (there, not_there))
-        assert one == other
+    nobody = f"{os.urandom(8).hex()}@example.org"
+    there, not_there = crowd(house, person.email, 12), crowd(house, nobody, 12)
+    for address in ["198.51.100.7"] * 5:
+        there.append(attempt(house, person.email, address))
+        not_there.append(attempt(house, nobody, address))
+    assert statuses(there)[-1] == 429
+    for one, other in zip(there, not_there, strict=True):
+        assert one.status_code == other.status_code
+        texts = (re.sub(r"req_\w+|\d+ s", "", each.text) for each in (one, other))
+        assert len(set(texts)) == 1
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_crowd_locks_no_owner_out_who_was_there_before(house: House, person: Person) -> None:
-    assert attempt(house, person.email, HOME, password=PASSWORD).status_code == 201
+def test_no_crowd_locks_out_an_owner_who_has_never_signed_in(house: House, person: Person) -> None:
+    crowd(house, person.email, 40)
+    assert attempt(house, person.email, "198.51.100.2", password=PASSWORD).status_code == 201
+
+
+@pytest.mark.usefixtures("counting", "patient")
+def test_at_home_the_right_password_is_let_in_however_much_was_tried(
+    house: House, person: Person
+) -> None:
+    token = signed_in(house, person, HOME)
     crowd(house, person.email, 11)
-    stranger = attempt(house, person.email, "192.0.2.99", password=PASSWORD)
-    is_problem(stranger, 429)
-    assert stranger.json()["code"] == "account_rate_limited"
-    assert 0 < int(stranger.headers["retry-after"]) <= 901
+    for _ in range(FROM_ONE + 2):
+        attempt(house, person.email, HOME)
     assert attempt(house, person.email, HOME, password=PASSWORD).status_code == 201
-    # From a new place, an earlier session tells who it is.
-    token = person.session
-    assert attempt(house, person.email, "192.0.2.98", token, password=PASSWORD).status_code == 201
+    # Elsewhere a live session tells who it is.
+    away = "198.51.100.3"
+    for _ in range(FROM_ONE + 2):
+        attempt(house, person.email, away)
+    refused = attempt(house, person.email, away, password=PASSWORD)
+    is_problem(refused, 429, "account_rate_limited")
+    for help_ in ("a device that is still signed in", "`menagerie login`", "bearer token", "wait"):
+        assert help_ in refused.json()["detail"]
+    assert attempt(house, person.email, away, token, password=PASSWORD).status_code == 201
+
+
+@pytest.mark.parametrize("how", ["revoked_at", "expires_at"])
+@pytest.mark.usefixtures("counting", "patient")
+def test_an_ended_session_vouches_for_nobody(house: House, person: Person, how: str) -> None:
+    token = signed_in(house, person, HOME)
+    end(house, token, how)
+    end(house, person.session, how)
+    crowd(house, person.email, ALLOWED)
+    for address, sent in ((HOME, None), ("198.51.100.4", token)):
+        found = [attempt(house, person.email, address, sent) for _ in range(FROM_ONE)]
+        assert statuses(found) == [401] * FROM_ONE
+        is_problem(attempt(house, person.email, address, sent, password=PASSWORD), 429)
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_live_session_guesses_ten_times_and_takes_nothing_from_the_account(
+    house: House, person: Person
+) -> None:
+    assert statuses(crowd(house, person.email, 12, person.session)) == [401] * ALLOWED + [429] * 2
+    refused = crowd(house, person.email, 1, person.session, password=PASSWORD)[0]
+    assert "with this session" in refused.json()["detail"]
+    assert statuses(crowd(house, person.email, ALLOWED)) == [401] * ALLOWED
 
 
 @pytest.mark.usefixtures("counting")
 def test_anothers_session_makes_nobody_known(house: House, person: Person) -> None:
     other = house.person("Eve")
-    crowd(house, person.email, 11)
-    for token in (other.session, "ms_nonsense", "mk_live_x"):
-        answer = attempt(house, person.email, "192.0.2.97", token, password=PASSWORD)
-        is_problem(answer, 429)
+    crowd(house, person.email, ALLOWED)
+    for place, token in zip((1, 2, 3), (other.session, "ms_nonsense", "mk_live_x"), strict=True):
+        address = f"198.51.102.{place}"
+        for _ in range(FROM_ONE):
+            assert attempt(house, person.email, address, token).status_code == 401
+        answer = attempt(house, person.email, address, token, password=PASSWORD)
+        is_problem(answer, 429, "account_rate_limited")
 
 
-@pytest.mark.usefixtures("counting")
-def test_a_session_guesses_at_the_second_factor_ten_times(
-    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    totp = enrol(house, person)
-    answer = house.post(
-        "/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)}
-    )
-    assert answer.status_code < 300, answer.text
-    # Beside the limit of a minute, which a patient thief waits out.
-    windows = house.services.limiter._windows
-    monkeypatch.setattr(
-        house.services.limiter, "_windows", {**windows, "authentication": windows["default"]}
-    )
-    stolen = house.session(person.id)
-    path, body = "/v1/sessions/current/actions/step-up", {"code": wrong(house, totp)}
-    statuses = [house.post(path, stolen, json=body).status_code for _ in range(12)]
-    assert statuses == [403] * ALLOWED + [429] * 2
-    own = {"code": code(house, totp, 1)}
-    assert house.post(path, house.session(person.id), json=own).status_code == 200
-
-
-@pytest.mark.usefixtures("counting")
-def test_a_shared_address_does_not_tell_who_signs_in_there(
-    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    windows = house.services.limiter._windows
-    monkeypatch.setattr(
-        house.services.limiter, "_windows", {**windows, "authentication": windows["default"]}
-    )
-    assert attempt(house, person.email, HOME, password=PASSWORD).status_code == 201
+@pytest.mark.usefixtures("counting", "patient")
+def test_a_shared_address_does_not_tell_who_signs_in_there(house: House, person: Person) -> None:
+    signed_in(house, person, HOME)
     unknown = f"{os.urandom(8).hex()}@example.org"
     attempt(house, unknown, HOME)
-    for _ in range(13):
+    for _ in range(16):
         there, not_there = attempt(house, person.email, HOME), attempt(house, unknown, HOME)
         assert there.status_code == not_there.status_code
         assert there.json().get("code") == not_there.json().get("code")
     assert there.json()["code"] == "account_rate_limited"
     assert attempt(house, person.email, HOME, password=PASSWORD).status_code == 201
+
+
+# Codes.
+
+
+@pytest.mark.usefixtures("counting")
+def test_codes_are_counted_by_user_whatever_address_or_token(
+    house: House, person: Person, enrolled: pyotp.TOTP
+) -> None:
+    body = {"password": PASSWORD, "totp_code": wrong(house, enrolled)}
+    thief = signed_in(house, person, next(strangers()))
+    found = crowd(house, person.email.upper(), 4, **body)
+    found += crowd(house, person.email, 8, thief, **body) + crowd(house, person.email, 2, **body)
+    assert statuses(found) == [401] * LEFT + [429] * (14 - LEFT)
+    is_problem(found[-1], 429, "code_rate_limited")
+    assert "somebody who knows its password" in found[-1].json()["detail"]
+    # Nor does the right one get in, so the answers tell nothing of it; and no session multiplies.
+    is_problem(
+        crowd(house, person.email, 1, **body | {"totp_code": code(house, enrolled, 1)})[0], 429
+    )
+    for token in (thief, house.session(person.id)):
+        is_problem(house.post(STEP_UP, token, json={"code": code(house, enrolled, 1)}), 429)
+
+
+@pytest.mark.usefixtures("counting")
+def test_many_sessions_guess_at_codes_as_often_as_one(
+    house: House, person: Person, enrolled: pyotp.TOTP
+) -> None:
+    body = {"json": {"code": wrong(house, enrolled)}}
+    found = [house.post(STEP_UP, house.session(person.id), **body) for _ in range(14)]
+    assert statuses(found) == [403] * LEFT + [429] * (14 - LEFT)
+
+
+@pytest.mark.usefixtures("counting")
+def test_codes_that_confirm_are_counted_too(house: House, person: Person) -> None:
+    body = {"json": {"code": wrong(house, enrol(house, person))}}
+    found = [house.post(CONFIRM, house.session(person.id), **body) for _ in range(12)]
+    assert statuses(found) == [403] * ALLOWED + [429] * 2
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_session_that_passed_the_second_factor_is_not_locked_out(
+    house: House, person: Person, enrolled: pyotp.TOTP
+) -> None:
+    body = {"password": PASSWORD, "totp_code": wrong(house, enrolled)}
+    assert statuses(crowd(house, person.email, 12, **body))[-1] == 429
+    right = {"json": {"code": code(house, enrolled, 1)}}
+    assert house.post(STEP_UP, person.session, **right).status_code == 200
+    # But it guesses no more often than all others together.
+    found = [
+        attempt(house, person.email, place, person.session, **body)
+        for place in itertools.islice(strangers(), 11)
+    ]
+    assert statuses(found) == [401] * (ALLOWED - 1) + [429] * 2
+
+
+@pytest.mark.usefixtures("counting")
+def test_who_does_not_know_the_password_uses_up_no_codes(
+    house: House, person: Person, enrolled: pyotp.TOTP
+) -> None:
+    crowd(house, person.email, 20, totp_code="000000")
+    body = {"password": PASSWORD, "totp_code": code(house, enrolled, 1)}
+    assert attempt(house, person.email, "198.51.100.5", **body).status_code == 201
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_sessions_guesses_in_a_minute_take_nothing_from_another(
+    house: House, person: Person, enrolled: pyotp.TOTP
+) -> None:
+    thief, bad = house.session(person.id), {"json": {"code": wrong(house, enrolled)}}
+    assert statuses([house.post(STEP_UP, thief, **bad) for _ in range(11)])[-1] == 429
+    right = {"json": {"code": code(house, enrolled, 1)}}
+    assert house.post(STEP_UP, person.session, **right).status_code == 200
+
+
+def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
+    """The document names the members, and those are what is counted."""
+    found = set()
+    for one in OPERATIONS:
+        content = one.document.get("requestBody", {}).get("content", {})
+        members = content.get("application/json", {}).get("schema", {}).get("properties", {})
+        for name, member in members.items():
+            if member.get("pattern") == "^[0-9]{6}$":
+                assert one.extension("code") == name, one.id
+                found.add(f"{one.id} {name}")
+            elif name.endswith("password") and name != "new_password":
+                assert one.extension("password") == name, one.id
+                found.add(f"{one.id} {name}")
+    assert found == {
+        "sessions.create password",
+        "sessions.create totp_code",
+        "sessions.step_up code",
+        "me.change_password current_password",
+        "me.enrol_totp password",
+        "me.confirm_totp code",
+    }

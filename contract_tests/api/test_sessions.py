@@ -16,6 +16,8 @@ from contract_tests.api.rows import is_problem
 from control import identity
 from storage import sessions
 
+CHANGE = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
+
 
 @pytest.fixture
 def person(house: House) -> Person:
@@ -208,23 +210,61 @@ def test_removing_the_authenticator_takes_every_sessions_mfa(house: House, perso
 
 def test_a_new_password_signs_out_every_other_session(house: House, person: Person) -> None:
     other = sign_in(house, person)
-    change = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
-    refused = house.post("/v1/me/password", other, json={**change, "current_password": "no"})
+    refused = house.post("/v1/me/password", other, json={**CHANGE, "current_password": "no"})
     is_problem(refused, 403, "password_refused")
-    assert house.post("/v1/me/password", other, json=change).status_code == 204
+    assert house.post("/v1/me/password", other, json=CHANGE).status_code == 204
     assert house.get("/v1/me", other).status_code == 200
     is_problem(house.get("/v1/me", person.session), 401)
     old = {"email": person.email, "password": PASSWORD}
     is_problem(house.post("/v1/sessions", json=old), 401)
-    new = {"email": person.email, "password": change["new_password"]}
+    new = {"email": person.email, "password": CHANGE["new_password"]}
     assert house.post("/v1/sessions", json=new).status_code == 201
+
+
+def test_the_password_alone_takes_no_account_over(make_house: MakeHouse) -> None:
+    """Whoever knows it neither replaces it nor ends the sessions that could."""
+    house = make_house()
+    person = house.person()
+    totp = enrol(house, person)
+    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    own = house.get("/v1/me", person.session).json()["session_id"]
+    thief = sign_in(house, person)
+    is_problem(house.post("/v1/me/password", thief, json=CHANGE), 403, "mfa_required")
+    is_problem(house.request("DELETE", f"/v1/sessions/{own}", thief), 403, "mfa_required")
+    house.pass_time(901)  # also once the session is none with MFA any more
+    is_problem(house.request("DELETE", f"/v1/sessions/{own}", thief), 403, "mfa_required")
+    assert house.get("/v1/me", person.session).status_code == 200
+    fresh = {"code": code(house, totp)}
+    house.post("/v1/sessions/current/actions/step-up", person.session, json=fresh)
+    assert house.post("/v1/me/password", person.session, json=CHANGE).status_code == 204
+    is_problem(house.get("/v1/me", thief), 401)
+
+
+def test_an_owner_without_a_code_at_hand_ends_what_the_password_alone_opened(
+    house: House, person: Person
+) -> None:
+    totp = enrol(house, person)
+    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    thief, own = sign_in(house, person), sign_in(house, person)
+    stolen = house.get("/v1/me", thief).json()["session_id"]
+    assert house.request("DELETE", f"/v1/sessions/{stolen}", own).status_code == 204
+    # Signing out takes nothing, and with the second factor any session can be ended.
+    assert house.request("DELETE", "/v1/sessions/current", own).status_code == 204
+    other = sign_in(house, person, totp_code=code(house, totp, 1))
+    passed = house.get("/v1/me", other).json()["session_id"]
+    assert house.request("DELETE", f"/v1/sessions/{passed}", person.session).status_code == 204
+
+
+def test_without_an_authenticator_every_session_can_be_ended(house: House) -> None:
+    person = house.person(mfa=True)
+    own = house.get("/v1/me", person.session).json()["session_id"]
+    assert house.request("DELETE", f"/v1/sessions/{own}", sign_in(house, person)).status_code == 204
 
 
 def test_api_keys_outlive_a_password(house: House) -> None:
     """As programs use them; the document says so where the password is changed."""
     tenant = house.tenant()
-    change = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
-    assert house.post("/v1/me/password", tenant.owner.session, json=change).status_code == 204
+    assert house.post("/v1/me/password", tenant.owner.session, json=CHANGE).status_code == 204
     assert house.get("/v1/me", tenant.key).status_code == 200
     described = house.get("/openapi.json").json()["paths"]["/v1/me/password"]["post"]
     assert "API keys stay valid" in described["description"]

@@ -1,11 +1,14 @@
 """Weak callers against every operation: each role, keys for people, no second factor."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract_tests.api.harness import House, Person, Tenant
 from contract_tests.api.rows import NOBODY, OPERATIONS, is_problem, send
+from contract_tests.api.test_sessions import code, enrol
 from control.policy import permissions
 from specserver import Operation
 
@@ -13,12 +16,37 @@ PERMITTED = [
     one for one in OPERATIONS if one.extension("authorize")["permission"] in permissions.ALL
 ]
 FOR_PEOPLE = [one for one in OPERATIONS if one.extension("authorize").get("session") == "user"]
-WITH_MFA = [one for one in OPERATIONS if one.extension("authorize").get("assurance") == "mfa"]
+ASSURED = {
+    "console.open": "second_factor",
+    "credentials.reveal": "second_factor",
+    "credentials.rotate": "second_factor",
+    "api_keys.create": "step_up",
+    "api_keys.unsuspend": "step_up",
+    "instances.erase": "step_up",
+    "me.change_password": "step_up",
+    "me.remove_totp": "mfa",
+    "network.replace": "mfa",
+    "orgs.close": "mfa",
+}
+"""Stated here again, so that none is taken away by an edit of the document alone."""
+WITH_MFA = [one for one in OPERATIONS if ASSURED.get(one.id) == "mfa"]
+FOR_ENROLLED = [one for one in OPERATIONS if ASSURED.get(one.id) in {"step_up", "second_factor"}]
 
 
 @pytest.fixture(scope="module")
 def tenant(house: House) -> Tenant:
     return house.tenant()
+
+
+@pytest.fixture(scope="module")
+def enrolled(house: House) -> Tenant:
+    """Of an owner with an authenticator app, whose session is an MFA session."""
+    tenant = house.tenant()
+    totp = enrol(house, tenant.owner)
+    body = {"code": code(house, totp)}
+    answer = house.post("/v1/me/totp/actions/confirm", tenant.owner.session, json=body)
+    assert answer.status_code == 200, answer.text
+    return tenant
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +92,31 @@ def test_a_session_without_a_fresh_second_factor_is_refused(
 ) -> None:
     ids = {**NOBODY, "org_id": tenant.org_id}
     is_problem(send(house, operation, ids, tenant.owner.session), 403, "mfa_required")
+
+
+def test_the_second_factor_is_asked_for_where_it_is_stated() -> None:
+    found = {one.id: one.extension("authorize").get("assurance") for one in OPERATIONS}
+    assert {name: asked for name, asked in found.items() if asked} == ASSURED
+
+
+@pytest.mark.parametrize("operation", FOR_ENROLLED, ids=lambda one: one.id)
+def test_who_enrolled_is_asked_for_it_and_nobody_else(
+    house: House, tenant: Tenant, enrolled: Tenant, operation: Operation
+) -> None:
+    ids = {**NOBODY, "org_id": enrolled.org_id}
+    body: Any = {} if "requestBody" in operation.document else None
+    refused = send(house, operation, ids, house.session(enrolled.owner.id), body)
+    is_problem(refused, 403, "mfa_required")
+    assert send(house, operation, ids, enrolled.owner.session, body).status_code in {404, 422}
+    ids["org_id"] = tenant.org_id
+    passed = send(house, operation, ids, tenant.owner.session, body)
+    assert passed.status_code in {404, 422}, passed.text
+
+
+def test_the_page_of_permissions_lists_them() -> None:
+    page = (Path(__file__).parents[2] / "docs/permissions.md").read_text()
+    lines = page.partition("## Second factor")[2].split("\n- ")[1:4]
+    for line, kind in zip(lines, ("mfa", "second_factor", "step_up"), strict=True):
+        assert set(re.findall(r"`(\w+\.\w+)`", line)) == {
+            name for name, asked in ASSURED.items() if asked == kind
+        }

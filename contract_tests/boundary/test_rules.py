@@ -41,6 +41,8 @@ def test_the_document_of_these_tests_is_whole() -> None:
         ({"audit": "none"}, "x-audit-reason does not say why"),
         ({"rate_limit": None}, "x-rate-limit is None"),
         ({"rate_limit": "generous"}, "x-rate-limit is 'generous'"),
+        ({"password": "password"}, "x-password needs x-rate-limit: authentication"),
+        ({"code": "code"}, "x-code needs x-rate-limit: authentication"),
         ({"events": ["thing.changed.v1"]}, "webhooks does not describe: thing.changed.v1"),
         ({"done_by": "magic"}, "x-done-by is 'magic'"),
         ({"done_by": "cell", "events": ["instance.ready.v1"]}, "no transaction for its x-events"),

@@ -43,6 +43,20 @@ def rate_key(address: str) -> str:
     return address
 
 
+def networks(address: str) -> tuple[str, str]:
+    """What one holder has at least, and what many have together: /32 and /24, in IPv6 /56 and /48.
+
+    A line at home or a small server gets a /56; a /48 is had for nothing.
+    """
+    parsed = _address(address)
+    if parsed is None:
+        return address, address
+    near, far = (32, 24) if isinstance(parsed, IPv4Address) else (56, 48)
+    return str(ip_network((parsed, near), strict=False)), str(
+        ip_network((parsed, far), strict=False)
+    )
+
+
 def _network(cidr: str) -> IPv4Network | IPv6Network:
     return ip_network(cidr, strict=False)
 

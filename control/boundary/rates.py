@@ -23,6 +23,8 @@ _MINUTE_S = 60
 _QUARTER_HOUR_S = 900
 # So long the counters are left alone after they failed: no request in between waits for them.
 _LEFT_ALONE_S = 1.0
+VERDICT = "rate_limit"
+"""Where an exchange keeps the verdict that its caller is told of."""
 _NO_STORAGE = "must be memory, database, or a redis:// or valkey:// URL"
 _log = structlog.get_logger(__name__)
 
@@ -118,6 +120,12 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         ),
         "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
         "account": (Window("account", rates.account_per_quarter_hour, _QUARTER_HOUR_S),),
+        "account_address": (
+            Window("account_address", rates.account_address_per_quarter_hour, _QUARTER_HOUR_S),
+        ),
+        "account_network": (
+            Window("account_network", rates.account_network_per_quarter_hour, _QUARTER_HOUR_S),
+        ),
         "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
         "reveal_keys": (Window("reveal_keys", rates.reveal_keys_per_minute, _MINUTE_S),),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),

@@ -56,6 +56,8 @@ class Rule:
     """A cell does it, before the transaction that records it; see decision 0010."""
     password: str | None = None
     """The member of the body that is a password; it is verified before the transaction."""
+    code: str | None = None
+    """The member of the body that is a one-time code; how often it may be guessed is limited."""
     subjects: tuple[Subject, ...] = ()
     """The records that the path names, beside the organization."""
 
@@ -93,6 +95,7 @@ def rule_of(operation: Operation) -> Rule:
         mutating=method not in READING,
         outside=document.get("x-done-by") == "cell",
         password=document.get("x-password"),
+        code=document.get("x-code"),
         subjects=subjects.subjects_of(operation.path, method, document),
     )
 
@@ -134,6 +137,10 @@ def _faults(
         yield "x-audit is none, but x-audit-reason does not say why"
     if extensions.get("x-rate-limit") not in RATES:
         yield f"x-rate-limit is {extensions.get('x-rate-limit')!r}, not one of {', '.join(RATES)}"
+    elif extensions.get("x-rate-limit") != "authentication":
+        for guessed in ("x-password", "x-code"):
+            if guessed in extensions:
+                yield f"{guessed} needs x-rate-limit: authentication, or its guesses go uncounted"
     if extensions.get("x-done-by") not in _DOERS:
         yield f"x-done-by is {extensions['x-done-by']!r}; the only allowed value is cell"
     elif extensions.get("x-done-by") and extensions.get("x-events"):

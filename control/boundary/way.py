@@ -21,7 +21,7 @@ from control.boundary.authorization import authorize
 from control.boundary.call import Call, Forgotten, refuse_closed
 from control.boundary.credentials import Admission, Caller
 from control.boundary.last_used import LastUsed
-from control.boundary.rates import Verdict
+from control.boundary.rates import VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.services import Services
@@ -39,7 +39,6 @@ from storage import organizations, tenancy
 _FAILURES_FROM = 400
 # Tokens of known callers; what is forgotten is learned again by the next request.
 _KNOWN_MAX = 10_000
-_VERDICT = "rate_limit"
 
 Boundary = Callable[[Exchange], Reply]
 
@@ -145,7 +144,7 @@ class Way:
             return self._read(visit)
         except Problem:
             # Whoever is turned away before the limit is asked has made a request all the same.
-            if _VERDICT not in exchange.state:
+            if VERDICT not in exchange.state:
                 # It has guessed and got nothing, so it takes nothing of what a person may guess.
                 self._charge(exchange, "default" if exchange.principal else "refused", ip)
             raise
@@ -283,37 +282,18 @@ class Way:
             self._charge(exchange, visit.rule.rate, visit.ip)
         exchange.validate()
         if visit.rule.rate == "authentication" and exchange.attempt == 0:
-            self._charge_account(visit, admission)
+            accounts.charge(exchange, visit.rule, admission.caller, visit.ip, self._services)
 
     def _charge(self, exchange: Exchange, rate: str, ip: str) -> None:
         for window, key in _charges(rate, exchange.principal, ip):
             verdict = self._services.limiter.charge(window, key)
-            if _VERDICT not in exchange.state or (verdict and not verdict.allowed):
-                exchange.state[_VERDICT] = verdict
+            if VERDICT not in exchange.state or (verdict and not verdict.allowed):
+                exchange.state[VERDICT] = verdict
             if verdict is not None and not verdict.allowed:
                 raise TooManyRequests(
                     f"too many requests; try again in {verdict.retry_after_s} s",
                     code="rate_limited",
                 )
-
-    def _charge_account(self, visit: Visit, admission: Admission) -> None:
-        """Whatever is guessed at, by whoever is not known there; outside any transaction."""
-        exchange, limiter = visit.exchange, self._services.limiter
-        count = accounts.counted_as(exchange, admission.caller, visit.ip, self._services.database)
-        verdict = None if count is None else limiter.charge("account", count.key)
-        if count is None or verdict is None or verdict.allowed:
-            return
-        # A password is looked at in any case, as the time it takes would tell who is known.
-        member, database = visit.rule.password, self._services.database
-        right = member is not None and passwords.prove(exchange, member, admission.caller, database)
-        if not (right and count.yields):
-            exchange.state[_VERDICT] = verdict
-            raise TooManyRequests(
-                "too many attempts for this account from addresses that have not used it before;"
-                " sign in from one that has, send an earlier session's token as a bearer token,"
-                f" or wait {verdict.retry_after_s} s",
-                code="account_rate_limited",
-            )
 
     def _replay_key(self, visit: Visit, admission: Admission) -> ReplayKey | None:
         caller, org = admission.caller, admission.org
@@ -359,14 +339,15 @@ def _token(exchange: Exchange, rule: Rule) -> str | None:
 
 
 def _charges(rate: str, caller: Caller | None, ip: str) -> list[tuple[str, str]]:
-    """Whom which limits count. Where secrets are guessed or fetched, it is the person.
+    """Whom which limits count. Where secrets are fetched, it is the person.
 
+    Guesses are the session's here, as one must not use up another's; `accounts` counts them too.
     An API key is counted apart, so that it blocks nothing of its maker's; and all keys that one
     person made in an organization together, so that many of them fetch no more than a few.
     """
     if caller is None or rate == "unauthenticated":
         return [(rate, rate_key(ip))]
-    if rate == "authentication" or (rate == "reveal" and caller.key is None):
+    if rate == "reveal" and caller.key is None:
         return [(rate, caller.user.id)]
     if caller.key is None:
         return [(rate, caller.session.id if caller.session else "")]
@@ -382,6 +363,6 @@ def _known_as(exchange: Exchange) -> int:
 
 
 def _tell_rates(exchange: Exchange, answer: Reply | Problem) -> None:
-    verdict: Verdict | None = exchange.state.get(_VERDICT)
+    verdict: Verdict | None = exchange.state.get(VERDICT)
     if verdict is not None:
         answer.headers.update(verdict.headers)

@@ -3,6 +3,7 @@
 import threading
 import time
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -11,7 +12,10 @@ from limits import RateLimitItemPerSecond
 from limits.storage import MovingWindowSupport, Storage
 from limits.strategies import MovingWindowRateLimiter
 
-_SWEEP_EVERY: Final = 10_000
+# Some 80 MB. Fewer guesses are made in a quarter of an hour, as each takes a verified password.
+_KEYS_MAX: Final = 200_000
+# More than are added by one charge, so that what is over does not pile up.
+_FORGOTTEN_AT_ONCE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -73,21 +77,27 @@ class LibraryMeter:
 
 
 class LocalWindows(Storage, MovingWindowSupport):
-    """The library's storage for one process, on a clock that can be given.
+    """The library's storage for one process, on a clock that can be given, and bounded.
 
     The library's own MemoryStorage reads `time.time()`, and starts a thread that walks over all
     keys every 10 ms in which there is a request.
+
+    Windows of one length hold `keys_max` keys; beyond that the one charged longest ago is
+    forgotten. Each length has its own, so that no flood of cheap requests, which are counted by the
+    minute, makes room by forgetting who guessed at an account.
     """
 
     STORAGE_SCHEME = None
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, *, clock: Callable[[], float] = time.time, keys_max: int = _KEYS_MAX
+    ) -> None:
         super().__init__()
         self._clock = clock
+        self._keys_max = keys_max
         self._lock = threading.Lock()
-        self._hits: dict[str, list[float]] = {}
-        self._expiries: dict[str, int] = {}
-        self._until_sweep = _SWEEP_EVERY
+        # By length; of each, the key charged longest ago comes first.
+        self._hits: dict[int, OrderedDict[str, list[float]]] = {}
 
     @property
     def base_exceptions(self) -> type[Exception]:
@@ -96,29 +106,32 @@ class LocalWindows(Storage, MovingWindowSupport):
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         now = self._clock()
         with self._lock:
-            self._sweep_sometimes(now)
-            hits = self._hits.setdefault(key, [])
-            self._expiries[key] = expiry
+            kept = self._hits.setdefault(expiry, OrderedDict())
+            hits = kept.get(key, [])
             del hits[: bisect_right(hits, now - expiry)]
             if len(hits) + amount > limit:
                 return False
             hits.extend([now] * amount)
+            kept[key] = hits
+            kept.move_to_end(key)
+            self._forget(kept, now - expiry)
             return True
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:  # noqa: ARG002 -- the library's signature
         now = self._clock()
         with self._lock:
-            hits = self._hits.get(key, [])
+            hits = self._hits.get(expiry, OrderedDict()).get(key, [])
             first = bisect_right(hits, now - expiry)
             return (hits[first], len(hits) - first) if first < len(hits) else (now, 0)
 
     def clear(self, key: str) -> None:
         with self._lock:
-            self._hits.pop(key, None)
+            for kept in self._hits.values():
+                kept.pop(key, None)
 
     def reset(self) -> int:
         with self._lock:
-            forgotten = len(self._hits)
+            forgotten = sum(map(len, self._hits.values()))
             self._hits.clear()
             return forgotten
 
@@ -130,20 +143,18 @@ class LocalWindows(Storage, MovingWindowSupport):
 
     def get(self, key: str) -> int:
         with self._lock:
-            return len(self._hits.get(key, []))
+            return sum(len(kept.get(key, [])) for kept in self._hits.values())
 
     def get_expiry(self, key: str) -> float:
-        return self._clock() + self._expiries.get(key, 0)
+        with self._lock:
+            return self._clock() + max(
+                (one for one, kept in self._hits.items() if key in kept), default=0
+            )
 
-    def _sweep_sometimes(self, now: float) -> None:
-        self._until_sweep -= 1
-        if self._until_sweep > 0:
-            return
-        self._until_sweep = _SWEEP_EVERY
-        over = [
-            key
-            for key, hits in self._hits.items()
-            if not hits or hits[-1] <= now - self._expiries[key]
-        ]
-        for key in over:
-            del self._hits[key], self._expiries[key]
+    def _forget(self, kept: OrderedDict[str, list[float]], before: float) -> None:
+        """A few of those that are over, and one more than was added where there are too many."""
+        for _ in range(_FORGOTTEN_AT_ONCE):
+            oldest, hits = next(iter(kept.items()))
+            if hits[-1:] > [before] and len(kept) <= self._keys_max:
+                return
+            del kept[oldest]

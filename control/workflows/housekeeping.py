@@ -9,8 +9,8 @@ from storage.database import now
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
-KEEP_IDLE_WINDOWS: Final = timedelta(hours=1)
-"""Longer than any window, so that what is forgotten counts in none."""
+KEEP_IDLE_WINDOWS: Final = timedelta(minutes=20)
+"""Longer than any window, so that what is forgotten counts in none; and no longer than needed."""
 
 
 @workflow("housekeeping", deadline_s=300)

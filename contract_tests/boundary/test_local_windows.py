@@ -1,0 +1,29 @@
+"""Windows in memory are bounded, however many callers there are."""
+
+from contract_tests.boundary.test_rates import Clock
+from control.boundary.windows import LocalWindows
+
+
+def test_what_is_kept_in_memory_is_bounded_and_short_windows_forget_no_long_one() -> None:
+    clock = Clock()
+    windows = LocalWindows(clock=clock, keys_max=100)
+    assert windows.acquire_entry("account", 1, 900)
+    for number in range(1_000):
+        assert windows.acquire_entry(f"address {number}", 1, 60)
+    assert windows.reset() == 101
+    for number in range(1_000):
+        clock.now += 1
+        assert windows.acquire_entry(f"guess {number}", 1, 900)
+        assert not windows.acquire_entry(f"guess {max(0, number - 99)}", 1, 900)
+    assert windows.reset() == 100
+
+
+def test_what_is_over_is_forgotten_by_those_who_come_after() -> None:
+    clock = Clock()
+    windows = LocalWindows(clock=clock)
+    for number in range(100):
+        windows.acquire_entry(f"early {number}", 1, 60)
+    clock.now += 60
+    for number in range(50):
+        windows.acquire_entry(f"late {number}", 1, 60)
+    assert windows.reset() == 50
