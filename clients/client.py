@@ -139,11 +139,16 @@ class Client(Closing):
         body: Any = None,
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
+        with_session: bool = False,
     ) -> Answer:
-        """Send the operation's request, again where that is safe, and answer what came back."""
+        """Send the operation's request, again where that is safe, and answer what came back.
+
+        `with_session` sends the session's token, if there is one, to an operation that needs none.
+        """
         parts = self._sort(operation, arguments)
         headers = {"Accept": "application/json, */*;q=0.5"} | parts["header"]
-        token = self._token(operation, parts["path"].get("org_id"))
+        org_id = parts["path"].get("org_id")
+        token = self._session_token if with_session else self._token(operation, org_id)
         if token:
             headers["Authorization"] = f"Bearer {token}"
         if operation.is_replayable:

@@ -56,14 +56,19 @@ def login(
             "email": email or typer.prompt("Email"),
             "password": _password(from_stdin=password_stdin),
         }
-        session = _send(desk, "/sessions", body | ({"totp_code": code} if code else {}))
+        # The session there was tells who signs in, while strangers guess at the account.
+        body |= {"totp_code": code} if code else {}
+        session = _send(desk, "/sessions", body, with_session=True)
     name = save(desk, require_token("session_token", session["token"]), save_as)
     until = plain(str(session.get("expires_at")))
     typer.echo(f"signed in until {until}; session kept in profile {name}", err=True)
 
 
-def _send(desk: Desk, suffix: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = desk.client.send(desk.operation("POST", suffix), arguments).body
+def _send(
+    desk: Desk, suffix: str, arguments: dict[str, Any], *, with_session: bool = False
+) -> dict[str, Any]:
+    operation = desk.operation("POST", suffix)
+    answer: dict[str, Any] = desk.client.send(operation, arguments, with_session=with_session).body
     return answer
 
 

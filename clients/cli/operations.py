@@ -155,8 +155,11 @@ def help_text(operation: Operation) -> str:
             f"Needs the permission `{permission}`"
             + (", and a user session: `menagerie login`." if operation.needs_session else ".")
         )
-    if operation.policy.get("assurance") == "mfa":
+    assurance = operation.policy.get("assurance", "none")
+    if assurance == "mfa":
         said.append("Needs the second factor: `menagerie login --step-up`.")
+    elif assurance != "none":
+        said.append("If you have enrolled a second factor, needs it: `menagerie login --step-up`.")
     said.append(f"`{operation.method} {operation.path}`")
     return "\n\n".join(one for one in said if one)
 

@@ -219,6 +219,16 @@ def test_login_keeps_the_session_and_logout_takes_it_away(
     assert "ms_fresh" not in Profiles.read().path.read_text()
 
 
+def test_login_says_which_session_there_was(
+    home: Path, plane: ControlPlane, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that nobody who guesses at the account keeps its owner's device out."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct-horse\n" * 2))
+    for expected in (f"Bearer {plane.world.session_token}", "Bearer ms_fresh"):
+        assert cli("login", "--email", "ada@example.com", "--password-stdin").code == 0
+        assert plane.asked("POST", "/sessions")[-1].token == expected
+
+
 def test_a_wrong_password_is_exit_code_3(
     home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
