@@ -1,7 +1,8 @@
-"""Notices an engine that runs and answers nobody, and ends it so that it is started again."""
+"""Notices an engine that answers nobody, or not the cell, and ends it so that it starts again."""
 
 import signal
 import time
+from collections.abc import Sequence
 
 import structlog
 
@@ -20,6 +21,15 @@ def is_due(resident: Resident, settings: CellSettings) -> bool:
         return False
     wait_s = settings.pulse_every_s if resident.unwell_since is None else 0.0
     return time.monotonic() - resident.looked_at >= wait_s
+
+
+async def tell(resident: Resident, logins: Sequence[Login]) -> None:
+    """Makes these what the engine accepts; within the instance's lock."""
+    reason = await resident.driver.set_credentials(resident.site, logins)
+    if reason is not None:
+        # Told with the lock: who watches the process waits for it before saying why it ended.
+        resident.cut = reason
+        log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=reason)
 
 
 async def look(resident: Resident, login: Login, settings: CellSettings) -> None:

@@ -10,7 +10,7 @@ import psycopg
 
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, relay, roles
-from cell.engines.postgres.connections import NotRunningError
+from cell.engines.postgres.connections import HeldUpError, NotRunningError
 from cell.engines.postgres.relay import Relay
 from cell.engines.postgres.settings import SOCKET
 from cell.lifecycle import Lifecycle
@@ -78,6 +78,9 @@ class QueueDatabases:
                 await roles.make_groups(connection, names)
         except NotRunningError as error:
             raise _not_now() from error
+        except HeldUpError as error:
+            detail = f"the roles of the data API cannot be made now: {error}; try again"
+            raise Unavailable(detail, headers=RETRY_AFTER) from error
         except psycopg.Error as error:
             raise meaning(error) from error
 

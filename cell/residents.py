@@ -87,6 +87,9 @@ class Resident:
             "data, or choose more storage or a larger size (resize)"
         )
 
+    def _notice(self) -> str | None:
+        return self.metrics.notice if self.status == "running" else None
+
     def observation(
         self, port: int, traffic: Traffic, credentials: tuple[int, float | None]
     ) -> dict[str, Any]:
@@ -95,7 +98,7 @@ class Resident:
         return {
             "instance_id": self.instance_id,
             "status": self.status,
-            "status_reason": self.reason or self._fullness(),
+            "status_reason": self.reason or self._fullness() or self._notice(),
             "paused_by": self.record.paused_by if self.record.desired == "paused" else None,
             "engine": spec.engine,
             "engine_version": spec.engine_version,

@@ -94,7 +94,7 @@ class Supervisor:
         logins = [login_of(resident.driver, each) for each in valid]
         if resident.usable and logins:
             await self._try_newest(resident, logins)
-        await resident.driver.set_credentials(resident.site, logins)
+        await liveness.tell(resident, logins)
 
     async def _try_newest(self, resident: Resident, logins: list[Login]) -> None:
         """Before an older one ends, lest nobody can get in; EngineError, and it stays then."""
@@ -103,7 +103,7 @@ class Supervisor:
         if not ended or await driver.ready(site, logins[0]):
             return
         former = [login_of(driver, each) for each in ended]
-        await driver.set_credentials(site, [*logins, *former])
+        await liveness.tell(resident, [*logins, *former])
         # Where the engine takes neither it is busy, which must not keep the former alive.
         if not await driver.ready(site, logins[0]) and await driver.ready(site, former[0]):
             raise EngineError(

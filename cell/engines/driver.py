@@ -28,12 +28,14 @@ class Pulse(Enum):
     """How an engine that runs is found.
 
     WELL: it answers, be it with a refusal. SILENT: it says nothing in time, as a busy one may for
-    a while. STUCK: it says itself that it will not go on.
+    a while. STUCK: it says itself that it will not go on. FULL: it has no room for the cell itself,
+    which has places of its own, so that its credentials cannot be changed.
     """
 
     WELL = "well"
     SILENT = "it does not respond to logins"
     STUCK = "a script that has written cannot be stopped"
+    FULL = "it has no thread, connection or memory left for the cell's own login"
 
 
 @dataclass(frozen=True)
@@ -48,17 +50,22 @@ class Login:
 
 @dataclass(frozen=True)
 class Metrics:
+    """`notice` is what the owner should know while the engine runs."""
+
     storage_bytes: int
     memory_bytes: int
     cpu_s: float
+    notice: str | None = None
 
 
-def measured(host: Host, process: Process | None, storage_bytes: int) -> Metrics:
+def measured(
+    host: Host, process: Process | None, storage_bytes: int, notice: str | None = None
+) -> Metrics:
     """What an engine uses now; nothing but its storage where it does not run."""
     if process is None:
         return Metrics(storage_bytes, 0, 0.0)
     usage = host.usage(process)
-    return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s)
+    return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s, notice)
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,12 @@ class Driver(Protocol):
         Answers within some seconds, and stops what can be stopped and keeps everybody waiting.
         """
 
-    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
-        """From now on these logins work and no other, running or not."""
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
+        """From now on these logins work and no other, running or not.
+
+        An engine that is kept from taking them is ended, and takes them when it starts: the answer
+        says why. Nobody's sessions outlive his credential.
+        """
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         """Applies the size to a running engine; False where it must be started anew for that."""

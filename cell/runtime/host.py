@@ -32,8 +32,9 @@ log = structlog.get_logger("cell.host")
 
 INSIDE = Path("/instance")
 PIDS_MAX = 512
-# Engines that have a process or a thread for each connection need some besides.
-PIDS_SPARE = 128
+# Engines that have a process or a thread for each connection need some besides, also for work
+# that belongs to none: MariaDB's events, PostgreSQL's workers.
+PIDS_SPARE = 256
 OPEN_FILES_MAX = 20_000
 # Of an engine's own uid, where no group bounds them: a size may change while an engine runs, and
 # this limit could not follow.

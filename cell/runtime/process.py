@@ -111,6 +111,11 @@ class Process:
         fields = _stat_fields(self.pid)
         return int(fields[21]) * _PAGE_BYTES if fields else 0
 
+    @property
+    def threads(self) -> int:
+        fields = _stat_fields(self.pid)
+        return int(fields[17]) if fields else 0
+
     def save(self, path: Path) -> None:
         """For the next cell; see `find`."""
         content = {name: getattr(self, name) for name in SAVED}

@@ -1,11 +1,15 @@
 """What the tests of MySQL's family share: sessions on a site's socket, and a server of each."""
 
-from collections.abc import Iterator, Sequence
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
+from pymysql.constants import ER
 
 from cell.engines import PACKAGES, find
 from cell.engines.driver import Login
@@ -48,6 +52,23 @@ def session(site: Site, login: Login, **options: Any) -> Iterator[Any]:
     )
     with connection, connection.cursor() as cursor:
         yield cursor
+
+
+def use_up_threads(pid: int, log_in: Callable[[], Any]) -> list[Any]:
+    """From now on the server has no thread for a login; the answer are the sessions that it has."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    uid = int(status.partition("Uid:")[2].split()[0])
+    # Its own user may lower it, and root in a container may not.
+    words = [shutil.which("prlimit") or "prlimit", f"--pid={pid}", "--nproc=1:1"]
+    subprocess.run(words, user=uid, group=uid, extra_groups=[], check=True)
+    held = []
+    # Threads of former sessions are used first.
+    while True:
+        try:
+            held.append(log_in())
+        except pymysql.err.OperationalError as error:
+            assert error.args[0] == ER.CANT_CREATE_THREAD  # noqa: PT017 - the last one's
+            return held
 
 
 def rows(subject: Subject, sql: str, login: Login | None = None) -> Sequence[Sequence[Any]]:

@@ -16,6 +16,7 @@ from cell.engines.driver import Pulse
 from cell.runtime.host import Host
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.conftest import Subject
+from contract_tests.engines.mysql_sessions import use_up_threads
 from contract_tests.engines.speakers import ONCE
 
 # No second answer comes before the engine has been asked once more.
@@ -141,6 +142,17 @@ def test_an_engine_that_says_nothing_is_started_again(
         os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
     for instance_id in made:
         assert "it does not respond to logins" in started_again(rig, instance_id)
+
+
+def test_an_engine_without_a_thread_for_the_cell_is_started_again(rig: Rig, host: Host) -> None:
+    """Nobody's credential could be ended at it."""
+    instance_id = order(rig, host, "mariadb")
+    held = use_up_threads(rig.engine_pid(instance_id), lambda: _connect(rig, instance_id))
+    assert "no thread, connection or memory left" in started_again(rig, instance_id)
+    for each in held:
+        with pytest.raises(pymysql.err.MySQLError):
+            each.ping(reconnect=False)
+    assert _ask(rig, instance_id, "SELECT 1") == ((1,),)
 
 
 def test_an_engine_that_wanted_too_much_memory_says_so(rig: Rig, host: Host) -> None:

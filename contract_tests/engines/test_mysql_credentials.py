@@ -7,12 +7,13 @@ import socket
 import struct
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pymysql
 import pytest
 
-from cell.engines.driver import Login
-from cell.engines.mysql import accounts
+from cell.engines.driver import Login, Pulse
+from cell.engines.mysql import accounts, driver
 from contract_tests.attacks.statements import called
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
@@ -23,6 +24,7 @@ from contract_tests.engines.mysql_sessions import (
     on_mariadb,
     rows,
     session,
+    use_up_threads,
 )
 
 PROTOCOL_41, SECURE, PLUGINS = 0x200, 0x8000, 0x80000
@@ -163,6 +165,52 @@ def test_events_that_end_all_sessions_keep_no_owner_out(running: Subject) -> Non
     rows(running, "DROP EVENT app.lockout")
     let_events_run(running)
     assert not is_cut_off(running)
+
+
+@on_mariadb
+def test_more_events_than_threads_allow_are_stopped(running: Subject) -> None:
+    """A former holder's could take every thread, so that no credential could be ended."""
+    for statement in called("mariadb", "events"):
+        rows(running, statement)
+    let_events_run(running)
+    driver_of(running).events.held_for_s = 60
+
+    def notice() -> str | None:
+        return running.driver.metrics(running.site, running.process).notice
+
+    assert "more than 64 events ran at once" in until(notice, "it is told")
+    until(lambda: not rows(running, "SELECT @@event_scheduler = 'ON'")[0][0], "none begins")
+    until(lambda: is_alone(running), "all have ended")
+
+
+def is_alone(subject: Subject) -> bool:
+    return int(rows(subject, "SELECT COUNT(*) FROM information_schema.PROCESSLIST")[0][0]) == 1
+
+
+@on_mariadb
+def test_no_session_outlives_its_password_where_the_cell_cannot_log_in(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HELD_UP_FOR_S", 0.5)
+    former, running.login = running.login, running.new_login()
+    process = running.process
+    assert process is not None
+    held = use_up_threads(process.pid, lambda: opened(running, former))
+    assert running.run(running.driver.pulse(running.site, running.login)) is Pulse.FULL
+    told = running.run(running.driver.set_credentials(running.site, [running.login]))
+    assert "it did not take new credentials" in told
+    assert not process.alive
+    for each in held:
+        with pytest.raises(pymysql.err.MySQLError):
+            each.ping(reconnect=False)
+    running.start()
+    assert running.works(running.login)
+    assert not running.works(former)
+
+
+def opened(subject: Subject, login: Login) -> Any:
+    socket_ = str(subject.site.socket)
+    return pymysql.connect(unix_socket=socket_, user=login.username, password=login.password)
 
 
 def is_cut_off(subject: Subject) -> bool:

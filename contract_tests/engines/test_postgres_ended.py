@@ -1,5 +1,8 @@
 """Logins that end, whatever whoever held them does to stay, or leaves behind."""
 
+import contextlib
+import os
+import signal
 import threading
 import time
 
@@ -18,6 +21,7 @@ from contract_tests.engines.postgres_sessions import (
     superuser,
     value,
 )
+from contract_tests.engines.test_log_texts import outside
 
 # More than a server has locks for at once.
 MANY = """
@@ -177,3 +181,16 @@ def test_what_cannot_be_interrupted_keeps_no_login_alive(running: Subject) -> No
     running.start()
     assert not running.works(former)
     assert running.works(third)
+
+
+@newest
+def test_a_login_also_ends_while_the_server_recovers(running: Subject) -> None:
+    """Who holds it can crash a session of his, and the server goes on without a new start."""
+    former, running.login = running.login, running.new_login()
+    with contextlib.suppress(psycopg.OperationalError), session(running, former) as crashing:
+        os.kill(outside(running, crashing.info.backend_pid), signal.SIGSEGV)
+        running.accept(running.login)
+    with session(running):
+        pass
+    with pytest.raises(psycopg.OperationalError, match=r"not permitted to log in|password"):
+        session(running, former)

@@ -5,7 +5,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from cell.engines.driver import Pulse
 from cell.engines.resp import driver
+from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
 
@@ -102,3 +104,29 @@ def test_a_script_that_cannot_be_stopped_keeps_no_credential_alive(
     running.start()
     assert running.works(running.login)
     assert not running.works(former)
+
+
+def test_an_engine_without_a_place_for_the_cell_keeps_no_credential_alive(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "TOLD_WITHIN_S", 0.5)
+    former, running.login = running.login, running.new_login()
+    with client(running, "menagerie", running.host.secret(running.site, "menagerie")) as ours:
+        ours.config_set("maxclients", 1)
+    with client(running, "app", former.password) as session:
+        until(lambda: answers(session), "it has the only place")
+        pulse = running.driver.pulse(running.site, running.login)
+        assert running.run(pulse) is not Pulse.WELL
+        running.accept(running.login)
+        assert running.process is not None
+        running.run(running.process.ended())
+    running.start()
+    assert running.works(running.login)
+    assert not running.works(former)
+
+
+def answers(session: redis.Redis) -> bool:
+    try:
+        return bool(session.ping())
+    except redis.exceptions.RedisError:
+        return False

@@ -1,10 +1,16 @@
-"""What a server is told beside the measuring of all: it may take long to answer."""
+"""What a server is told beside the measuring of all: it may take long to answer.
 
+On a connection that stays open: a server that has no thread left takes no login, but goes on with
+those that are in.
+"""
+
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import structlog
 
 from cell.engines.mysql import administrator, client
@@ -14,6 +20,8 @@ from cell.runtime.host import Host
 log = structlog.get_logger("cell.mysql")
 
 ANSWER_TIMEOUT_S = 10.0
+# As long as any server takes.
+STAY = "SET SESSION wait_timeout = 31536000"
 
 
 class Beside:
@@ -23,6 +31,7 @@ class Beside:
         self._host = host
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="mysql-beside")
         self._telling: dict[Path, Future[None]] = {}
+        self._open: dict[Path, tuple[str, Any]] = {}
 
     def tell(self, site: Site, told: Callable[[Any], None]) -> None:
         """`told` gets a cursor of the administrator's; what fails is tried at a later look."""
@@ -31,11 +40,33 @@ class Beside:
             busy = {path: each for path, each in self._telling.items() if not each.done()}
             self._telling = {**busy, site.directory: self._threads.submit(self._tell, site, told)}
 
+    def connect(self, site: Site) -> None:
+        """So that it is there when it is needed."""
+        if site.directory not in self._open:
+            self.tell(site, lambda _: None)
+
+    def disconnect(self, site: Site) -> None:
+        _, connection = self._open.pop(site.directory, ("", None))
+        if connection is not None:
+            with contextlib.suppress(pymysql.err.Error):
+                connection.close()
+
     def _tell(self, site: Site, told: Callable[[Any], None]) -> None:
-        ours = administrator.login(self._host, site)
-        opened = client.session(site.socket, ours.username, ours.password, ANSWER_TIMEOUT_S)
         try:
-            with opened as cursor:
+            with client.talking(self._connection(site)) as cursor:
                 told(cursor)
-        except (client.NotThereError, client.RefusedError) as error:
+        except client.FAILURES as error:
+            self.disconnect(site)
             log.warning("cell.not_told", instance_id=site.instance_id, reason=str(error))
+
+    def _connection(self, site: Site) -> Any:
+        ours = administrator.login(self._host, site)
+        # Each start has an administrator's name of its own.
+        name, connection = self._open.get(site.directory, ("", None))
+        if name != ours.username:
+            self.disconnect(site)
+            connection = client.opened(site.socket, ours.username, ours.password, ANSWER_TIMEOUT_S)
+            self._open[site.directory] = ours.username, connection
+            with client.talking(connection) as cursor:
+                cursor.execute(STAY)
+        return connection

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from pymysql.constants import CR
+from pymysql.constants import CR, ER
 
 from cell import sockets
 
@@ -22,14 +22,26 @@ LOOK_AGAIN_S = 0.05
 SESSIONS = "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s"
 # The client's own: nobody is there, or nobody answers in time. A server's are of other numbers.
 NOT_THERE = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
+# No thread, place or memory for one more, or a lock that is not released: what others bring about.
+HELD_UP = (
+    *(ER.CON_COUNT_ERROR, ER.OUTOFMEMORY, ER.OUT_OF_SORTMEMORY, ER.OUT_OF_RESOURCES),
+    *(ER.CANT_CREATE_THREAD, ER.LOCK_WAIT_TIMEOUT),
+)
 
 
 class NotThereError(Exception):
     """No server answers on the socket."""
 
 
+class HeldUpError(Exception):
+    """What others do keeps the server from doing as it was told."""
+
+
 class RefusedError(Exception):
     """The server did not do as it was told; the text holds no statement."""
+
+
+FAILURES = (NotThereError, HeldUpError, RefusedError)
 
 
 async def can_log_in(socket: Path, username: str, password: str) -> bool:
@@ -37,12 +49,12 @@ async def can_log_in(socket: Path, username: str, password: str) -> bool:
 
 
 async def answers(socket: Path, username: str, password: str) -> bool:
-    """Whether somebody is there, be it to refuse."""
+    """Whether somebody is there, be it to refuse; HeldUpError where there is no room for us."""
     return await asyncio.to_thread(_answers, socket, username, password)
 
 
 async def tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:
-    """Runs them one after another; NotThereError or RefusedError where that was not possible."""
+    """Runs them one after another; one of FAILURES where that was not possible."""
     await asyncio.to_thread(_tell, socket, username, password, statements)
 
 
@@ -68,6 +80,16 @@ def session(
     socket: Path, username: str, password: str, answer_timeout_s: float = ANSWER_TIMEOUT_S
 ) -> Iterator[Any]:
     """A cursor; what its session holds is let go at the end."""
+    connection = opened(socket, username, password, answer_timeout_s)
+    try:
+        with talking(connection) as cursor:
+            yield cursor
+    finally:
+        connection.close()
+
+
+def opened(socket: Path, username: str, password: str, answer_timeout_s: float) -> Any:
+    """A connection that is logged in, for whoever closes it."""
     try:
         connection = pymysql.connect(
             defer_connect=True,
@@ -80,27 +102,36 @@ def session(
         )
         connection.connect(sockets.connect(socket, CONNECT_TIMEOUT_S))
     except pymysql.err.OperationalError as error:
-        if error.args[0] in NOT_THERE:
-            raise NotThereError(f"the server is not responding: {error}") from error
-        raise RefusedError(f"the login was refused (error {error.args[0]})") from error
+        raise _failure(error, "the login was refused") from error
     except (pymysql.err.Error, OSError) as error:
         raise NotThereError(f"the server is not responding: {error}") from error
+    return connection
+
+
+@contextmanager
+def talking(connection: Any) -> Iterator[Any]:
+    """A cursor of a connection that stays open."""
     try:
         with connection.cursor() as cursor:
             yield cursor
     except pymysql.err.Error as error:
-        # Its text may quote the statement, and that a hash.
-        number = error.args[0] if error.args else "?"
-        raise RefusedError(f"the server refused a statement (error {number})") from error
-    finally:
-        connection.close()
+        raise _failure(error, "the server refused a statement") from error
+
+
+def _failure(error: pymysql.err.Error, refused: str) -> Exception:
+    """Its text may quote the statement, and that a hash: it is told by its number."""
+    number = error.args[0] if error.args else "?"
+    if number in NOT_THERE:
+        return NotThereError(f"the server is not responding (error {number})")
+    kind = HeldUpError if number in HELD_UP else RefusedError
+    return kind(f"{refused} (error {number})")
 
 
 def _can_log_in(socket: Path, username: str, password: str) -> bool:
     try:
         with session(socket, username, password) as cursor:
             return bool(cursor.execute("SELECT 1"))
-    except (NotThereError, RefusedError):
+    except FAILURES:
         return False
 
 
@@ -129,17 +160,17 @@ def _end_sessions(socket: Path, username: str, password: str, of: str) -> None:
 
 def _end_some(socket: Path, username: str, password: str, of: str, numbers: Sequence[int]) -> int:
     with session(socket, username, password, PULSE_TIMEOUT_S) as cursor:
-        cursor.execute(f"{SESSIONS} AND ID IN %s", [of, numbers])
-        return _kill_found(cursor)
+        return kill_found(cursor, f"{SESSIONS} AND ID IN %s", [of, numbers])
 
 
 def kill_all(cursor: Any, of: str) -> int:
     """Asks all sessions of a user to end, and answers how many there were."""
-    cursor.execute(SESSIONS, [of])
-    return _kill_found(cursor)
+    return kill_found(cursor, SESSIONS, [of])
 
 
-def _kill_found(cursor: Any) -> int:
+def kill_found(cursor: Any, query: str, values: Sequence[Any] = ()) -> int:
+    """Asks the sessions with these numbers to end, and answers how many there were."""
+    cursor.execute(query, values)
     found = cursor.fetchall()
     for (number,) in found:
         # One may end by itself meanwhile.

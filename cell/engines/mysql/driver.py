@@ -1,6 +1,7 @@
 """MariaDB and MySQL: a server on the site's socket, begun from a template, with one user `app`."""
 
 import asyncio
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +32,8 @@ from cell.runtime.process import Process
 
 ACCOUNTS = "accounts.sql"
 APPLY_FOR_S = 30.0
+# A server without room for the cell is without it for longer where somebody wants it so.
+HELD_UP_FOR_S = 5.0
 LOOK_AGAIN_S = 0.05
 
 
@@ -48,9 +51,9 @@ class MySQLFamily:
             server for server in found if server.engine == dialect.engine and dialect.runs(server)
         )
         self._templates = Templates(host, dialect)
-        beside = Beside(host)
-        self.events = events.Scheduler(beside)
-        self._holder = storage.Holder(beside, dialect.rights) if dialect.rights else None
+        self._beside = Beside(host)
+        self.events = events.Scheduler(self._beside)
+        self._holder = storage.Holder(self._beside, dialect.rights) if dialect.rights else None
         named = ", ".join(f"{each.program} {each.version}" for each in self.servers.values())
         self.source = named or f"no {dialect.engine} server on PATH"
 
@@ -94,8 +97,9 @@ class MySQLFamily:
             *options.words(self._dialect.changeable(size)),
         ]
 
-    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
+    async def stop(self, site: Site, process: Process, timeout_s: float) -> None:
         await process.stop(timeout_s)
+        self._beside.disconnect(site)
 
     async def ready(self, site: Site, login: Login) -> bool:
         if not site.socket.is_socket():
@@ -103,10 +107,13 @@ class MySQLFamily:
         return await client.can_log_in(site.socket, login.username, login.password)
 
     async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
-        answers = await client.answers(*self._administrator(site))
+        try:
+            answers = await client.answers(*self._administrator(site))
+        except client.HeldUpError:
+            return Pulse.FULL
         return Pulse.WELL if answers else Pulse.SILENT
 
-    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
         hashes = [accounts.native_hash(login.password) for login in logins]
         runs = self._host.find(site) is not None
         ours = (administrator.login if runs else administrator.renew)(self._host, site)
@@ -115,17 +122,18 @@ class MySQLFamily:
         content = "".join(f"{statement};\n" for statement in statements).encode()
         owner = self._host.owner(site)
         path = site.configuration / ACCOUNTS
+        ended = None
         if accounts.ends(path, hashes):
             # Nobody comes in and no password can be set until the sessions are gone.
             self.events.hold(site)
-            await self._apply(site, [accounts.LOCK, events.END], ending=True)
+            ended = await self._apply(site, [accounts.LOCK, events.END], ending=True)
         write_atomically(path, content, mode=0o640, gid=-1 if owner is None else owner)
-        await self._apply(site, self._dialect.tenant(ours.username, hashes))
+        return await self._apply(site, self._dialect.tenant(ours.username, hashes)) or ended
 
     async def end_sessions(self, site: Site, numbers: Sequence[int]) -> int:
         try:
             return await client.end_some(*self._administrator(site), accounts.TENANT, numbers)
-        except (client.NotThereError, client.RefusedError) as error:
+        except client.FAILURES as error:
             raise EngineError(f"the engine is not responding: {error}") from error
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
@@ -140,7 +148,7 @@ class MySQLFamily:
             storage.limit(site, size)
             changes = [f"SET GLOBAL {name} = {value}" for name, value in wanted.items()]
             await client.tell(*self._administrator(site), changes)
-        except (client.NotThereError, client.RefusedError):
+        except client.FAILURES:
             return False
         return True
 
@@ -171,7 +179,7 @@ class MySQLFamily:
             return await copier.of_stopped(target)
         try:
             (version,) = await self._ask(site, "VERSION()")
-        except (client.NotThereError, client.RefusedError) as error:
+        except client.FAILURES as error:
             raise EngineError(f"the engine is not responding: {error}") from error
         return await copier.of_running(self._running(version), process, target)
 
@@ -180,26 +188,31 @@ class MySQLFamily:
 
     async def erase(self, site: Site) -> None:
         self._sizes.forget(site)
+        self._beside.disconnect(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         used_bytes, _ = self._sizes.count(site)
+        notice = None
         if process is not None:
-            self.events.look(site)
+            notice = self.events.look(site, process)
             if self._holder is not None:
                 self._holder.look(site, used_bytes)
-        return measured(self._host, process, used_bytes)
+        return measured(self._host, process, used_bytes, notice)
 
     def uri(self, login: Login, host: str, port: int) -> str:
         password = quote(login.password, safe="")
         place = f"{host}:{port}/{accounts.DATABASE}"
         return f"mysql://{login.username}:{password}@{place}?ssl-mode=VERIFY_IDENTITY"
 
-    async def _apply(self, site: Site, statements: Sequence[str], *, ending: bool = False) -> None:
+    async def _apply(
+        self, site: Site, statements: Sequence[str], *, ending: bool = False
+    ) -> str | None:
         """Tells a server that runs; one that does not will read the accounts when it starts.
 
-        With `ending` it returns when the tenant has no session.
+        With `ending` it returns when the tenant has no session. A server that is kept from it is
+        ended, lest who has to go can stay: the answer is why.
         """
-        deadline = time.monotonic() + APPLY_FOR_S
+        began = time.monotonic()
         while True:
             try:
                 await client.tell(*self._administrator(site), statements)
@@ -207,14 +220,17 @@ class MySQLFamily:
                     await client.end_sessions(*self._administrator(site), accounts.TENANT)
             except client.RefusedError as error:
                 raise EngineError(f"the server rejected the credentials: {error}") from error
-            except client.NotThereError as error:
+            except (client.NotThereError, client.HeldUpError) as error:
                 # It may just be starting, and have read the former accounts.
-                if self._host.find(site) is None:
-                    return
-                if time.monotonic() > deadline:
-                    raise EngineError(f"the server rejected the credentials: {error}") from error
+                if (process := self._host.find(site)) is None:
+                    return None
+                held_up = isinstance(error, client.HeldUpError)
+                if time.monotonic() - began > (HELD_UP_FOR_S if held_up else APPLY_FOR_S):
+                    process.signal(signal.SIGKILL)
+                    await process.ended()
+                    return f"it did not take new credentials: {error}"
             else:
-                return
+                return None
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _ask(self, site: Site, *expressions: str) -> tuple[Any, ...]:

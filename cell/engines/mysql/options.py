@@ -34,6 +34,8 @@ def for_all(view: View, databases: str, socket: str) -> list[str]:
         # Files are not the owner's business: without the right to, and then not to anywhere.
         *(f"--secure-file-priv={nothing}", "--skip-symbolic-links"),
         *("--character-set-server=utf8mb4", "--default-time-zone=+00:00"),
+        # With the stack, a crash would write the statement that ran to the log.
+        "--skip-stack-trace",
         # Begun when the accounts are set and the owner had time to look, and no sooner.
         "--event-scheduler=OFF",
         # No other library is ever loaded, whatever a table of the server's says.

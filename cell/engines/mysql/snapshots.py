@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
 from cell.engines.mysql import administrator, files
-from cell.engines.mysql.client import NotThereError, RefusedError, session
+from cell.engines.mysql.client import FAILURES, session
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
 from cell.engines.mysql.servers import Server, same_release
@@ -102,7 +102,7 @@ class Copier:
     def _end_waits(self, ended: list[int]) -> None:
         ours = administrator.login(self.host, self.site)
         with (
-            contextlib.suppress(NotThereError, RefusedError),
+            contextlib.suppress(*FAILURES),
             session(self.site.socket, ours.username, ours.password) as cursor,
         ):
             cursor.execute(LOCKED, [ours.username, LOCKED_MAX_S * 1000])
@@ -113,7 +113,7 @@ class Copier:
     async def _hold_still(self, process: Process, target: Path) -> Snapshot:
         try:
             await asyncio.to_thread(self._copy_held, process, target)
-        except (NotThereError, RefusedError) as error:
+        except FAILURES as error:
             raise EngineError(f"the engine could not be locked for a backup: {error}") from error
         return await asyncio.to_thread(self._finish, target)
 

@@ -52,6 +52,7 @@ WHERE pid = ANY (pg_catalog.pg_blocking_pids(%s)) AND usename <> %s
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"
 NOT_NOW = "the database system is"
+SHUTDOWN = "57P"
 FULL = ("too many clients already", "remaining connection slots are reserved")
 
 
@@ -181,6 +182,14 @@ async def _connected(
 def is_said(error: BaseException | None) -> bool:
     """Whether a server said so, be it that it takes nobody now, as while it recovers."""
     return SAID in str(error)
+
+
+def is_gone(error: NotRunningError | psycopg.OperationalError) -> bool:
+    """Whether nobody answered, or not to the end: sessions end with one that crashes."""
+    if isinstance(error, NotRunningError):
+        return True
+    state = error.sqlstate
+    return SAID not in str(error) and (state is None or state.startswith(SHUTDOWN))
 
 
 async def try_login(folder: Path, login: Login) -> None:

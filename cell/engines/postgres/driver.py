@@ -5,6 +5,7 @@ import contextlib
 import shutil
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,8 @@ FRESH = "fresh"
 # A cluster has a thousand files, and looking at each of them every second would be work.
 MEASURE_EVERY_S = 10.0
 REASON_CHARACTERS = 500
+APPLY_FOR_S = 30.0
+LOOK_AGAIN_S = 0.1
 
 
 class PostgreSQL:
@@ -138,11 +141,11 @@ class PostgreSQL:
         await connection.close()
         return Pulse.WELL
 
-    async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> None:
+    async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> str | None:
         former = logins.wanted(site)
         await logins.remember(site, logins_)
         try:
-            await self._apply(site, logins_)
+            await self._apply_soon(site, logins_)
         except LoginError as error:
             # Those that work go on doing so, also after the next start.
             logins.keep(site, former)
@@ -150,15 +153,11 @@ class PostgreSQL:
         except HeldUpError as error:
             # Its owner's statements must not keep a credential alive: told at its next start.
             if (process := self._host.find(site)) is not None:
-                log.warning(
-                    "cell.postgres.held_up", instance_id=site.instance_id, reason=str(error)
-                )
                 await server.quit_at_once(process)
-        except NotRunningError:
-            # At its next start, before anybody is let in.
-            return
+                return f"it did not take new credentials: {error}"
         except psycopg.Error as error:
             raise EngineError(f"the server rejected the credentials: {error}") from error
+        return None
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self._installation(places.major(site) or "", site)
@@ -274,6 +273,25 @@ class PostgreSQL:
         ):
             await roles.set_password(connection, verifier)
             await roles.disable(connection)
+
+    async def _apply_soon(self, site: Site, tried: Sequence[Login]) -> None:
+        """A server that does not run is told at its next start, before anybody is let in.
+
+        One that runs may recover from a crash of one session; HeldUpError where it takes nobody
+        for longer, or not us, while sessions that it has go on.
+        """
+        deadline = time.monotonic() + APPLY_FOR_S
+        while True:
+            try:
+                return await self._apply(site, tried)
+            except (NotRunningError, psycopg.OperationalError) as error:
+                if not connections.is_gone(error):
+                    raise
+                if not places.takes_logins(site) or self._host.find(site) is None:
+                    return None
+                if time.monotonic() > deadline:
+                    raise HeldUpError("it does not respond to logins") from error
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _apply(self, site: Site, tried: Sequence[Login]) -> None:
         """Raises NotRunningError where no server takes logins."""

@@ -170,7 +170,9 @@ def _logging() -> dict[str, str]:
         "log_line_prefix": "%m [%p] %q%u@%d ",
         "log_timezone": "UTC",
         "timezone": "UTC",
-        # Statements hold passwords and people's data: their texts are never written.
+        # Statements hold passwords and people's data: their texts are never written. Details are,
+        # of a deadlock or a crash say, a statement, and of a constraint the values.
+        "log_error_verbosity": "terse",
         "log_statement": "none",
         "log_min_error_statement": "panic",
         "log_parameter_max_length_on_error": "0",

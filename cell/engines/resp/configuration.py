@@ -86,6 +86,8 @@ def configuration(view: View, limits: Limits) -> str:
         ("daemonize", "no"),
         # The standard output is the log.
         ("logfile", '""'),
+        # A crash would write the command there that ran.
+        ("crash-log-enabled", "no"),
         ("set-proc-title", "no"),
         ("always-show-logo", "no"),
         # Each write is in the system's cache before it is answered, which `everysec` puts off

@@ -14,6 +14,11 @@ class RefusalError(Exception):
     """The engine understood the command and refused it; the text is the engine's."""
 
 
+def is_full(error: RefusalError) -> bool:
+    """Whether the engine has no place left for a connection."""
+    return str(error).startswith("ERR max number of clients")
+
+
 class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader

@@ -25,7 +25,7 @@ from cell.engines.resp.configuration import (
     rules_of,
     users,
 )
-from cell.engines.resp.connection import Connection, RefusalError, connected
+from cell.engines.resp.connection import Connection, RefusalError, connected, is_full
 from cell.engines.resp.servers import Server, redis_servers, valkey_servers
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
@@ -95,12 +95,12 @@ class Resp:
         try:
             async with self._connected(site, PULSE_TIMEOUT_S) as connection:
                 return await _pulse(connection)
-        except RefusalError:
-            return Pulse.WELL
+        except RefusalError as error:
+            return Pulse.FULL if is_full(error) else Pulse.WELL
         except OSError:
             return Pulse.SILENT
 
-    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
+    async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
         tenant = rules_of(logins, TENANT_RULES)
         administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
         self._write(site, USERS, users(tenant, administrator))
@@ -109,10 +109,12 @@ class Resp:
             if time.monotonic() > deadline:
                 # Its owner's commands must not keep a credential alive: started anew, it has no
                 # sessions and reads the file.
-                if (process := self._host.find(site)) is not None:
-                    process.signal(signal.SIGKILL)
-                return
+                if (process := self._host.find(site)) is None:
+                    return None
+                process.signal(signal.SIGKILL)
+                return f"it did not take new credentials within {TOLD_WITHIN_S:.0f} s"
             await asyncio.sleep(LOOK_AGAIN_S)
+        return None
 
     async def _told(self, site: Site, tenant: Sequence[str], administrator: Sequence[str]) -> bool:
         """Whether the engine has these users now, or will when it starts."""
@@ -127,6 +129,8 @@ class Resp:
                     await _pulse(connection)
                     return False
         except RefusalError as error:
+            if is_full(error):
+                return False
             raise EngineError(f"the engine refused its administrator: {error}") from error
         except (FileNotFoundError, ConnectionRefusedError):
             # Not running: it reads the file when it starts.
