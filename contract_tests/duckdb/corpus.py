@@ -111,6 +111,28 @@ NO_CALLS = (
     "PRAGMA table_info('t'); PRAGMA show_tables",
     "SELECT 'pragma enable_profiling'",
 )
+# Files where a table should stand, and what only looks like that.
+PATHS = (
+    "FROM 'x.csv'",
+    'SELECT * FROM "/data/x.duckdb"',
+    'FROM "/data/x"."duckdb"',
+    "FROM e'/data/x\\x2educkdb'",
+    "FROM '/data/x.duck'\n'db'",
+    "FROM $$x.parquet$$",
+    "SUMMARIZE 'x.json.gz'",
+    "SELECT 1; WITH a AS (FROM 'x.tsv') FROM a",
+    "INSERT INTO t FROM /* */ 'x.csv'",
+    "CREATE MACRO m() AS TABLE FROM 'x.csv'",
+    "PIVOT 'x.csv' ON a",
+    "EXPLAIN FROM 'x.csv'",
+)
+NO_PATHS = (
+    "SELECT 'x.csv' AS \"y.csv\" FROM t WHERE a IN ('x.csv', 'y.csv')",
+    "INSERT INTO t VALUES ('x.csv', 'y.json')",
+    "UPDATE t SET a = 'x.csv' WHERE a IS DISTINCT FROM 'y.csv'",
+    "SELECT t.json, e'\\n' FROM main.json AS t",
+    'SELECT * FROM "kept.csv"',
+)
 STORED = """
 CREATE TABLE query (i INTEGER);
 CREATE VIEW kept_view AS FROM query;

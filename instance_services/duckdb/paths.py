@@ -20,7 +20,11 @@ _READS = frozenset(
     {"analyze", "describe", "from", "join", "pivot", "show", "summarize", "truncate", "unpivot"}
     | {"using", "vacuum"}
 )
-_QUOTES = re.compile(r"""^(?:[eE]?'(.*)'|"(.*)"|\$\w*\$(.*)\$\w*\$)$""", re.DOTALL)
+_WORD = re.compile(r"\w+")
+# What is said, at its beginning; a comment may follow.
+_QUOTED = re.compile(
+    r"""[eE]?'((?:[^']|'')*)'|"((?:[^"]|"")*)"|\$(?P<tag>\w*)\$(.*?)\$(?P=tag)\$""", re.DOTALL
+)
 
 
 def may_be_in(sql: str) -> bool:
@@ -48,11 +52,13 @@ def by_tokens(sql: str) -> set[str]:
         if kind != duckdb.token_type.comment
     ]
     found = set()
-    for place, word in enumerate(said[1:], 1):
-        before = [each.lower() for each in said[max(0, place - 2) : place]]
-        match = _QUOTES.match(word)
-        if match and before[-1] in _READS and before[0] != "distinct":
-            found.add(next(text for text in match.groups() if text is not None))
+    before = [""]
+    for text_said in said:
+        match = _QUOTED.match(text_said)
+        if match and before[-1] in _READS and "distinct" not in before[-2:]:
+            found.add(next(each for each in match.group(1, 2, 4) if each is not None))
+        word = _WORD.match(text_said)
+        before.append(word.group().lower() if word else "")
     return {name for name in found if _FILE.search(name)}
 
 
