@@ -114,6 +114,21 @@ def test_over_the_limit_is_said_and_room_is_given_back(
     until(lambda: answers(fronts_door, limited), "room is given back")
 
 
+@pytest.mark.parametrize("wrong", [("SETNAME", "a b"), ("NONSENSE",)])
+def test_nobody_is_let_in_by_a_hello_that_is_refused(
+    fronts_door: Door, host: str, wrong: tuple[str, ...]
+) -> None:
+    """Redis 7.0 lets him in all the same, and the gateway would not count him."""
+    with connect(fronts_door, host, password=None) as client:
+        connection = client.connection_pool.get_connection()
+        connection.send_command("HELLO", "3", "AUTH", "default", "secret", *wrong)
+        with pytest.raises(redis.exceptions.ResponseError, match=r"Client names|Syntax error"):
+            connection.read_response()
+        connection.send_command("PING")
+        with pytest.raises(redis.exceptions.ConnectionError):
+            connection.read_response()
+
+
 def answers(door: Door, host: str) -> bool:
     try:
         with connect(door, host) as client:

@@ -18,6 +18,8 @@ class Resp:
 
 # What is answered before a login: errors, and `+RESET`. Anything else is said to who is let in.
 BEFORE_LOGIN = re.compile(rb"(?:(?:-[^\r\n]*|\+RESET)\r\n)*")
+# With these Redis 7.0 refuses a HELLO whose AUTH has let the client in by then.
+LET_IN = re.compile(rb"-ERR ((?:Client names cannot|Syntax error in HELLO)[^\r\n]*)\r\n")
 LINE_MAX_BYTES = 4_096
 
 
@@ -35,6 +37,9 @@ class RespTalk(TlsFirst):
 
     def from_backend(self, data: bytes) -> Turn:
         said = self._line + data
+        if said.startswith(b"-") and (found := LET_IN.search(said)):
+            # A session that counts as a login only would be none of its size's connections.
+            raise Refusal("malformed", found[1].decode(errors="replace"))
         rest = said[BEFORE_LOGIN.match(said).end() :]  # type: ignore[union-attr]  # matches nothing
         unclear = rest[:1] == b"-" or b"+RESET\r\n".startswith(rest)
         self._line = rest[:LINE_MAX_BYTES] if unclear else b""
