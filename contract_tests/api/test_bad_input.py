@@ -163,7 +163,7 @@ def test_a_cursor_is_good_for_its_own_list_only(house: House, tenant: Tenant) ->
 def rewritten(cursor: str) -> list[str]:
     """The same bytes by other last characters, whose spare bits a lenient decoder passes over."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-    spare = {0: 1, 2: 16, 3: 4}[len(cursor) % 4]
+    spare = {0: 1, 2: 16, 3: 4}[len(cursor.rpartition(".")[2]) % 4]
     first = alphabet.index(cursor[-1]) // spare * spare
     others = [cursor[:-1] + alphabet[first + number] for number in range(spare)]
     return [other for other in others if other != cursor]
