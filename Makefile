@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ROOMS := specserver handlers control storage cell instance_services clients pages menagerie
+ROOMS := specserver handlers control storage cell gateway instance_services clients pages menagerie
 ARGS ?=
 
 help: ## list these commands

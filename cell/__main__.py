@@ -5,10 +5,11 @@ import base64
 import sys
 from pathlib import Path
 
-from cell import open_files, ports
+from cell import open_files
 from cell.layout import HomeTakenError
 from cell.main import run
 from cell.settings import CellSettings
+from gateway import ports
 
 
 def _port(word: str) -> tuple[str, int]:

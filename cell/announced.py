@@ -3,7 +3,7 @@
 import hmac
 from typing import cast
 
-from cell.gateway import proxy_header
+from gateway import proxy_header
 from specserver.http_protocol import HttpProtocol, http_protocol
 from specserver.problems import RenderProblem
 

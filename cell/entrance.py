@@ -6,8 +6,8 @@ And held against who comes to the cell itself, which the gateway cannot do.
 import ipaddress
 import ssl
 
-from cell import addresses
 from cell.records import Spec
+from gateway import addresses
 from specserver import Conflict, Forbidden, Invalid
 
 

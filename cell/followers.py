@@ -3,8 +3,8 @@
 import time
 from dataclasses import dataclass, field
 
-from cell import addresses
 from cell.residents import Resident
+from gateway import addresses
 from specserver.turns import Together, Turns
 
 # Then another URL has to be asked for, with a key or session that is good.

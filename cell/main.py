@@ -11,12 +11,12 @@ from pathlib import Path
 
 import uvicorn
 
-from cell import log_lines
 from cell.agent import Cell
 from cell.announced import announced_http
 from cell.boundary import make_boundary, make_mounted_boundary
 from cell.console import mount
 from cell.settings import CellSettings
+from gateway import log_lines
 from instance_services.queues import service as queues
 from specserver import App, render_problem
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cell import ports
+from gateway import ports
 
 DOUBLED_MAX = 20
 

@@ -33,9 +33,9 @@ def run_cell(settings: Settings) -> None:
 
 def run_gateway(settings: Settings) -> None:
     """Run the gateway until SIGTERM."""
-    from cell.gateway import main  # noqa: PLC0415 -- see above
-    from cell.gateway.listening import PortError  # noqa: PLC0415
-    from cell.gateway.settings import GatewaySettings  # noqa: PLC0415
+    from gateway import main  # noqa: PLC0415 -- see above
+    from gateway.listening import PortError  # noqa: PLC0415
+    from gateway.settings import GatewaySettings  # noqa: PLC0415
 
     relayed = open_files.relayed(open_files.raise_limit())
     loaded()

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from cell.log_lines import escape
+from gateway.log_lines import escape
 
 # API keys, session tokens, bearer and basic credentials, and one-time tokens in paths.
 _SECRETS = re.compile(

@@ -5,9 +5,9 @@ import json
 import re
 from typing import Any
 
-from cell import sockets
 from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
+from gateway import sockets
 
 ANSWER_BYTES_MAX = 64_000_000
 OK = 200

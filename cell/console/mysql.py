@@ -7,9 +7,9 @@ import pymysql
 from pymysql.constants import CLIENT, ER, FIELD_TYPE, SERVER_STATUS
 from pymysql.cursors import SSCursor
 
-from cell import sockets
 from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
+from gateway import sockets
 
 DATABASE = "app"
 CONNECT_TIMEOUT_S = 10

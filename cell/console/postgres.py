@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 from psycopg import postgres, pq
 
-from cell import sockets
 from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
+from gateway import sockets
 
 DATABASE = "app"
 CONNECT_TIMEOUT_S = 10

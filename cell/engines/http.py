@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import orjson
 
-from cell import sockets
+from gateway import sockets
 
 
 async def ask(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cell.gateway import proxy_header
 from contract_tests.cell.rig import Rig
 from contract_tests.gateway.authorities import Authority
+from gateway import proxy_header
 
 COOKIE = "__Secure-console"
 INSIDE, OUTSIDE = "192.0.2.7", "198.51.100.7"

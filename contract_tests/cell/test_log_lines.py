@@ -5,9 +5,9 @@ import logging
 import pytest
 import structlog
 
-from cell import log_lines
-from cell.log_lines import escape
 from contract_tests.cell.rig import Rig
+from gateway import log_lines
+from gateway.log_lines import escape
 from menagerie import logs
 
 HOSTILE = "\x1b[31m\r\n2026-11-22 FAKE \x9b\u202e"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cell import ports
-from cell.gateway.listening import PortError, listen
-from cell.gateway.settings import GatewaySettings
 from contract_tests.kept_port import KeptPort
+from gateway import ports
+from gateway.listening import PortError, listen
+from gateway.settings import GatewaySettings
 from menagerie.serve import ports_held
 from menagerie.settings import GATEWAY_PORTS, SettingsError, load
 

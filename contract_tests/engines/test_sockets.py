@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cell import sockets
 from cell.console.desk import has_console
 from cell.console.place import Place
 from cell.console.runs import Run
 from cell.console.table import Limits
 from cell.engines.driver import EngineError
-from cell.gateway import opening
 from contract_tests.engines.conftest import Subject
+from gateway import opening, sockets
 
 # Asks for the password as it is, of each that would wait to be asked.
 GREETINGS = {

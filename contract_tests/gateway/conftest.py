@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from cell import ports
 from contract_tests.gateway.door import Door, has_ipv6
 from contract_tests.gateway.mysql_clients import PASSWORD
 from contract_tests.gateway.postgres_clients import Postgres
 from contract_tests.gateway.servers import MariaDb, Resp, run_mariadb, run_redis
+from gateway import ports
 
 MakeDoor = Callable[..., Door]
 

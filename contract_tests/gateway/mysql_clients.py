@@ -9,9 +9,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from cell.gateway.protocols import mysql_wire as wire
 from contract_tests.gateway.door import WAIT_S, Door
 from contract_tests.gateway.servers import MariaDb
+from gateway.protocols import mysql_wire as wire
 
 PASSWORD = "the password of app"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from cell.gateway.main import run
-from cell.gateway.settings import GatewaySettings
+from gateway.main import run
+from gateway.settings import GatewaySettings
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[2])

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cell.gateway.abandoned import NOTED_MAX, NOTED_OF_ONE_MAX, Abandoned
-from cell.gateway.wake import Waker
+from gateway.abandoned import NOTED_MAX, NOTED_OF_ONE_MAX, Abandoned
+from gateway.wake import Waker
 
 
 def test_those_of_one_instance_leave_room_for_those_of_others(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cell.activity import read
-from cell.gateway.activity import HOUR_S, Activity, Former, take_over
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door, raw_get, until
+from gateway.activity import HOUR_S, Activity, Former, take_over
 
 
 def activity(door: Door) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def test_connections_that_stay_are_of_the_next_hour_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [10.0 * HOUR_S + 3599]
-    monkeypatch.setattr("cell.gateway.activity.time.time", lambda: clock[0])
+    monkeypatch.setattr("gateway.activity.time.time", lambda: clock[0])
     counted = {"inst_a": 0}
     told = Activity(tmp_path, {}, counted.__getitem__)
     first, second = told.opened("inst_a"), told.opened("inst_a")

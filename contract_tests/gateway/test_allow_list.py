@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from cell.gateway.proxy_header import SIGNATURE
 from contract_tests.gateway.backends import http
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import ZONE, Door, has_ipv6, raw_get, until
+from gateway.proxy_header import SIGNATURE
 
 CHANGE_APPLIES_S = 2.0
 

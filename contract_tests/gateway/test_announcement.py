@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from cell.gateway import proxy_header
 from contract_tests.gateway.backends import answer
 from contract_tests.gateway.door import TOKEN, ZONE, Door, has_ipv6, raw_get, until
+from gateway import proxy_header
 
 CELL = f"cell.{ZONE}"
 FORGED = proxy_header.build("192.0.2.7", TOKEN.encode())

@@ -9,9 +9,6 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from cell.addresses import customer
-from cell.gateway.protocols.https import HttpsTalk
-from cell.gateway.protocols.resp import RespTalk
 from contract_tests.gateway.backends import http
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import (
@@ -32,6 +29,9 @@ from contract_tests.gateway.postgres_clients import (
     startup,
 )
 from contract_tests.gateway.test_allow_list import proxied
+from gateway.addresses import customer
+from gateway.protocols.https import HttpsTalk
+from gateway.protocols.resp import RespTalk
 
 CROWD = "127.0.0.2"
 UNFINISHED = b"POST /v1/x HTTP/1.1\r\nhost: x\r\nauthorization: x\r\ncontent-length: 9\r\n\r\nx"

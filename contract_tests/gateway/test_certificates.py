@@ -7,10 +7,10 @@ import ssl
 from pathlib import Path
 
 from cell import pki
-from cell.gateway.certificates import Certificates
 from contract_tests.gateway.authorities import Authority
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import DOMAIN, REGION, Door, raw_get, until
+from gateway.certificates import Certificates
 
 
 def fingerprint(connection: ssl.SSLSocket) -> str:

@@ -6,9 +6,6 @@ import ssl
 import threading
 from collections.abc import Iterator
 
-from cell.addresses import provider
-from cell.gateway.crowds import Crowd
-from cell.gateway.known import ROWS, Known
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import Door, until
 from contract_tests.gateway.postgres_clients import (
@@ -19,6 +16,9 @@ from contract_tests.gateway.postgres_clients import (
     startup,
 )
 from contract_tests.gateway.test_bounds import not_logged_in
+from gateway.addresses import provider
+from gateway.crowds import Crowd
+from gateway.known import ROWS, Known
 
 ADDRESSES = 60
 WHOLE_CROWD = 40

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cell.gateway.protocols import mysql_wire as wire
-from cell.gateway.protocols.front import Begun
-from cell.gateway.protocols.mysql import MySql, MySqlTalk
-from cell.gateway.refusal import Refusal
 from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.mysql_clients import connect, mysql_instance, receive_packet, rows
 from contract_tests.gateway.servers import MariaDb
+from gateway.protocols import mysql_wire as wire
+from gateway.protocols.front import Begun
+from gateway.protocols.mysql import MySql, MySqlTalk
+from gateway.refusal import Refusal
 
 MARIADB = 0x1D_81FF_F7FE
 CLIENT = wire.PROTOCOL_41 | wire.SECURE_CONNECTION | wire.PLUGIN_AUTH | wire.CONNECT_WITH_DB

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from cell.gateway.protocols import mysql_wire as wire
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.mysql_clients import (
@@ -22,6 +21,7 @@ from contract_tests.gateway.mysql_clients import (
 from contract_tests.gateway.servers import MariaDb
 from contract_tests.gateway.test_allow_list import proxied
 from contract_tests.gateway.test_wake import Cell
+from gateway.protocols import mysql_wire as wire
 
 Refused = pymysql.err.OperationalError
 

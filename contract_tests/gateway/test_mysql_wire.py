@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cell.gateway.protocols import mysql_wire as wire
+from gateway.protocols import mysql_wire as wire
 
 # What MariaDB 10.11 and MySQL 8.0 greeted with when they were asked.
 MARIADB_GREETING = (

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cell.addresses import plain_address
-from cell.gateway import client_hello, proxy_header
-from cell.gateway.client_hello import ClientHello, NotTlsError
-from cell.gateway.listening import listen
-from cell.gateway.proxy_header import NotProxyError, ProxyHeader
-from cell.gateway.routes import Routes
-from cell.gateway.settings import GatewaySettings
+from gateway import client_hello, proxy_header
+from gateway.addresses import plain_address
+from gateway.client_hello import ClientHello, NotTlsError
+from gateway.listening import listen
+from gateway.proxy_header import NotProxyError, ProxyHeader
+from gateway.routes import Routes
+from gateway.settings import GatewaySettings
 
 labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 hosts = st.lists(labels, min_size=1, max_size=5).map(".".join).filter(lambda h: not h[-1].isdigit())

@@ -11,7 +11,6 @@ import psutil
 import psycopg
 import pytest
 
-from cell import ports
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.postgres_clients import (
@@ -20,6 +19,7 @@ from contract_tests.gateway.postgres_clients import (
     add_postgres,
     connect,
 )
+from gateway import ports
 
 PATIENCE_S = 1.0
 GROWTH_MAX_BYTES = 64 * 2**20

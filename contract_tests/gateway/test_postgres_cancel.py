@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cell.gateway.cancels import ROWS, Cancels, Session
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import Door, receive, until
 from contract_tests.gateway.postgres_clients import (
@@ -26,6 +25,7 @@ from contract_tests.gateway.postgres_clients import (
     libpq_environment,
     startup,
 )
+from gateway.cancels import ROWS, Cancels, Session
 
 Connection = psycopg.Connection[tuple[object, ...]]
 

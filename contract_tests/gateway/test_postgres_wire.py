@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cell.gateway.protocols import postgres_wire as wire
-from cell.gateway.protocols.postgres_wire import Cancel, Messages, Startup, WireError
+from gateway.protocols import postgres_wire as wire
+from gateway.protocols.postgres_wire import Cancel, Messages, Startup, WireError
 
 # Replaced and not filtered out: Hypothesis likes zeros too much to draw long without one.
 words = st.binary(max_size=30).map(lambda word: word.replace(b"\0", b"\1"))

@@ -7,7 +7,7 @@ import struct
 import pytest
 import uvloop
 
-from cell.gateway.stream import Stream
+from gateway.stream import Stream
 
 BUFFER_BYTES = 1_000
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import structlog
 
-from cell.gateway import slots as counted
-from cell.gateway.slots import Slots
+from gateway import slots as counted
+from gateway.slots import Slots
 
 SMALL = 512
 

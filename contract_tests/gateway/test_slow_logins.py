@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from cell.gateway.protocols import mysql_wire as wire
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door
 from contract_tests.gateway.mysql_clients import connect, mysql_instance, rows
@@ -17,6 +16,7 @@ from contract_tests.gateway.test_mysql_dialogue import CLIENT, login
 from contract_tests.gateway.test_patience import ends
 from contract_tests.gateway.test_resp import connect as connect_resp
 from contract_tests.gateway.test_resp import resp_instance
+from gateway.protocols import mysql_wire as wire
 
 CROWD = "127.0.0.2"
 PATIENCE_S = 1.0

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cell import ports
-from cell.gateway.protocols import mysql_wire as wire
 from contract_tests.gateway.door import WAIT_S, ZONE, Door, until
 from contract_tests.gateway.test_tls_policy import NEW, OLD, lenient, only
+from gateway import ports
+from gateway.protocols import mysql_wire as wire
 
 POSTGRES_SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
 MYSQL_SSL_REQUEST = wire.frame(

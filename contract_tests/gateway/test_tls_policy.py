@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from cell import pki
-from cell.gateway.certificates import make_context
 from contract_tests.gateway.door import WAIT_S, Door
+from gateway.certificates import make_context
 
 OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
 NEW = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]

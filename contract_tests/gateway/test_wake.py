@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cell.gateway.refusal import Refusal
-from cell.gateway.wake import Waker
 from contract_tests.gateway.backends import Backend, answer, http, read_head
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import TOKEN, Door, is_hung_up_on, until
+from gateway.refusal import Refusal
+from gateway.wake import Waker
 
 
 class Cell:

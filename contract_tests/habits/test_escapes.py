@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
+from contract_tests.habits.test_imports import ROOMS
+
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("cell", "clients", "control", "handlers", "menagerie", "pages", "specserver", "storage")
 
 
 def test_reasons_are_given_in_storage_alone() -> None:

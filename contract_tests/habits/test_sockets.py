@@ -5,17 +5,21 @@ from pathlib import Path
 
 from contract_tests.habits.test_sizes import FILES, ROOT, names
 
-OURS = ROOT / "cell" / "sockets.py"
+OURS = ROOT / "gateway" / "sockets.py"
 # What connects to a unix socket by its path, in the libraries that the cell uses.
 PLAIN = re.compile(
     r"AF_UNIX|open_unix_connection\((?!sock=)|create_unix_connection\((?!.*sock=)"
     r"|unix_socket(_path)?=|UnixConnection|\buds="
 )
 # The cell's own socket, in the cell's own folder: one serves there and one asks.
-EXCEPTIONS = {"cell/main.py", "cell/gateway/wake.py"}
+EXCEPTIONS = {"cell/main.py", "gateway/wake.py"}
 # libpq connects by itself; it is led by a folder of ours, and its peer is asked afterwards.
 LIBPQ = re.compile(r"psycopg\.(Async)?(C|c)onnect(ion\.connect)?\(|PGconn\.connect")
-CELLS = [path for path in FILES if path.is_relative_to(ROOT / "cell") and path != OURS]
+CELLS = [
+    path
+    for path in FILES
+    if path.relative_to(ROOT).parts[0] in {"cell", "gateway"} and path != OURS
+]
 
 
 def said(path: Path) -> str:

@@ -29,9 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cell import pki
-from cell.gateway.certificates import make_context
-from cell.gateway.main import run as run_gateway
-from cell.gateway.settings import GatewaySettings
+from gateway.certificates import make_context
+from gateway.main import run as run_gateway
+from gateway.settings import GatewaySettings
 from tools.bench.ways import Way, free_port
 
 HOST = "duckdb-bench.local.localhost"

@@ -33,9 +33,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cell import pki
-from cell.gateway.main import run as run_gateway
-from cell.gateway.settings import GatewaySettings
 from cell.runtime import cgroups
+from gateway.main import run as run_gateway
+from gateway.settings import GatewaySettings
 from tools.bench.ways import Way, free_port
 
 HOST = "postgres-bench.local.localhost"

@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import CR, ER
 
-from cell import sockets
+from gateway import sockets
 
 CONNECT_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 60

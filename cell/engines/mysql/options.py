@@ -1,8 +1,8 @@
 """What a server is started with: what is so for all, and what its size decides."""
 
-from cell import logins
 from cell.records import Size
 from cell.runtime.host import View
+from gateway import logins
 
 MIB = 2**20
 GIB = 2**30

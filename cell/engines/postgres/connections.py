@@ -9,11 +9,11 @@ from pathlib import Path
 import psycopg
 from psycopg.rows import TupleRow
 
-from cell import sockets
 from cell.engines.driver import Login
 from cell.engines.postgres import relay
 from cell.engines.postgres.relay import Relay
 from cell.engines.postgres.settings import PORT, SOCKET
+from gateway import sockets
 
 CONNECT_TIMEOUT_S = 10
 # How long a statement of ours waits for an owner's transaction before that one is ended.

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from cell import sockets
+from gateway import sockets
 
 CHUNK_BYTES = 64 * 1024
 

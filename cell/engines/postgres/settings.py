@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from cell import logins
 from cell.engines.driver import Refusal
 from cell.engines.postgres import extensions
 from cell.engines.postgres.sources import Source
 from cell.records import Size
 from cell.runtime.host import View
+from gateway import logins
 
 MIB = 2**20
 GIB = 2**30

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cell import logins
 from cell.engines.driver import Login
 from cell.records import Size
 from cell.runtime.host import View
+from gateway import logins
 
 SOCKET = "engine.sock"
 CONFIGURATION = "engine.conf"

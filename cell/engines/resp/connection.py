@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from cell import sockets
 from cell.engines.driver import Login
+from gateway import sockets
 
 END = b"\r\n"
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cell.gateway.protocols.front import TLS, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.front import TLS, Errand, Reply, Turn, TurnedAway
 
 HANDSHAKE_RECORD = 0x16
 

@@ -5,14 +5,14 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cell.gateway.activity import Traffic
-from cell.gateway.bounds import Places
-from cell.gateway.routes import Route
-from cell.gateway.stream import Stream
-from cell.gateway.tls_session import TlsSession
+from gateway.activity import Traffic
+from gateway.bounds import Places
+from gateway.routes import Route
+from gateway.stream import Stream
+from gateway.tls_session import TlsSession
 
 if TYPE_CHECKING:
-    from cell.gateway.shared import Shared
+    from gateway.shared import Shared
 
 # What TLS itself may answer (key updates) to a client that reads nothing.
 CONTROL_MAX_BYTES = 65_536

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import structlog
 
-from cell.gateway.refusal import Refusal
+from gateway.refusal import Refusal
 
 log = structlog.get_logger("gateway.wake")
 

@@ -7,12 +7,12 @@ host's allow-list.
 
 from dataclasses import dataclass
 
-from cell.addresses import Network, plain_address
-from cell.gateway import client_hello, proxy_header
-from cell.gateway.client_hello import ClientHello
-from cell.gateway.listening import Entry
-from cell.gateway.protocols.front import TLS, Errand, Reply, Talk, TurnedAway
-from cell.gateway.routes import Route, Routes
+from gateway import client_hello, proxy_header
+from gateway.addresses import Network, plain_address
+from gateway.client_hello import ClientHello
+from gateway.listening import Entry
+from gateway.protocols.front import TLS, Errand, Reply, Talk, TurnedAway
+from gateway.routes import Route, Routes
 
 SIZE_MAX_BYTES = 2 * client_hello.HELLO_MAX_BYTES
 # Of TLS-ALPN-01; it is asked on the port of HTTPS, whatever the instance speaks.

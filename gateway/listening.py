@@ -4,8 +4,8 @@ import socket
 import time
 from dataclasses import dataclass
 
-from cell.gateway.protocols.front import Front
-from cell.gateway.settings import GatewaySettings
+from gateway.protocols.front import Front
+from gateway.settings import GatewaySettings
 
 BACKLOG = 1_024
 BIND_FOR_S = 3.0

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from cell.gateway.shared import Shared
+    from gateway.shared import Shared
 
 WANTED = "wanted"
 LOGIN = "login:"

@@ -2,9 +2,9 @@
 
 import re
 
-from cell.gateway.protocols.front import Begun, Turn
-from cell.gateway.protocols.tls_first import TlsFirst
-from cell.gateway.refusal import Refusal
+from gateway.protocols.front import Begun, Turn
+from gateway.protocols.tls_first import TlsFirst
+from gateway.refusal import Refusal
 
 TLS_REQUIRED = b"-ERR this port accepts TLS only: use rediss://\r\n"
 

@@ -10,7 +10,7 @@ import time
 import httpx
 import structlog
 
-from cell.gateway.wake import Waker, cell_client
+from gateway.wake import Waker, cell_client
 
 log = structlog.get_logger("gateway.abandoned")
 

@@ -5,9 +5,9 @@ import struct
 
 import orjson
 
-from cell.gateway.protocols.front import Begun, Turn
-from cell.gateway.protocols.tls_first import TlsFirst
-from cell.gateway.refusal import Refusal
+from gateway.protocols.front import Begun, Turn
+from gateway.protocols.tls_first import TlsFirst
+from gateway.refusal import Refusal
 
 HEAD_ENDS = (b"\r\n\r\n", b"\n\n")
 # A longer head is passed on as it is, for the engine to refuse.

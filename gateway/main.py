@@ -10,14 +10,13 @@ from pathlib import Path
 import orjson
 import structlog
 
-from cell import log_lines
-from cell.gateway import activity, worker
-from cell.gateway.cancels import Cancels
-from cell.gateway.fronts import fronts
-from cell.gateway.listening import listen
-from cell.gateway.routes import Routes
-from cell.gateway.settings import GatewaySettings
-from cell.gateway.slots import Slots
+from gateway import activity, log_lines, worker
+from gateway.cancels import Cancels
+from gateway.fronts import fronts
+from gateway.listening import listen
+from gateway.routes import Routes
+from gateway.settings import GatewaySettings
+from gateway.slots import Slots
 
 log = structlog.get_logger("gateway")
 

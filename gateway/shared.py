@@ -5,18 +5,18 @@ import collections
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cell.addresses import Network
-from cell.gateway.abandoned import Abandoned
-from cell.gateway.activity import Activity
-from cell.gateway.certificates import Certificates
-from cell.gateway.crowds import Crowd, Pools
-from cell.gateway.routes import Routes
-from cell.gateway.settings import GatewaySettings
-from cell.gateway.slots import Slots
-from cell.gateway.wake import Waker
+from gateway.abandoned import Abandoned
+from gateway.activity import Activity
+from gateway.addresses import Network
+from gateway.certificates import Certificates
+from gateway.crowds import Crowd, Pools
+from gateway.routes import Routes
+from gateway.settings import GatewaySettings
+from gateway.slots import Slots
+from gateway.wake import Waker
 
 if TYPE_CHECKING:
-    from cell.gateway.connection import Connection
+    from gateway.connection import Connection
 
 # More than a pipe or a TLS record holds, and small enough that a blocked connection stays cheap.
 RECEIVE_BYTES = 262_144

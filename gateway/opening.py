@@ -6,11 +6,10 @@ import re
 import socket
 from collections.abc import Callable
 
-from cell import sockets
-from cell.gateway import proxy_header
-from cell.gateway.refusal import Refusal
-from cell.gateway.routes import Route
-from cell.gateway.shared import Shared
+from gateway import proxy_header, sockets
+from gateway.refusal import Refusal
+from gateway.routes import Route
+from gateway.shared import Shared
 
 WAKES = frozenset({"idle", "starting"})
 SERVED = WAKES | {"running"}

@@ -1,13 +1,13 @@
 """The protocols this gateway speaks."""
 
-from cell.gateway.cancels import Cancels
-from cell.gateway.protocols.clickhouse import ClickHouse
-from cell.gateway.protocols.front import Front
-from cell.gateway.protocols.https import Https
-from cell.gateway.protocols.mongodb import MongoDb
-from cell.gateway.protocols.mysql import MySql
-from cell.gateway.protocols.postgres import Postgres
-from cell.gateway.protocols.resp import Resp
+from gateway.cancels import Cancels
+from gateway.protocols.clickhouse import ClickHouse
+from gateway.protocols.front import Front
+from gateway.protocols.https import Https
+from gateway.protocols.mongodb import MongoDb
+from gateway.protocols.mysql import MySql
+from gateway.protocols.postgres import Postgres
+from gateway.protocols.resp import Resp
 
 
 def fronts(cancels: Cancels, mysql_version: str) -> dict[str, Front]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from cell.gateway.known import Known
+from gateway.known import Known
 
 log = structlog.get_logger("gateway.slots")
 

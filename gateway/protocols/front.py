@@ -6,7 +6,7 @@ Bytes only: neither waits nor knows sockets. docs/gateway.md says when what is c
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from cell.gateway.refusal import Refusal
+from gateway.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 import struct
 from typing import Literal
 
-from cell.gateway.cancels import Cancels, Session
-from cell.gateway.protocols import postgres_wire as wire
-from cell.gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
-from cell.gateway.protocols.tls_first import HANDSHAKE_RECORD
-from cell.gateway.refusal import Kind, Refusal
+from gateway.cancels import Cancels, Session
+from gateway.protocols import postgres_wire as wire
+from gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.tls_first import HANDSHAKE_RECORD
+from gateway.refusal import Kind, Refusal
 
 # The role cells administer an instance by: it has no business coming in from outside.
 ADMINISTRATOR = b"menagerie"

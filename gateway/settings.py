@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cell import logins, ports
+from gateway import logins, ports
 
 
 @dataclass(frozen=True)

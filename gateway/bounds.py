@@ -8,14 +8,14 @@ have logged in before.
 
 from typing import TYPE_CHECKING
 
-from cell.addresses import customer, provider
-from cell.gateway.crowds import LOGIN, Member
-from cell.gateway.refusal import Refusal
-from cell.gateway.routes import Route
+from gateway.addresses import customer, provider
+from gateway.crowds import LOGIN, Member
+from gateway.refusal import Refusal
+from gateway.routes import Route
 
 if TYPE_CHECKING:
-    from cell.gateway.connection import Connection
-    from cell.gateway.shared import Shared
+    from gateway.connection import Connection
+    from gateway.shared import Shared
 
 
 class Places:

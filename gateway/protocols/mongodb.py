@@ -4,9 +4,9 @@ import struct
 from dataclasses import dataclass
 from typing import Literal
 
-from cell.gateway.protocols.front import Begun, Errand, Reply, TurnedAway
-from cell.gateway.protocols.tls_first import HANDSHAKE_RECORD, TlsFirst
-from cell.gateway.refusal import Kind, Refusal
+from gateway.protocols.front import Begun, Errand, Reply, TurnedAway
+from gateway.protocols.tls_first import HANDSHAKE_RECORD, TlsFirst
+from gateway.refusal import Kind, Refusal
 
 HEADER = struct.Struct("<iiii")
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013

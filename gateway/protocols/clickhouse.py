@@ -2,9 +2,9 @@
 
 import struct
 
-from cell.gateway.protocols.front import Begun
-from cell.gateway.protocols.tls_first import TlsFirst
-from cell.gateway.refusal import Refusal
+from gateway.protocols.front import Begun
+from gateway.protocols.tls_first import TlsFirst
+from gateway.refusal import Refusal
 
 SERVER_EXCEPTION = 2
 NETWORK_ERROR = 210

@@ -11,16 +11,16 @@ import secrets
 from dataclasses import replace
 from typing import Final, Literal
 
-from cell.gateway.protocols import mysql_wire as wire
-from cell.gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
-from cell.gateway.protocols.mysql_wire import (
+from gateway.protocols import mysql_wire as wire
+from gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.mysql_wire import (
     Greeting,
     HandshakeResponse,
     Packet,
     ServerError,
     WireError,
 )
-from cell.gateway.refusal import Kind, Refusal
+from gateway.refusal import Kind, Refusal
 
 # What servers of both families can do, TLS included. Nothing a server lacks may be promised: the
 # client would expect it from the first answer on.

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import structlog
 
-from cell import addresses
-from cell.addresses import Network
+from gateway import addresses
+from gateway.addresses import Network
 
 log = structlog.get_logger("gateway.routes")
 

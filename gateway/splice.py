@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cell.gateway.tls_session import CHUNK_BYTES
+from gateway.tls_session import CHUNK_BYTES
 
 if TYPE_CHECKING:
-    from cell.gateway.relay import Relay
-    from cell.gateway.stream import Stream
+    from gateway.relay import Relay
+    from gateway.stream import Stream
 
 # With more than this, gathering records into one call saves more than the steps cost.
 SMALL_BYTES = 16_384

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 import structlog
 import uvloop
 
-from cell.gateway.activity import Activity, Former
-from cell.gateway.certificates import Certificates
-from cell.gateway.connection import Connection
-from cell.gateway.listening import Entry, Listening
-from cell.gateway.protocols.front import Front
-from cell.gateway.routes import Routes
-from cell.gateway.settings import GatewaySettings
-from cell.gateway.shared import Shared
-from cell.gateway.slots import Slots
-from cell.gateway.wake import Waker
+from gateway.activity import Activity, Former
+from gateway.certificates import Certificates
+from gateway.connection import Connection
+from gateway.listening import Entry, Listening
+from gateway.protocols.front import Front
+from gateway.routes import Routes
+from gateway.settings import GatewaySettings
+from gateway.shared import Shared
+from gateway.slots import Slots
+from gateway.wake import Waker
 
 log = structlog.get_logger("gateway.worker")
 

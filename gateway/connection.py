@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from cell.gateway import opening, splice
-from cell.gateway.bounds import Handshake
-from cell.gateway.listening import Entry
-from cell.gateway.preface import (
+from gateway import opening, splice
+from gateway.bounds import Handshake
+from gateway.listening import Entry
+from gateway.preface import (
     ACME_TLS,
     ALERT_INTERNAL_ERROR,
     ALERT_UNRECOGNIZED_NAME,
@@ -24,15 +24,15 @@ from cell.gateway.preface import (
     Preface,
     alert,
 )
-from cell.gateway.protocols.front import Begun, Errand, Reply, Turn, TurnedAway
-from cell.gateway.refusal import Refusal
-from cell.gateway.relay import Relay
-from cell.gateway.routes import Route
-from cell.gateway.stream import Stream
-from cell.gateway.tls_session import TlsError, TlsSession
+from gateway.protocols.front import Begun, Errand, Reply, Turn, TurnedAway
+from gateway.refusal import Refusal
+from gateway.relay import Relay
+from gateway.routes import Route
+from gateway.stream import Stream
+from gateway.tls_session import TlsError, TlsSession
 
 if TYPE_CHECKING:
-    from cell.gateway.shared import Shared
+    from gateway.shared import Shared
 
 log = structlog.get_logger("gateway.connection")
 
