@@ -32,14 +32,14 @@ def create(call: OrgCall, body: Body) -> Reply:
     key = _record(call, body, token, expires_at)
     call.db.add(key)
     call.db.flush()
-    call.audit(target=key.id, name=key.name, role=key.role, scopes=key.scopes)
+    call.audit(target=key.id, detail={"name": key.name, "role": key.role, "scopes": key.scopes})
     return Reply.created({**views.api_key(key), "key": token.secret})
 
 
 def revoke(call: OrgCall, api_key: ApiKey) -> Reply:
     _check_reach(call, api_key)
     api_key.revoke(call.now)
-    call.audit(target=api_key.id, name=api_key.name)
+    call.audit(target=api_key.id, detail={"name": api_key.name})
     return Reply.no_content()
 
 
@@ -47,7 +47,10 @@ def unsuspend(call: OrgCall, api_key: ApiKey) -> Body:
     _check_reach(call, api_key)
     if api_key.suspended_at is None:
         raise Conflict("this API key is not suspended")
-    call.audit(target=api_key.id, name=api_key.name, was_suspended_for=api_key.suspended_reason)
+    call.audit(
+        target=api_key.id,
+        detail={"name": api_key.name, "was_suspended_for": api_key.suspended_reason},
+    )
     api_key.suspended_at = api_key.suspended_reason = None
     return views.api_key(api_key)
 

@@ -23,7 +23,7 @@ def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = No
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_branchable()
     branch = ordering.place_branch(call.requester, instance, body)
-    call.audit(target=branch.id, branch_of=instance.id, **body)
+    call.audit(target=branch.id, detail={"branch_of": instance.id, **body})
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
     call.start("instances.provision", branch)
     location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"

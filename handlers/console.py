@@ -16,5 +16,5 @@ def open_(call: OrgCall, instance: Instance) -> Reply:
         raise Conflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
     network_rules.check(networks.of_instance(call.db, instance), call.ip, "the console")
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     return Reply.created(one_time.url(call, instance, "console", "GET", name=instance.name))

@@ -9,11 +9,11 @@ from storage.instances import Instance
 
 def reveal(call: OrgCall, instance: Instance) -> dict[str, Any]:
     one_time.check_has_credentials(instance, "reveal")
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     return one_time.url(call, instance, "reveal", "GET")
 
 
 def rotate(call: OrgCall, instance: Instance) -> dict[str, Any]:
     one_time.check_has_credentials(instance, "rotate")
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     return one_time.url(call, instance, "rotate", "POST")

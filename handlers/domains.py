@@ -35,21 +35,21 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     )
     call.db.add(domain)
     call.db.flush()
-    call.audit(target=domain.id, instance=instance.id, hostname=hostname)
+    call.audit(target=domain.id, detail={"instance": instance.id, "hostname": hostname})
     base = f"/v1/orgs/{call.org.id}/instances/{instance.id}/domains"
     return Reply.created(view(domain), f"{base}/{domain.id}")
 
 
 def delete(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     call.db.delete(domain)
-    call.audit(target=domain.id, instance=instance.id, hostname=domain.hostname)
+    call.audit(target=domain.id, detail={"instance": instance.id, "hostname": domain.hostname})
     call.start(NETWORK, instance)
     return Reply.no_content()
 
 
 def verify(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     domain.verify_again()
-    call.audit(target=domain.id, instance=instance.id, hostname=domain.hostname)
+    call.audit(target=domain.id, detail={"instance": instance.id, "hostname": domain.hostname})
     call.start(VERIFY, instance, domain_id=domain.id)
     return Reply.accepted(view(domain))
 

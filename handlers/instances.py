@@ -76,7 +76,7 @@ def create(call: OrgCall, project: Project, body: Body, dry_run: bool) -> Reply:
     if dry_run:
         return Reply.ok(ordering.preview(call.requester, project, body))
     instance = ordering.place(call.requester, project, body)
-    call.audit(target=instance.id, **body)
+    call.audit(target=instance.id, detail=body)
     call.emit("instance.requested.v1", views.instance_event(instance), instance)
     call.start("instances.provision", instance)
     location = f"/v1/orgs/{call.org.id}/instances/{instance.id}"
@@ -103,7 +103,7 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
     ordering.check_alteration(call.requester, instance, body)
     wanted = {_KINDS[column]: value for column, value in body.items()}
     ordered = changes.order(call.db, instance, wanted, requested_by=call.caller.id, now=call.now)
-    call.audit(target=instance.id, **body)
+    call.audit(target=instance.id, detail=body)
     if all(change.status == "applied" for change in ordered):
         return preconditions.tagged(Reply.ok(views.instance(instance)))
     call.start("instances.resize", instance)
@@ -114,7 +114,7 @@ def delete(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     _check_unchanged(instance, if_match)
     kept = timedelta(days=PLANS[call.org.plan].retention_days)
     instance.delete(call.now + kept)
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     call.start("instances.delete", instance)
     return _accepted(call, instance)
 
@@ -124,7 +124,7 @@ def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> 
     instance.undelete(call.now)
     changes.give_up(call.db, call.org.id, instance.id)
     ordering.check_return(call.requester, instance)
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     call.start("instances.resume", instance)
     if not networks.of_instance(call.db, instance).is_applied:
         # Replaced in the moment before it was deleted.
@@ -135,7 +135,7 @@ def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> 
 def erase(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
     _check_unchanged(instance, if_match)
     instance.erase()
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     call.start("instances.erase", instance)
     return _accepted(call, instance)
 
@@ -143,7 +143,7 @@ def erase(call: OrgCall, instance: Instance, if_match: str | None = None) -> Rep
 def pause(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
     _check_unchanged(instance, if_match)
     instance.pause()
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     call.start("instances.pause", instance)
     return _accepted(call, instance)
 
@@ -154,7 +154,7 @@ def resume(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     instance.resume()
     if not held:
         cell_capacity.check_wake(call.requester, instance)
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     call.start("instances.resume", instance)
     return _accepted(call, instance)
 
@@ -210,5 +210,5 @@ def metrics(
 
 def logs(call: OrgCall, instance: Instance) -> Body:
     one_time.check_provisioned(instance, "read the logs of")
-    call.audit(target=instance.id, name=instance.name)
+    call.audit(target=instance.id, detail={"name": instance.name})
     return one_time.url(call, instance, "logs", "GET")

@@ -36,7 +36,7 @@ def change_password(call: SessionCall) -> Reply:
     others = [one for one in _sessions(call) if one.id != call.caller.session.id]
     for session in others:
         session.revoke(call.now)
-    call.audit(target=user.id, sessions_revoked=len(others))
+    call.audit(target=user.id, detail={"sessions_revoked": len(others)})
     return Reply.no_content()
 
 

@@ -30,7 +30,9 @@ def replace(call: OrgCall, instance: Instance, body: Body, if_match: str | None 
     call.db.add(network)
     call.db.flush()
     opened = rules.is_open(network.allow_cidrs)
-    call.audit(target=instance.id, **network_views.audited(wanted), open_to_the_world=opened)
+    call.audit(
+        target=instance.id, detail={**network_views.audited(wanted), "open_to_the_world": opened}
+    )
     call.start(NETWORK, instance)
     return _answer(network, instance)
 

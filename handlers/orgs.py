@@ -42,7 +42,7 @@ def create(call: SessionCall, body: Body) -> Reply:
         call.db, name=body["name"], slug=slug, default_region=region, plan=plan
     )
     memberships.create(call.db, org.id, call.caller.user.id, "owner")
-    call.audit(target=org.id, org=org, name=org.name, slug=org.slug)
+    call.audit(target=org.id, org=org, detail={"name": org.name, "slug": org.slug})
     return Reply.created(views.organization(org, "owner"), f"/v1/orgs/{org.id}")
 
 
@@ -55,7 +55,7 @@ def close(call: OrgCall, body: Body) -> Reply:
     erasing = body["erase_everything"]
     leaving = _erase_all(call) if erasing else _delete_all(call)
     revoked = api_keys.revoke_all(call.db, call.org.id, call.now)
-    call.audit(target=call.org.id, erase_everything=erasing, instances=len(leaving))
+    call.audit(target=call.org.id, detail={"erase_everything": erasing, "instances": len(leaving)})
     kept = [one.purge_after for one in leaving if one.desired_status == "deleted"]
     answer = {
         "org": views.organization(call.org, call.caller.role or ""),

@@ -27,7 +27,7 @@ def create(call: OrgCall, body: Body) -> Reply:
         body["name"], "project", lambda slug: _is_taken(call, slug)
     )
     project = projects.create(call.db, call.org.id, name=body["name"], slug=slug)
-    call.audit(target=project.id, name=project.name, slug=project.slug)
+    call.audit(target=project.id, detail={"name": project.name, "slug": project.slug})
     location = f"/v1/orgs/{call.org.id}/projects/{project.id}"
     return Reply.created(views.project(project), location)
 
@@ -39,7 +39,7 @@ def get(_call: OrgCall, project: Project) -> Body:
 def update(call: OrgCall, project: Project, body: Body) -> Body:
     for member, value in body.items():
         setattr(project, member, value)
-    call.audit(target=project.id, **body)
+    call.audit(target=project.id, detail=body)
     call.db.flush()
     return views.project(project)
 
@@ -47,7 +47,7 @@ def update(call: OrgCall, project: Project, body: Body) -> Body:
 def delete(call: OrgCall, project: Project) -> Reply:
     _refuse_while_used(instances.count_by_status(call.db, call.org.id, project.id))
     instances.leave_project(call.db, call.org.id, project.id)
-    call.audit(target=project.id, name=project.name, slug=project.slug)
+    call.audit(target=project.id, detail={"name": project.name, "slug": project.slug})
     call.db.delete(project)
     return Reply.no_content()
 

@@ -25,21 +25,21 @@ def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = No
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     name, unlogged = body["name"], body.get("unlogged", False)
     made = _queues(call, instance).create(name, unlogged=unlogged, key=call.act_key)
-    call.audit(target=instance.id, queue=name, unlogged=unlogged)
+    call.audit(target=instance.id, detail={"queue": name, "unlogged": unlogged})
     base = f"/v1/orgs/{call.org.id}/instances/{instance.id}/queues"
     return Reply.created(made, f"{base}/{name}")
 
 
 def delete(call: OrgCall, instance: Instance, queue_name: str) -> Reply:
     _queues(call, instance).delete(queue_name)
-    call.audit(target=instance.id, queue=queue_name)
+    call.audit(target=instance.id, detail={"queue": queue_name})
     return Reply.no_content()
 
 
 def permit(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Body:
     roles = body["data_api_roles"]
     permitted = _queues(call, instance).permit(queue_name, roles)
-    call.audit(target=instance.id, queue=queue_name, data_api_roles=roles)
+    call.audit(target=instance.id, detail={"queue": queue_name, "data_api_roles": roles})
     return permitted
 
 
@@ -65,7 +65,7 @@ def archive_messages(call: OrgCall, instance: Instance, queue_name: str, body: B
 
 def purge(call: OrgCall, instance: Instance, queue_name: str) -> Body:
     purged = _queues(call, instance).purge(queue_name, key=call.act_key)
-    call.audit(target=instance.id, queue=queue_name, **purged)
+    call.audit(target=instance.id, detail={"queue": queue_name, **purged})
     return purged
 
 

@@ -29,7 +29,7 @@ def create(call: Call, body: Body) -> Reply:
     session = _record(call, user, token, call.now if with_mfa else None)
     call.db.add(session)
     call.db.flush()
-    call.audit(target=session.id, user_id=user.id, mfa=with_mfa)
+    call.audit(target=session.id, detail={"user_id": user.id, "mfa": with_mfa})
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")
 

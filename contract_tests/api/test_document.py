@@ -120,6 +120,7 @@ SPOILED: dict[str, Spoil] = {
     "in the order of their statuses": lambda d: pause(d)["responses"].update(
         {"202": pause(d)["responses"].pop("202")}
     ),
+    "password is a secret: make it writeOnly": lambda d: schema(d, "Password").pop("writeOnly"),
     "a POST takes Idempotency-Key": lambda d: pause(d)["parameters"].remove(
         {"$ref": "#/components/parameters/IdempotencyKey"}
     ),

@@ -128,6 +128,9 @@ def _instances(paths: Paths) -> None:
     event = closed(required=["kind", "audited"], kind=TEXT, audited={"type": "boolean"})
     kinds = ["instance.paused.v1"]
     paths.post("desk.emit", f"{ORG}/emit", "instances:write", events=kinds, body=event)
+    inner = closed(required=[], password={**TEXT, "writeOnly": True}, name=TEXT)
+    note = closed(required=["accounts"], accounts={"type": "array", "items": inner})
+    paths.post("desk.confide", f"{ORG}/confide", "instances:write", events=kinds, body=note)
     paths.post(
         "desk.reveal",
         f"{ORG}/reveal",

@@ -86,3 +86,18 @@ def test_in_production_a_forgotten_audit_is_written_all_the_same(make_desk: Make
     assert [entry.action for entry in entries(desk)] == ["desk.emit"]
     (event,) = events(desk)
     assert (event.org_id, event.type, event.data) == (org, "instance.paused.v1", {"said": "so"})
+
+
+@pytest.mark.parametrize(("strict", "status"), [(True, 500), (False, 204)])
+def test_a_secret_of_the_body_is_written_to_no_log_and_no_event(
+    make_desk: MakeDesk, strict: bool, status: int
+) -> None:
+    """At any depth, where a handler passes on the whole body; strictly that is an error."""
+    desk = make_desk(strict=strict)
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    body = {"accounts": [{"name": "app", "password": "canary"}]}
+    assert desk.post(f"/v1/orgs/{org}/confide", ann.session, json=body).status_code == status
+    kept = [] if strict else [{"accounts": [{"name": "app"}]}]
+    assert [entry.detail for entry in entries(desk)] == kept
+    assert [event.data for event in events(desk)] == kept

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from control import work
+from control.boundary import secret_members
 from control.boundary.authorization import lacking_in_team
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
@@ -77,14 +78,21 @@ class Call:
         return True
 
     def audit(
-        self, target: str | None = None, *, org: Organization | None = None, **detail: Any
+        self,
+        target: str | None = None,
+        *,
+        detail: Mapping[str, Any] | None = None,
+        org: Organization | None = None,
     ) -> None:
-        """Write what was done to the audit log, under the operation's x-audit. No secrets."""
+        """Write what was done to the audit log, under the operation's x-audit.
+
+        `detail` is for readers of the log; members that the document has writeOnly are refused.
+        """
         if self.rule.audit is None:
             raise Forgotten(f"{self.exchange.operation.id} audits, and its x-audit names nothing")
         self._audited = True
         if self._pending is not None:
-            self._pending.append(partial(self.audit, target, org=org, **detail))
+            self._pending.append(partial(self.audit, target, detail=detail, org=org))
             return
         within = org or self.org
         caller = self.caller
@@ -97,20 +105,20 @@ class Call:
             target=target,
             request_id=self.request_id,
             ip=self.ip,
-            detail=detail,
+            detail=self._without_secrets(detail or {}),
         )
 
     def emit(
         self, kind: str, data: Mapping[str, Any], instance: Instance | str | None = None
     ) -> None:
-        """Publish an event with this transaction. `data` holds no secrets."""
+        """Publish an event with this transaction; as with `audit`, no secrets."""
         if self.services.settings.strict and kind not in self.rule.events:
             raise Forgotten(f"{self.exchange.operation.id} emits {kind}, not among its x-events")
         self._refuse_outside()
         if self.org is None:
             raise Forgotten(f"{self.exchange.operation.id} emits {kind} outside of any org")
         instance_id = instance.id if isinstance(instance, Instance) else instance
-        events.append(self.db, self.org.id, kind, dict(data), instance_id)
+        events.append(self.db, self.org.id, kind, self._without_secrets(data), instance_id)
 
     def start(
         self,
@@ -180,6 +188,14 @@ class Call:
             )
         ids = [value for name, value in self.exchange.path.items() if name != "org_id"]
         self.audit(ids[-1] if ids else None)
+
+    def _without_secrets(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        secret = secret_members.found(self.rule.secret, told)
+        if secret and self.services.settings.strict:
+            names = ", ".join(sorted(secret))
+            raise Forgotten(f"{self.exchange.operation.id} tells {names}, which is writeOnly")
+        kept: dict[str, Any] = secret_members.without(self.rule.secret, told)
+        return kept
 
     def _refuse_outside(self) -> None:
         if self._pending is not None:

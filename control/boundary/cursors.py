@@ -22,11 +22,11 @@ class Cursors:
     def read(self, cursor: str, place: str) -> dict[str, Any]:
         """Raises Invalid for a cursor that was altered, or belongs to another list."""
         try:
-            position: dict[str, Any] = self._serializer(place).loads(cursor)
+            position: dict[str, Any] | None = self._serializer(place).loads(cursor)
         except BadData:
-            position = {}
+            position = None
         # base64 has bits that mean nothing, and padding: each position has one cursor all the same.
-        if not position or self.write(position, place) != cursor:
+        if position is None or self.write(position, place) != cursor:
             message = "must be a next_cursor from this list; leave it out to start at the beginning"
             raise Invalid(
                 "the cursor does not belong to this list",

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from control.boundary import subjects
+from control.boundary import secret_members, subjects
 from control.boundary.subjects import READING, Subject
 from control.policy.permissions import ALL, TEAM
 from specserver import Operation
@@ -58,6 +58,8 @@ class Rule:
     """The member of the body that is a password; it is verified before the transaction."""
     code: str | None = None
     """The member of the body that is a one-time code; how often it may be guessed is limited."""
+    secret: frozenset[str] = frozenset()
+    """Members of the body that are written to no audit log and no event."""
     subjects: tuple[Subject, ...] = ()
     """The records that the path names, beside the organization."""
 
@@ -96,6 +98,7 @@ def rule_of(operation: Operation) -> Rule:
         outside=document.get("x-done-by") == "cell",
         password=document.get("x-password"),
         code=document.get("x-code"),
+        secret=secret_members.names_of(document),
         subjects=subjects.subjects_of(operation.path, method, document),
     )
 

@@ -1,13 +1,15 @@
 """What the control plane's document says beside each operation: who may, audit, limits, events."""
 
+import re
 from collections.abc import Iterator
 
-from control.boundary import DocumentRefused, check_document
+from control.boundary import DocumentRefused, check_document, secret_members
 from tools.document_rules.operations import needed
-from tools.document_rules.reading import Fault, Operation, Text
+from tools.document_rules.reading import Fault, Json, Operation, Text
 
 BODY_OF_ANYONE_MAX = 16_384
 _PROBLEM = "application/problem+json"
+_SECRET = re.compile(r"(^|_)(password|passphrase|secret|token|private_key|code)$")
 _UNSCOPED = frozenset({"none", "self"})
 # Operations whose names begin so take something away, as every DELETE does.
 _DESTRUCTIVE: tuple[str, ...] = (
@@ -30,6 +32,7 @@ def check(text: Text) -> Iterator[Fault]:
         yield from _confirmation(operation)
         yield from _waiting(operation, {one.id for one in text.operations})
         yield from _headers(operation)
+        yield from _secrets(operation)
 
 
 def _policy(operation: Operation) -> Iterator[Fault]:
@@ -97,3 +100,20 @@ def _headers(operation: Operation) -> Iterator[Fault]:
     for status, response in operation.responses.items():
         if "X-Request-Id" not in response.get("headers", {}):
             yield operation.fault(f"its {status} carries X-Request-Id")
+
+
+def _secrets(operation: Operation) -> Iterator[Fault]:
+    """What nobody may see again is writeOnly, which keeps it from audit log and events."""
+    content = operation.document.get("requestBody", {}).get("content", {})
+    secret = secret_members.names_of(operation.document)
+    called = {name for one in content.values() for name in _members(one.get("schema", {}))}
+    meant = (operation.document.get("x-password"), operation.document.get("x-code"))
+    for name in sorted(called - secret):
+        if name in meant or _SECRET.search(name):
+            yield operation.fault(f"{name} is a secret: make it writeOnly")
+
+
+def _members(schema: Json) -> Iterator[str]:
+    for name, member in schema.get("properties", {}).items():
+        yield name
+        yield from _members(member)

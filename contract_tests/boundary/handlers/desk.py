@@ -35,7 +35,7 @@ def create_project(call: Call, body: dict[str, Any], dry_run: bool) -> Reply:
     if dry_run:
         return Reply.ok({"would": "create"})
     made = projects.create(call.db, call.org.id, name=body["name"], slug=body["slug"])
-    call.audit(made.id, name=made.name)
+    call.audit(made.id, detail={"name": made.name})
     answer = {"id": made.id, "name": made.name}
     return _end(call, body.get("then")) or Reply.created(answer, f"/v1/orgs/{call.org.id}/projects")
 
@@ -109,6 +109,12 @@ def emit(call: Call, body: dict[str, Any]) -> Reply:
     call.emit(body["kind"], {"said": "so"})
     if body["audited"]:
         call.audit("target")
+    return Reply.no_content()
+
+
+def confide(call: Call, body: dict[str, Any]) -> Reply:
+    call.emit("instance.paused.v1", body)
+    call.audit("target", detail=body)
     return Reply.no_content()
 
 
