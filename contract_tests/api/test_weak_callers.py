@@ -29,6 +29,7 @@ ASSURED = {
     "orgs.close": "mfa",
 }
 """Stated here again, so that none is taken away by an edit of the document alone."""
+OWNERS_ALONE = {"orgs.close", "instances.erase"}
 WITH_MFA = [one for one in OPERATIONS if ASSURED.get(one.id) == "mfa"]
 FOR_ENROLLED = [one for one in OPERATIONS if ASSURED.get(one.id) in {"step_up", "second_factor"}]
 
@@ -120,3 +121,8 @@ def test_the_page_of_permissions_lists_them() -> None:
         assert set(re.findall(r"`(\w+\.\w+)`", line)) == {
             name for name, asked in ASSURED.items() if asked == kind
         }
+
+
+def test_what_only_owners_may_is_stated_in_the_document() -> None:
+    asked = {one.id for one in OPERATIONS if one.extension("authorize").get("role") == "owner"}
+    assert asked == OWNERS_ALONE

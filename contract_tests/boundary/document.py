@@ -108,7 +108,7 @@ def _people(paths: Paths) -> None:
     sign_in = closed(required=["email", "password"], email=TEXT, password=TEXT)
     paths.post("desk.sign_in", "/v1/sessions", security=[], rate="authentication", body=sign_in)
     paths.get("desk.org", ORG, "self")
-    paths.post("desk.close", f"{ORG}/close", "org:close", security=SESSION, authorize=OWNER_MFA)
+    paths.post("desk.close", f"{ORG}/close", "org:write", security=SESSION, authorize=OWNER_MFA)
     key = closed(required=["name"], name=TEXT)
     paths.post("desk.create_key", f"{ORG}/api-keys", "api-keys:write", body=key)
 
