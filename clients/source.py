@@ -54,12 +54,12 @@ class Source:
 
     def at_hand(self) -> Document:
         """Answer the newest copy there is without asking anyone."""
-        copy = self._read(self._copy)
+        copy = self._kept()
         return Document(copy["document"]) if copy else self._shipped()
 
     def current(self, fetch: Fetch, *, even_if_fresh: bool = False) -> Document:
         """Answer the server's document; the copy at hand where the server cannot be asked."""
-        copy = self._read(self._copy) or {}
+        copy = self._kept() or {}
         age_s = time.time() - float(copy.get("fetched_at", 0))
         if copy and not even_if_fresh and 0 <= age_s < FRESH_S:
             return Document(copy["document"])
@@ -72,6 +72,17 @@ class Source:
             return self.at_hand()
         self._write(self._copy, {"etag": etag, "fetched_at": time.time(), "document": document})
         return Document(document)
+
+    def _kept(self) -> dict[str, Any] | None:
+        """The copy of the server's, unless an earlier version kept what is of no use."""
+        copy = self._read(self._copy)
+        try:
+            read = copy is not None and Document(copy["document"]).nouns is not None
+            return (
+                copy if copy and read and isinstance(copy["document"]["paths"], Mapping) else None
+            )
+        except Exception:  # noqa: BLE001  whatever it breaks, the shipped one will do
+            return None
 
     def _shipped(self) -> Document:
         path = self.shipped or shipped_path()
@@ -108,7 +119,7 @@ def _is_usable(document: Mapping[str, Any]) -> bool:
     try:
         found = Document(document)
         is_read = all(one.fields is not None for one in found.operations.values())
-        return is_read and isinstance(document["paths"], Mapping)
+        return is_read and found.nouns is not None and isinstance(document["paths"], Mapping)
     except Exception:  # noqa: BLE001  whatever it breaks, the copy at hand will do
         return False
 

@@ -24,8 +24,10 @@ FIRST: Final[tuple[str, ...]] = (
     "status", "paused_by", "region", "plan", "role", "prefix", "scopes", "vcpu", "memory_bytes",
 )  # fmt: skip
 LAST: Final = ("created_at", "expires_at", "last_used_at")
-# The last two ranges turn the direction of writing, and so what a name seems to be.
-CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# The last ranges turn the direction of writing, and so what a name seems to be.
+CONTROL: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
 INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 DECIMAL: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
