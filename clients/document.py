@@ -11,9 +11,8 @@ from clients import schemas
 METHODS: Final = ("get", "put", "post", "delete", "patch")
 SAFE_METHODS: Final = frozenset({"GET", "PUT", "DELETE"})
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
-_ID: Final = re.compile(r"\w[\w.-]*")
 # Behind a server's URL it stays on that server: whatever begins otherwise may name another.
-_PATH: Final = re.compile(r"/(?!/)[!-~]*")
+_PATH: Final = re.compile(r"/(?!/).*", re.DOTALL)
 
 Place = Literal["path", "query", "header", "body"]
 
@@ -269,7 +268,7 @@ class Document:
             for method in METHODS:
                 if method in item and "operationId" in item[method]:
                     name = item[method]["operationId"]
-                    if not _ID.fullmatch(str(name)) or not isinstance(name, str):
+                    if not isinstance(name, str) or not name:
                         raise schemas.DocumentError(f"{name!r} is not a usable operationId")
                     if not _PATH.fullmatch(path):
                         raise schemas.DocumentError(f"{path!r} is not a usable path")

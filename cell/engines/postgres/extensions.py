@@ -7,13 +7,15 @@ from typing import Final
 from cell.engines.postgres.sources import Source
 
 # Types, operators, functions and index methods that reach nothing outside their database, and hold
-# no pointer that a caller could bend. Their scripts run as the superuser and pin what they call.
+# no pointer that a caller could bend. Their scripts run as the superuser and pin what they call:
+# earthdistance's names a type of another extension, which before 16 an owner could put his own in
+# the place of, so that his code ran as the superuser.
 # Whatever is not here stays as its author has it: what reads files or pages (file_fdw, pageinspect,
 # pg_surgery, …), connects (dblink, postgres_fdw) or is a language needs a superuser.
 SAFE: Final = frozenset(
     {
         *("bloom", "btree_gin", "btree_gist", "citext", "cube", "dict_int", "dict_xsyn"),
-        *("earthdistance", "fuzzystrmatch", "hstore", "intarray", "isn", "lo", "ltree"),
+        *("fuzzystrmatch", "hstore", "intarray", "isn", "lo", "ltree"),
         *("pg_stat_statements", "pg_trgm", "pgcrypto", "seg", "tablefunc", "tcn"),
         *("tsm_system_rows", "tsm_system_time", "unaccent", "uuid-ossp", "vector"),
     }
