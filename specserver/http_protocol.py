@@ -7,7 +7,7 @@ a request without end.
 import re
 import traceback
 from asyncio import TimerHandle, Transport
-from typing import cast
+from typing import Any, cast
 
 import httptools
 import structlog
@@ -75,6 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
     _refusal = b""
     _framing_only = False
     _limit: TimerHandle | None = None
+    _answering: RequestResponseCycle | None = None
 
     # What the transport tells.
 
@@ -87,6 +88,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
+        self._forget_answers()
         if self.crowds is not None and self._counted_as is not None:
             self.crowds.leave(self._counted_as, self)
 
@@ -254,6 +256,17 @@ class HttpProtocol(HttpToolsProtocol):
             self._abandon(broken)
         if self._due == 0:
             self._hang_up()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _forget_answers(self) -> None:
+        """Uvicorn tells only the latest request, which need not be the one being answered."""
+        self.pipeline.clear()
+        if self._answering is not None:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
 
     def _abandon(self, cycle: RequestResponseCycle) -> None:
         """The app learns that the rest will not come, and what it may say is not sent."""
