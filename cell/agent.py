@@ -230,6 +230,7 @@ class Cell:
 
     async def _tick(self) -> None:
         await self.supervisor.tick()
+        self.lifecycle.forget_erased()
         for resident in self.supervisor.residents.values():
             logs.rotate(resident.site.log, self.settings.log_bytes_max)
 
@@ -238,6 +239,7 @@ class Cell:
         self.tokens.forget_expired()
         self.console.sessions.forget_ended()
         self.operations.forget_old()
+        self.records.forget_old()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()
 

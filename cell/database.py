@@ -15,6 +15,9 @@ CREATE TABLE IF NOT EXISTS instances (
     paused_by TEXT,
     created_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS erased (
+    instance_id TEXT PRIMARY KEY, uid INTEGER NOT NULL UNIQUE, at REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS credentials (
     instance_id TEXT NOT NULL,
     generation INTEGER NOT NULL,

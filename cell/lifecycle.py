@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import structlog
@@ -62,6 +64,31 @@ class Lifecycle:
         domains = resident.record.spec.domains if routed else ()
         return {**seen, "domains": self._supervisor.domains.told(domains)}
 
+    def told_erased(self, residents: Iterable[Resident]) -> None:
+        """The control plane hears of these; what it does not know as erased it asks for again."""
+        for resident in residents:
+            if resident.record.desired == "erased" and resident.told_erased_at is None:
+                resident.told_erased_at = time.monotonic()
+
+    def forget_erased(self) -> None:
+        """Those that the control plane has been told of for long enough, and that left nothing."""
+        told_before = time.monotonic() - self._settings.erased_told_s
+        for resident in list(self._supervisor.residents.values()):
+            told_at = resident.told_erased_at
+            if told_at is not None and told_at < told_before and self._left_nothing(resident):
+                self._records.forget(resident.record)
+                del self._supervisor.residents[resident.instance_id]
+                log.info("cell.erased_forgotten", instance_id=resident.instance_id)
+
+    def _left_nothing(self, resident: Resident) -> bool:
+        """Otherwise an erasure is under way, or failed and will be asked for again."""
+        folders = (resident.site.directory, resident.site.run)
+        return not (
+            resident.lock.locked()
+            or self.has_credentials(resident)
+            or any(folder.exists() for folder in folders)
+        )
+
     async def put(self, instance_id: str, spec: Spec) -> Resident:
         """Makes the instance, or brings the one there is to what is wanted now."""
         entrance.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
@@ -69,7 +96,7 @@ class Lifecycle:
         async with resident.lock:
             record = resident.record
             if record.desired == "erased":
-                raise Conflict("cannot provision an instance that is erased")
+                raise _is_erased()
             former = record.spec
             if former.engine_version != spec.engine_version:
                 await self._upgrade(resident, spec)
@@ -256,6 +283,8 @@ class Lifecycle:
             if found.record.spec.engine != spec.engine:
                 raise Conflict(f"the instance runs {found.record.spec.engine}")
             return found
+        if self._records.was_erased(instance_id):
+            raise _is_erased()
         source = spec.source_snapshot
         if source is not None and snapshots.find(self._layout, source) is None:
             raise Conflict(f"the cell has no snapshot {source}")
@@ -334,3 +363,7 @@ class Lifecycle:
     def _refuse_gone(resident: Resident, verb: str) -> None:
         if resident.record.desired in GONE:
             raise Conflict(f"cannot {verb} an instance that is {resident.record.desired}")
+
+
+def _is_erased() -> Conflict:
+    return Conflict("cannot provision an instance that is erased")

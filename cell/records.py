@@ -106,8 +106,12 @@ class Record:
         return self.spec.tenant or self.instance_id
 
 
+# A control plane that was restored from a backup may ask for what was erased since.
+ERASED_KNOWN_S = 30 * 86_400.0
+
+
 class Records:
-    """The rows of every instance there ever was; an erased one stays, so that it stays erased."""
+    """The rows of every instance; of one that was erased and told, its id, so that it stays so."""
 
     def __init__(self, database: Database, uid_first: int) -> None:
         self._database = database
@@ -137,7 +141,27 @@ class Records:
             record.instance_id,
         )
 
+    def forget(self, record: Record) -> None:
+        """All but that it was erased."""
+        with self._database.transaction():
+            self._database.write(
+                "INSERT INTO erased VALUES (?, ?, ?)", record.instance_id, record.uid, time.time()
+            )
+            self._database.write("DELETE FROM instances WHERE instance_id = ?", record.instance_id)
+
+    def was_erased(self, instance_id: str) -> bool:
+        return bool(self._database.row("SELECT 1 FROM erased WHERE instance_id = ?", instance_id))
+
+    def forget_old(self) -> None:
+        """The highest uid stays: none is given twice."""
+        self._database.write(
+            "DELETE FROM erased WHERE at < ? AND uid < (SELECT max(uid) FROM erased)",
+            time.time() - ERASED_KNOWN_S,
+        )
+
     def next_uid(self) -> int:
         """A uid that no instance of this cell ever had: files left behind fall to nobody."""
-        highest = self._database.row("SELECT max(uid) FROM instances")
+        highest = self._database.row(
+            "SELECT max(uid) FROM (SELECT uid FROM instances UNION ALL SELECT uid FROM erased)"
+        )
         return max(self._uid_first, ((highest and highest[0]) or 0) + 1)

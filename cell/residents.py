@@ -51,6 +51,8 @@ class Resident:
     cut: str | None = None
     """Why we ended the engine ourselves, to have it started again."""
     memory_kills: int = 0
+    told_erased_at: float | None = None
+    """When the control plane first heard that it is erased (monotonic)."""
 
     @property
     def instance_id(self) -> str:

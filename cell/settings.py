@@ -64,6 +64,9 @@ class CellSettings:
     failures_max: int = 6
     healthy_after_s: float = 60.0
 
+    # How long the cell reports an erased instance, after the first report.
+    erased_told_s: float = 600.0
+
     # A log file past this size is set aside, once.
     log_bytes_max: int = 10_000_000
 

@@ -14,6 +14,7 @@ Body = dict[str, Any]
 async def list_(cell: Cell) -> Body:
     residents = sorted(cell.supervisor.residents.items())
     open_ = access.held(cell.console, cell.supervisor.pools.followed_logs)
+    cell.lifecycle.told_erased(resident for _, resident in residents)
     return {
         "items": [
             {**cell.lifecycle.observation(resident), "access": open_.get(instance_id, [])}

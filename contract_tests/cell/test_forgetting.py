@@ -1,0 +1,66 @@
+"""Holds that what is over is forgotten: the cell's memory and reports do not grow for ever."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cell import records
+from cell.database import Database
+from cell.records import Records, Spec
+from contract_tests.cell.rig import Rig, new_id, spec, until
+
+
+def reported(rig: Rig) -> list[str]:
+    return [each["instance_id"] for each in rig.get("/v1/instances").json()["items"]]
+
+
+def test_an_erased_instance_is_reported_for_a_while_and_then_forgotten(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(erased_told_s=0.5)
+    kept, erased = rig.make(), rig.make()
+    assert rig.action(erased, "erase")["status"] == "erased"
+    assert erased in reported(rig)
+    until(lambda: reported(rig) == [kept], "the erased instance is forgotten")
+
+    assert rig.get(f"/v1/instances/{erased}").status_code == 404
+    assert rig.act("POST", f"/v1/instances/{erased}/actions/erase").status_code == 404
+    for _ in range(2):
+        again = rig.act("PUT", f"/v1/instances/{erased}", spec(erased))
+        assert again.status_code == 409
+        assert "erased" in again.json()["detail"]
+        rig.terminate()
+        rig.start(erased_told_s=0.5)
+    assert reported(rig) == [kept]
+
+
+def test_an_erased_instance_stays_until_the_control_plane_has_heard_of_it(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(erased_told_s=0.0)
+    untold, told = rig.make(), rig.make()
+    rig.action(told, "erase")
+    until(lambda: reported(rig) == [untold], "the erased instance is forgotten")
+    rig.action(untold, "erase")
+    # By then the cell has looked at what it may forget, several times.
+    another = rig.make()
+    assert rig.observe(untold)["status"] == "erased"
+    assert reported(rig) == sorted([untold, another])
+
+
+def test_erasures_are_known_for_a_month_and_no_uid_is_given_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Records(Database(tmp_path / "cell.db"), 5_000)
+    wanted = Spec.parse(spec(new_id()))
+    made = [found.add(f"inst_{number}", wanted) for number in range(3)]
+    for each in made:
+        found.forget(each)
+    assert found.every() == []
+    found.forget_old()
+    assert all(found.was_erased(each.instance_id) for each in made)
+    monkeypatch.setattr(records, "ERASED_KNOWN_S", -60.0)
+    found.forget_old()
+    assert [found.was_erased(each.instance_id) for each in made] == [False, False, True]
+    assert found.add("inst_next", wanted).uid == made[-1].uid + 1
