@@ -126,6 +126,18 @@ SPOILED: dict[str, Spoil] = {
     ),
     "describe its 412: If-Match": lambda d: pause(d)["responses"].pop("412"),
     "carries X-Request-Id": lambda d: pause(d)["responses"]["202"].pop("headers"),
+    "it destroys data, widens access": lambda d: d["paths"][PAUSE.replace("pause", "erase")][
+        "post"
+    ]["x-authorize"].pop("assurance"),
+    "widens access or hands out credentials": lambda d: d["paths"]["/v1/orgs/{org_id}/api-keys"][
+        "post"
+    ]["x-authorize"].pop("assurance"),
+    "hands out credentials: x-authorize": lambda d: d["paths"][
+        "/v1/orgs/{org_id}/instances/{instance_id}/network"
+    ]["put"]["x-authorize"].pop("assurance"),
+    "x-assurance-reason says why there is no": lambda d: d["paths"][
+        PAUSE.replace("pause", "erase")
+    ]["post"].update({"x-assurance-reason": "Never."}),
     "the licence is Apache-2.0": lambda d: d["info"].update(license={"name": "MIT"}),
     "the document is invalid": lambda d: d["info"].pop("title"),
 }

@@ -16,6 +16,15 @@ _DESTRUCTIVE: tuple[str, ...] = (
     *("close", "delete", "drop", "erase", "load", "overwrite", "purge", "remove"),
     *("restore", "revoke", "truncate", "wipe"),
 )
+# What lets somebody in: to the organization, through the network, or with what is handed out.
+_OPENING = frozenset(
+    {
+        *("members:write", "network:write", "api-keys:write", "console:open"),
+        *("credentials:reveal", "credentials:rotate"),
+    }
+)
+_OPENING_NOUNS = frozenset({"domains", "network"})
+_OPENING_VERBS: tuple[str, ...] = ("allow", "grant", "invite", "permit", "share")
 
 
 def check(text: Text) -> Iterator[Fault]:
@@ -30,6 +39,7 @@ def check(text: Text) -> Iterator[Fault]:
         yield from _body(operation)
         yield from _statuses(operation)
         yield from _confirmation(operation)
+        yield from _assurance(operation)
         yield from _waiting(operation, {one.id for one in text.operations})
         yield from _headers(operation)
         yield from _secrets(operation)
@@ -61,14 +71,49 @@ def _body(operation: Operation) -> Iterator[Fault]:
 def _confirmation(operation: Operation) -> Iterator[Fault]:
     """What cannot be undone says what is lost; clients ask before they send it."""
     said, reason = (operation.document.get(f"x-confirm{one}") for one in ("", "-reason"))
-    verb = operation.id.partition(".")[2]
-    destructive = operation.method == "DELETE" or verb.startswith(_DESTRUCTIVE)
-    if said is None and destructive and operation.method != "GET":
+    if said is None and _takes_away(operation):
         yield operation.fault("x-confirm: say what is lost, or none with an x-confirm-reason")
     if said == "none" and not reason:
         yield operation.fault("x-confirm is none, and x-confirm-reason does not say why")
     if said not in {None, "none"} and not str(said).endswith("."):
         yield operation.fault("x-confirm: write sentences; clients show them to a person")
+
+
+def _assurance(operation: Operation) -> Iterator[Fault]:
+    """A password or a session that was stolen must not be enough for what is powerful."""
+    asked = operation.document.get("x-authorize", {}).get("assurance", "none") != "none"
+    reason = operation.document.get("x-assurance-reason")
+    powerful = _takes_away(operation) or _lets_in(operation)
+    if powerful and not asked and not reason:
+        yield operation.fault(
+            "it destroys data, widens access or hands out credentials: x-authorize {assurance},"
+            " or an x-assurance-reason"
+        )
+    if reason and asked:
+        yield operation.fault("x-assurance-reason says why there is no assurance, and there is")
+
+
+def _takes_away(operation: Operation) -> bool:
+    verb = operation.id.partition(".")[2]
+    destructive = operation.method == "DELETE" or verb.startswith(_DESTRUCTIVE)
+    return destructive and operation.method != "GET"
+
+
+def _lets_in(operation: Operation) -> bool:
+    noun, _, verb = operation.id.partition(".")
+    told = {
+        name
+        for one in operation.successes.values()
+        for content in one.get("content", {}).values()
+        for name in _members(content.get("schema", {}))
+    }
+    opens = (
+        operation.document.get("x-authorize", {}).get("permission") in _OPENING
+        or noun in _OPENING_NOUNS
+        or verb.startswith(_OPENING_VERBS)
+        or bool(secret_members.names_of(operation.document))
+    )
+    return any(map(_SECRET.search, told)) or (opens and operation.method != "GET")
 
 
 def _waiting(operation: Operation, known: set[str]) -> Iterator[Fault]:
