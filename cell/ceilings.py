@@ -1,6 +1,8 @@
 """The ceiling of an instance's storage: above it, the engine does not run until it has more."""
 
+import contextlib
 import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cell.engines.driver import EngineError
@@ -30,22 +32,30 @@ def check(resident: Resident) -> None:
 
 
 def nameless_bytes(process: Process, data: Path) -> int:
-    """The size of files that an engine has removed but keeps open, as MariaDB does for sorting."""
-    total = 0
+    """The size of files that an engine has removed but keeps open, as MariaDB does for sorting.
+
+    In whichever of its processes: a file that several of them hold counts once.
+    """
     try:
         disk = data.stat().st_dev
-        opened = list(Path(f"/proc/{process.pid}/fd").iterdir())
     except OSError:
-        # The process has ended, or may not be inspected.
         return 0
-    for path in opened:
+    held: dict[int, int] = {}
+    for descriptor in _descriptors(process.tree()):
         try:
-            found = path.stat()
+            found = descriptor.stat()
         except OSError:
             continue
         if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_dev == disk:
-            total += found.st_blocks * 512
-    return total
+            held[found.st_ino] = found.st_blocks * 512
+    return sum(held.values())
+
+
+def _descriptors(pids: Iterable[int]) -> Iterator[Path]:
+    for pid in pids:
+        # One that has ended meanwhile, or may not be inspected.
+        with contextlib.suppress(OSError):
+            yield from Path(f"/proc/{pid}/fd").iterdir()
 
 
 def _told(resident: Resident, used_bytes: int) -> str | None:

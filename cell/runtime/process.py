@@ -116,6 +116,13 @@ class Process:
         fields = _stat_fields(self.pid)
         return int(fields[17]) if fields else 0
 
+    def tree(self) -> list[int]:
+        """Its pid and those of all its descendants, as PostgreSQL has one for each session."""
+        found = [self.pid]
+        for pid in found:
+            found.extend(_children(pid))
+        return found
+
     def save(self, path: Path) -> None:
         """For the next cell; see `find`."""
         content = {name: getattr(self, name) for name in SAVED}
@@ -218,6 +225,17 @@ def _stat_fields(pid: int) -> list[str]:
     except OSError:
         return []
     return [] if fields[0] in "ZX" else fields
+
+
+def _children(pid: int) -> list[int]:
+    """Each thread has children of its own."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                listed = (thread / "children").read_text()
+                found.extend(map(int, listed.split()))
+    return found
 
 
 def _start_ticks(pid: int) -> int | None:
