@@ -13,7 +13,17 @@ from contract_tests.databases import DIALECTS
 # That both are alike is shown in storage/, in the rest of boundary/ and workflows/, and here by
 # what is marked `every_database`. By day each other test runs on one of them, half of the tests on
 # either; at night on both.
-IN_TURNS: Final = frozenset({"api", "boundary/test_authorize", "workflows/test_three_ways"})
+IN_TURNS: Final = frozenset(
+    {
+        "api",
+        "boundary/test_authorize",
+        "boundary/test_killed_process",
+        "workflows/test_access",
+        "workflows/test_dead_workers",
+        "workflows/test_registries",
+        "workflows/test_three_ways",
+    }
+)
 
 
 def take_turns(items: Iterable[pytest.Item]) -> None:

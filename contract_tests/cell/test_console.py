@@ -295,6 +295,7 @@ def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(shared_rig: Rig) ->
     assert "paused on request" in refused.json()["error"]
 
 
+@pytest.mark.nightly
 def test_a_cell_that_ends_takes_what_runs_with_it(rig: Rig) -> None:
     browser = Browser(rig, rig.make())
     browser.load()

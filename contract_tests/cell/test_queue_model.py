@@ -173,6 +173,7 @@ def killed(make_rig: Any) -> Queues:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("what", ["engine", "cell"])
+@pytest.mark.nightly
 def test_messages_are_there_once_whatever_is_killed(killed: Queues, what: str) -> None:
     """Each send is made again with its key until it is answered."""
     name = killed.make("steady")

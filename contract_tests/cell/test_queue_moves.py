@@ -97,6 +97,7 @@ def check_working(queues: Queues, name: str, last: int) -> None:
 
 
 @pytest.mark.parametrize("version", [AT_NIGHT, "16"])
+@pytest.mark.nightly
 def test_an_upgrade_keeps_queues(shared_rig: Rig, version: str) -> None:
     """The server is stopped in order before it, so that unlogged queues keep their messages too."""
     queues = make(shared_rig, version)

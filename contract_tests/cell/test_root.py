@@ -13,6 +13,7 @@ from contract_tests.cell.test_faults import engines
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root moves what engines must enter")
+@pytest.mark.nightly
 def test_instances_of_a_home_from_before_are_found_where_engines_can_go(make_rig: Any) -> None:
     """The home is closed, and engines ran as root in it, or by bubblewrap, which is gone now."""
     rig: Rig = make_rig()

@@ -73,6 +73,7 @@ def test_a_large_table_is_sorted_and_grouped_by_spilling(smallest: Service) -> N
     assert smallest.rows("SELECT count(*) FROM t") == [[3_800_000]]
 
 
+@pytest.mark.nightly
 def test_an_answer_that_does_not_fit_beside_its_rows_fails(tmp_path: Path) -> None:
     process_bytes, engine_bytes = memory_limits(2**30)
     options = ["--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)]

@@ -80,12 +80,14 @@ def test_what_obeys_leaves_the_process_alone(service: Service, sql: str) -> None
     assert _ended(service) is None
 
 
+@pytest.mark.nightly
 def test_a_query_whose_client_waits_is_left_alone(impatient: Service) -> None:
     with impatient.client(timeout_s=6) as client, pytest.raises(httpx.ReadTimeout):
         client.post("/query", json={"sql": corpus.HEEDING[2]})
     assert impatient.rows("FROM kept") == [[42]]
 
 
+@pytest.mark.nightly
 def test_the_service_stops_in_time_beside_such_a_statement(impatient: Service) -> None:
     service = impatient
     holding = threading.Thread(target=_abandon, args=(service, corpus.UNHEEDING[0], 60))

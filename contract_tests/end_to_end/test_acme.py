@@ -64,6 +64,7 @@ def port() -> Iterator[int]:
         yield kept.number
 
 
+@pytest.mark.nightly
 def test_clients_need_only_the_public_root(
     fresh: Callable[..., Installation],
     names: NameServer,

@@ -80,6 +80,7 @@ def installation(own: Installation) -> Installation:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.nightly
 def test_no_acknowledged_row_is_lost(installation: Installation) -> None:
     lose_nothing(installation, KILLS)
 

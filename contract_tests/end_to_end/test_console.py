@@ -138,6 +138,7 @@ def ask_value(browser: Chrome, sql: str) -> str:
     return texts(browser, "tbody td")[0]
 
 
+@pytest.mark.nightly
 def test_writes_stay_and_sessions_of_statements_are_remembered(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome
 ) -> None:
@@ -163,6 +164,7 @@ def test_writes_stay_and_sessions_of_statements_are_remembered(
     assert browser.switch_to.active_element.get_attribute("id") == "run"
 
 
+@pytest.mark.nightly
 def test_tables_are_listed_completed_and_shown_whatever_they_are_called(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome
 ) -> None:
@@ -202,6 +204,7 @@ def test_tables_are_listed_completed_and_shown_whatever_they_are_called(
     assert "1 row" in run(browser)
 
 
+@pytest.mark.nightly
 def test_a_selection_is_run_and_rows_are_saved(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def visitor(installation: Installation) -> Iterator[Visitor]:
         assert api.delete("/v1/me/totp").is_success
 
 
+@pytest.mark.nightly
 def test_a_session_does_not_work_from_off_the_list(visitor: Visitor) -> None:
     visitor.enter(HERE)
     for address in (HERE, ELSEWHERE):

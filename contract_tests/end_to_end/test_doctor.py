@@ -159,6 +159,7 @@ def test_a_check_that_breaks_is_a_finding(
     assert "failure  engines: could not" in findings.text(found)
 
 
+@pytest.mark.nightly
 def test_a_service_that_runs_is_seen_and_one_that_stopped(
     fresh: Callable[..., Installation], monkeypatch: pytest.MonkeyPatch
 ) -> None:

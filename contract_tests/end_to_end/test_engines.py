@@ -124,6 +124,7 @@ def test_an_engine_lives_its_whole_life(installation: Installation, engine: str)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.nightly
 def test_a_newer_version_keeps_the_rows(installation: Installation, engine: str) -> None:
     refuse_missing(installation, engine)
     with installation.api() as api:

@@ -83,6 +83,7 @@ def without_gateway_s(installation: Installation, used: dict[str, Any]) -> float
     return lasted_s(lambda: answers(installation, used), "the gateway came back")
 
 
+@pytest.mark.nightly
 def test_a_killed_cell_adopts_its_engines(installation: Installation, used: dict[str, Any]) -> None:
     assert query(installation, used, "CREATE TABLE kept AS SELECT 1 AS n").status_code == 200
     cell = installation.part("cell")
@@ -123,6 +124,7 @@ def engine_pids(installation: Installation, instance_id: str) -> set[int]:
     }
 
 
+@pytest.mark.nightly
 def test_a_cell_killed_while_it_provisions_makes_one_instance(installation: Installation) -> None:
     found = installation.endpoints
     path = f"/v1/orgs/{found['org_id']}"

@@ -47,6 +47,7 @@ def test_a_start_that_was_cut_short_is_made_good(settings: Settings) -> None:
     assert first_start.initialize(settings) == (again, None)
 
 
+@pytest.mark.nightly
 def test_the_secrets_made_anew_let_in(fresh: Callable[..., Installation]) -> None:
     installation = fresh()
     first_start.initialize(load(home=installation.home))

@@ -48,6 +48,7 @@ def new_project(api: httpx.Client, org_id: str, name: str) -> httpx.Response:
     return api.post(f"/v1/orgs/{org_id}/projects", json={"name": name})
 
 
+@pytest.mark.nightly
 def test_a_full_disk_refuses_writes_and_heals(small_disk: Path) -> None:
     # Storage is what an instance may grow to: far more than this disk has.
     thinly = {"MENAGERIE_OVERCOMMIT_STORAGE": "1000"}

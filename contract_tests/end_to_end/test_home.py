@@ -141,6 +141,7 @@ def test_a_home_that_lies_open_is_closed(fresh: Callable[..., Installation]) -> 
     assert stat.S_ISSOCK((root / "cell" / "run" / "cell.sock").stat().st_mode)
 
 
+@pytest.mark.nightly
 def test_what_an_older_version_cannot_read_ends_all_of_it(
     fresh: Callable[..., Installation],
 ) -> None:

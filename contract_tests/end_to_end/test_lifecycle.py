@@ -153,6 +153,7 @@ def test_closing_an_organization_takes_a_second_factor(installation: Installatio
         assert api.delete("/v1/me/totp").status_code == 204
 
 
+@pytest.mark.nightly
 def test_an_idle_instance_of_the_free_plan_pauses_and_wakes(
     fresh: Any,
 ) -> None:

@@ -115,6 +115,7 @@ def test_what_was_written_is_there_after_a_second_start(life: Life) -> None:
     assert (life.first.kept, life.second.kept) == ([[7]], [[7]])
 
 
+@pytest.mark.nightly
 def test_a_second_serve_on_the_same_home_is_refused(installation: Installation) -> None:
     second = Installation(installation.home)
     with pytest.raises(AssertionError, match="ended before it was ready"):

@@ -113,6 +113,7 @@ def test_a_script_that_wrote_and_loops_ends_with_its_engine(
 
 
 @on_either
+@pytest.mark.nightly
 def test_a_script_that_only_loops_ends_alone(rig: Rig, host: Host, engine: str) -> None:
     instance_id = order(rig, host, engine)
     pid = rig.engine_pid(instance_id)
@@ -155,6 +156,7 @@ def test_an_engine_without_a_thread_for_the_cell_is_started_again(rig: Rig, host
     assert _ask(rig, instance_id, "SELECT 1") == ((1,),)
 
 
+@pytest.mark.nightly
 def test_an_engine_that_wanted_too_much_memory_says_so(rig: Rig, host: Host) -> None:
     if not host.confinement["memory"].enforced:
         pytest.skip("memory is not limited here")

@@ -87,6 +87,7 @@ def test_clients_reach_their_instance_with_both_passwords(gateway: Gateway) -> N
         gateway.ask(host, "wrong", "SELECT 1")
 
 
+@pytest.mark.nightly
 def test_a_statement_ends_soon_after_its_client_has_gone(gateway: Gateway) -> None:
     """The server itself would notice only when the statement is done, unless it just sleeps."""
     (route,) = gateway.rig.routes()["instances"].values()

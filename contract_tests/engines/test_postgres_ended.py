@@ -80,6 +80,7 @@ def test_no_attack_of_the_corpus_outlives_a_rotation(running: Subject) -> None:
 
 
 @newest
+@pytest.mark.nightly
 def test_any_number_of_objects_is_handed_over(running: Subject) -> None:
     former = second(running)
     with stepped_out(running, former) as connection:
@@ -163,6 +164,7 @@ def test_a_session_that_begins_slowly_ends_with_its_login(running: Subject) -> N
 
 
 @newest
+@pytest.mark.nightly
 def test_what_cannot_be_interrupted_keeps_no_login_alive(running: Subject) -> None:
     former = second(running)
     with session(running, former) as holding:

@@ -90,6 +90,7 @@ def test_connections_end_with_a_password_and_not_before(running: Subject) -> Non
     assert running.works(running.login)
 
 
+@pytest.mark.nightly
 def test_a_script_that_cannot_be_stopped_keeps_no_credential_alive(
     running: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,6 +213,7 @@ def test_what_grows_past_its_storage_is_stopped_until_it_has_more(
         rig.action(each, "erase")
 
 
+@pytest.mark.nightly
 def test_mariadb_refuses_what_adds_and_not_what_frees(rig: Rig, host: Host) -> None:
     instance_id = order(rig, host, "mariadb", size=MODEST)
     tenant = MariaDB(rig, instance_id)

@@ -32,6 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.stop(signal.SIGQUIT)
 
 
+@pytest.mark.nightly
 def test_postgresql_restarted_under_load_loses_nothing_acknowledged(cluster: Cluster) -> None:
     """Stopped in order, as by a crash, and in order again, while four threads write (37)."""
     database = Database(cluster.migrated_database())
