@@ -46,6 +46,8 @@ class CellSettings:
     home_wait_s: float = 10.0
     # How long an engine may take until a login works, and to end by itself when asked.
     start_timeout_s: float = 60.0
+    # The same where the engine says meanwhile that it is still reading its data.
+    load_timeout_s: float = 900.0
     stop_timeout_s: float = 10.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0

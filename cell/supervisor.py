@@ -21,13 +21,10 @@ from cell.residents import ROUTED, Resident, Routes, for_owner, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
+from cell.starting import until_usable
 
 log = structlog.get_logger("cell.supervisor")
 
-FIRST_LOOK_S = 0.005
-LOOK_AGAIN_MAX_S = 0.05
-# An instance says why it does not run within ten seconds, of which looking at it takes five.
-SLOW_AFTER_S = 3.0
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
 MEMORY = "the engine was stopped because it exceeded the memory of its size"
@@ -136,7 +133,7 @@ class Supervisor:
             raise EngineError(f"the engine cannot be started: {error}") from error
         resident.process = process
         try:
-            await self._until_usable(resident, process)
+            await until_usable(resident, process, self.login(resident), self._settings)
         except EngineError:
             resident.process = None
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
@@ -167,7 +164,7 @@ class Supervisor:
         try:
             # The former cell may have died between making a credential and handing it out.
             await self.hand_out_credentials(resident)
-            await self._until_usable(resident, process)
+            await until_usable(resident, process, self.login(resident), self._settings)
         except (EngineError, OSError):
             await self.stop(resident)
             return False
@@ -271,27 +268,6 @@ class Supervisor:
     @staticmethod
     def measure(resident: Resident) -> None:
         resident.metrics = resident.driver.metrics(resident.site, resident.process)
-
-    async def _until_usable(self, resident: Resident, process: Process) -> None:
-        deadline = time.monotonic() + self._settings.start_timeout_s
-        slow = time.monotonic() + SLOW_AFTER_S
-        login = self.login(resident)
-        wait_s = FIRST_LOOK_S
-        while not await resident.driver.ready(resident.site, login):
-            if not process.alive:
-                await process.ended()
-                ended = f"the engine did not start: {process.exit_reason}"
-                raise EngineError(f"{ended}; see the instance's logs")
-            if time.monotonic() > deadline:
-                limit_s = self._settings.start_timeout_s
-                raise EngineError(f"the engine accepted no login within {limit_s:.0f} s")
-            if resident.reason is None and time.monotonic() > slow:
-                resident.reason = (
-                    "the engine is taking a long time to start: it is running but accepts no "
-                    "logins yet; see the instance's logs"
-                )
-            await asyncio.sleep(wait_s)
-            wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
 
     def _usable(self, resident: Resident, process: Process) -> None:
         resident.memory_kills = self._host.memory_kills(resident.site)

@@ -166,6 +166,13 @@ class Extensible(Protocol):
 
 
 @runtime_checkable
+class Loading(Protocol):
+    """A driver whose engine says that it is reading its data, before it takes logins."""
+
+    async def is_loading(self, site: Site) -> bool: ...
+
+
+@runtime_checkable
 class Ending(Protocol):
     """A driver whose engine works on for a client that has gone."""
 

@@ -131,6 +131,10 @@ class PostgreSQL:
             await connection.execute("SELECT 1")
         return True
 
+    async def is_loading(self, site: Site) -> bool:
+        """After a crash it goes through what was not yet in its tables."""
+        return places.is_starting(site)
+
     async def pulse(self, site: Site, login: Login) -> Pulse:
         try:
             connection = await connections.connect(site.run, login, "postgres")

@@ -31,8 +31,17 @@ def takes_logins(site: Site) -> bool:
 
     Asked before a connection is made, so that the owner's log does not fill with our attempts.
     """
+    return _status(site) == "ready"
+
+
+def is_starting(site: Site) -> bool:
+    """Which lasts while it recovers."""
+    return _status(site) == "starting"
+
+
+def _status(site: Site) -> str:
     lines = read(site.data / LOCK, LOCK_BYTES_MAX).splitlines()
-    return len(lines) > STATUS_LINE and lines[STATUS_LINE].strip() == "ready"
+    return lines[STATUS_LINE].strip() if len(lines) > STATUS_LINE else ""
 
 
 def read(path: Path, most: int) -> str:

@@ -91,6 +91,16 @@ class Resp:
         except (OSError, RefusalError):
             return False
 
+    async def is_loading(self, site: Site) -> bool:
+        try:
+            async with self._connected(site) as connection:
+                await connection.ask("PING")
+        except RefusalError as error:
+            return str(error).startswith("LOADING")
+        except OSError:
+            return False
+        return False
+
     async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
         try:
             async with self._connected(site, PULSE_TIMEOUT_S) as connection:

@@ -1,0 +1,114 @@
+"""An engine that reads its data for long is waited for, and one that just hangs is not."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+
+from cell.engines.driver import Driver, EngineError, Login
+from cell.engines.postgres.places import LOCK, STATUS_LINE, is_starting
+from cell.layout import Site
+from cell.residents import Resident
+from cell.runtime.process import Process
+from cell.settings import CellSettings
+from cell.starting import until_usable
+from contract_tests.cell.rig import Rig, running
+from contract_tests.engines.speakers import ONCE
+
+KEYS = 6_000
+# On a busy machine, too, an engine without data takes less.
+START_TIMEOUT_S = 6.0
+SLOWED = """#!/bin/sh
+case "$1" in
+--version) exec {real} "$@" ;;
+esac
+exec {real} "$@" --key-load-delay 2000
+"""
+LOGIN = Login("app", "secret")
+
+
+@pytest.fixture
+def slowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    """With a Redis that takes two milliseconds for each key that it reads when it starts."""
+    real = next(
+        (found for each in os.get_exec_path() if (found := Path(each) / "redis-server").exists()),
+        None,
+    )
+    if real is None:
+        pytest.skip("no redis-server on this machine")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    server = folder / "redis-server"
+    server.write_text(SLOWED.format(real=real))
+    server.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    with running(tmp_path / "cell", confine=False, start_timeout_s=START_TIMEOUT_S) as made:
+        yield made
+
+
+@pytest.mark.nightly
+def test_what_takes_longer_to_read_than_a_start_may_is_read_once(slowed: Rig) -> None:
+    cell = slowed.get("/v1/cell").json()
+    versions = {each["engine"]: each["versions"] for each in cell["engines"]}
+    instance_id = slowed.make(engine="redis", engine_version=versions["redis"][0])
+    route = slowed.route(instance_id)
+    assert route is not None
+    password = slowed.reveal(instance_id)["password"]
+    client = redis.Redis(
+        unix_socket_path=route["socket"], username="app", password=password, retry=ONCE
+    )
+    pipeline = client.pipeline(transaction=False)
+    for number in range(KEYS):
+        pipeline.set(f"key{number}", "kept")
+    pipeline.execute()
+    slowed.action(instance_id, "pause")
+
+    began = time.monotonic()
+    seen = slowed.action(instance_id, "resume")
+    assert time.monotonic() - began > START_TIMEOUT_S
+    assert (seen["status"], seen["restarts"], seen["status_reason"]) == ("running", 0, None)
+    assert client.dbsize() == KEYS
+
+
+class Hanging:
+    """Stands for an engine that is up and takes nobody."""
+
+    def __init__(self, *, loads: bool) -> None:
+        self._loads = loads
+
+    async def ready(self, _site: Site, _login: Login) -> bool:
+        return False
+
+    async def is_loading(self, _site: Site) -> bool:
+        return self._loads
+
+
+class Alive:
+    alive = True
+
+
+@pytest.mark.parametrize(("loads", "within"), [(False, "within 0 s"), (True, "within 1 s")])
+def test_nothing_is_waited_for_without_end(loads: bool, within: str) -> None:
+    resident = Resident(cast("Any", None), cast("Any", None), cast("Driver", Hanging(loads=loads)))
+    settings = CellSettings(
+        home=Path("unused"),
+        cell_id="cell_x",
+        control_public_key=b"",
+        start_timeout_s=0.1,
+        load_timeout_s=0.6,
+    )
+    with pytest.raises(EngineError, match=within):
+        asyncio.run(until_usable(resident, cast("Process", Alive()), LOGIN, settings))
+
+
+@pytest.mark.parametrize(("status", "starting"), [("starting", True), ("ready   ", False)])
+def test_postgres_says_that_it_recovers(tmp_path: Path, status: str, starting: bool) -> None:
+    site = Site("inst_x", 0, tmp_path, tmp_path)
+    site.data.mkdir()
+    (site.data / LOCK).write_text("\n".join(["x"] * STATUS_LINE + [status]) + "\n")
+    assert is_starting(site) is starting
