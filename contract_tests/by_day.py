@@ -1,7 +1,7 @@
-"""Which tests `make test` runs of those that come once for each kind of database."""
+"""Which tests `make test` runs of those that come once for each kind of database or engine."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from zlib import crc32
 
@@ -13,7 +13,7 @@ from contract_tests.databases import DIALECTS
 # That both are alike is shown in storage/, in the rest of boundary/ and workflows/, and here by
 # what is marked `every_database`. By day each other test runs on one of them, half of the tests on
 # either; at night on both.
-IN_TURNS: Final = frozenset(
+OF_DATABASES: Final = frozenset(
     {
         "api",
         "boundary/test_authorize",
@@ -24,27 +24,37 @@ IN_TURNS: Final = frozenset(
         "workflows/test_three_ways",
     }
 )
+# These ask the same of each engine, through the same code but for a client or a driver, which
+# engines/test_contract.py holds to its promises by day: here each test has one engine by day.
+OF_ENGINES: Final = frozenset({"end_to_end/test_command_line", "engines/test_console"})
+ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis")
 
 
 def take_turns(items: Iterable[pytest.Item]) -> None:
-    """Leave one of two tests that differ in the database alone to the night."""
+    """Leave to the night all but one of the tests that differ in the database or engine alone."""
     cases: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
-        dialect = _dialect(item)
         room = item.path.parent.name
-        if dialect and not IN_TURNS.isdisjoint({room, f"{room}/{item.path.stem}"}):
-            case = "-".join(part for part in item.nodeid.split(dialect) if part)
-            cases[case][dialect] = item
-    for case, of_dialects in cases.items():
-        if of_dialects.keys() != set(DIALECTS):
-            continue
-        left_out = DIALECTS[crc32(case.encode()) % len(DIALECTS)]
-        if of_dialects[left_out].get_closest_marker("every_database") is None:
-            of_dialects[left_out].add_marker(pytest.mark.nightly)
+        of = {room, f"{room}/{item.path.stem}"}
+        for files, kinds in ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES)):
+            kind = _kind(item, kinds)
+            if kind and not files.isdisjoint(of) and not _is_nightly(item):
+                case = "-".join(part for part in item.nodeid.split(kind) if part)
+                cases[case][kind] = item
+    for case, of_kinds in cases.items():
+        kinds_in_order = sorted(of_kinds)
+        kept = kinds_in_order[crc32(case.encode()) % len(kinds_in_order)]
+        for kind, item in of_kinds.items():
+            if kind != kept and item.get_closest_marker("every_database") is None:
+                item.add_marker(pytest.mark.nightly)
 
 
-def _dialect(item: pytest.Item) -> str | None:
+def _is_nightly(item: pytest.Item) -> bool:
+    return item.get_closest_marker("nightly") is not None
+
+
+def _kind(item: pytest.Item, kinds: Collection[str]) -> str | None:
     call = getattr(item, "callspec", None)
     given = call.params.values() if call else ()
-    found = [each for each in given if isinstance(each, str) and each in DIALECTS]
+    found = [each for each in given if isinstance(each, str) and each in kinds]
     return str(found[0]) if len(found) == 1 else None

@@ -16,16 +16,15 @@ FIRST: Final = ("end_to_end", "engines", "cell", "isolation", "acme", "api", "ga
 # In seconds of a CPU, roughly; what is not listed takes less than ten, by the number of its tests.
 SECONDS: Final = {
     "end_to_end": {
-        "test_command_line": 40,
+        "test_fresh_machines": 55,
+        "test_command_line": 20,
         "test_console": 25,
         "test_engines": 20,
-        "test_fresh_machines": 20,
         "test_dump": 19,
         "test_newcomer": 17,
         "test_reference": 17,
         "test_lifecycle": 15,
         "test_first_start": 13,
-        "test_doctor": 11,
         "test_faults": 11,
     },
     "cell": {
@@ -38,7 +37,7 @@ SECONDS: Final = {
         "test_queues": 10,
     },
     "engines": {
-        "test_console": 22,
+        "test_console": 10,
         "test_liveness": 20,
         "test_contract": 18,
         "test_postgres_data": 11,

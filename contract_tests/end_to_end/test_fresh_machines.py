@@ -111,12 +111,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-# Two that have each of the six properties once; the others of the eight have their turn at night.
-BY_DAY = {("root", "none", "closed"), ("other", "bubblewrap", "open")}
-MACHINES = [
-    pytest.param(*each, id="-".join(each), marks=[] if each in BY_DAY else pytest.mark.nightly)
-    for each in itertools.product(("root", "other"), ("bubblewrap", "none"), ("open", "closed"))
-]
+MACHINES = list(itertools.product(("root", "other"), ("bubblewrap", "none"), ("open", "closed")))
 
 
 @pytest.mark.parametrize(("user", "confined", "lies"), MACHINES)
