@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from cell.engines.driver import EngineError, Loading, Login
+from cell.engines.driver import EngineError, Loading, Login, why_not_started
 from cell.residents import Resident
 from cell.runtime.process import Process
 from cell.settings import CellSettings
@@ -31,8 +31,8 @@ async def until_usable(
     while not await resident.driver.ready(resident.site, login):
         if not process.alive:
             await process.ended()
-            ended = f"the engine did not start: {process.exit_reason}"
-            raise EngineError(f"{ended}; see the instance's logs")
+            why = why_not_started(resident.driver, resident.site, process)
+            raise EngineError(f"the engine did not start: {why}")
         waited_s = time.monotonic() - began
         if waited_s > settings.start_timeout_s:
             await _look_whether_it_loads(resident, login, waited_s, settings)

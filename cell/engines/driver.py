@@ -173,6 +173,19 @@ class Loading(Protocol):
 
 
 @runtime_checkable
+class Explaining(Protocol):
+    """A driver whose engine says why it did not start."""
+
+    def why_not_started(self, site: Site) -> str | None:
+        """For the owner; None where it said nothing."""
+
+
+def why_not_started(driver: Driver, site: Site, process: Process) -> str:
+    said = driver.why_not_started(site) if isinstance(driver, Explaining) else None
+    return said or f"{process.exit_reason}; see the instance's logs"
+
+
+@runtime_checkable
 class Ending(Protocol):
     """A driver whose engine works on for a client that has gone."""
 

@@ -5,6 +5,8 @@ import hashlib
 import math
 import os
 import signal
+import stat
+import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +32,12 @@ UNASKED_MIN_BYTES = 52 * 2**20
 INTERPRETER_BYTES = 140 * 2**20
 MEMORY_SHARE = 0.75
 CHECKPOINT_TIMEOUT_S = 60.0
+# What the engine says of its database, in files beside it; how long its owner is told.
+TROUBLE = "trouble"
+NOTICE = "notice"
+NOTICE_DAYS = 7.0
+NOTICE_BYTES_MAX = 1_000
+DAY_S = 86_400.0
 READ_BYTES = 1 << 20
 
 
@@ -75,7 +83,8 @@ class DuckDB:
             *("--temp-bytes", str(size.storage_bytes)),
             *("--storage-bytes", str(size.storage_bytes)),
         ]
-        site.socket.unlink(missing_ok=True)
+        for left in (site.socket, site.data / TROUBLE):
+            left.unlink(missing_ok=True)
         environment = {
             **python.environment,
             # Read-only inside: no point in trying to write what was compiled.
@@ -143,7 +152,11 @@ class DuckDB:
         self._sizes.forget(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        return measured(self._host, process, self._sizes.count(site)[0])
+        storage_bytes = self._sizes.count(site)[0]
+        return measured(self._host, process, storage_bytes, _said(site.data / NOTICE, NOTICE_DAYS))
+
+    def why_not_started(self, site: Site) -> str | None:
+        return _said(site.data / TROUBLE)
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"https://{login.username}:{quote(login.password, safe='')}@{host}:{port}"
@@ -175,9 +188,23 @@ def _installed() -> str | None:
         return None
 
 
+def _said(path: Path, days: float = math.inf) -> str | None:
+    """What the engine wrote for its owner, who may have changed it if he broke out of SQL."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_mtime > days * DAY_S:
+            return None
+        text = file.read(NOTICE_BYTES_MAX).decode(errors="replace")
+    return "".join(each for each in text if each.isprintable()) or None
+
+
 def _files(directory: Path) -> list[Path]:
-    """The database and its log, where there is one."""
-    names = (DATABASE, f"{DATABASE}.wal")
+    """The database, its log, and what says that nobody was told of what is in the log."""
+    names = (DATABASE, f"{DATABASE}.wal", f"{DATABASE}.unacknowledged")
     return [directory / name for name in names if (directory / name).exists()]
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import structlog
 import uvicorn
 
-from instance_services.duckdb import memory
+from instance_services.duckdb import logs, memory
 from instance_services.duckdb.database import Limits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import make_app, render_error
@@ -49,7 +48,7 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 def main(words: list[str] | None = None) -> int:
     given = _arguments(words)
-    _set_up_logs(given.log_level)
+    logs.set_up(given.log_level)
     # For each parameter the engine's binding looks for it twice, on disk: most of its time.
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # says that there is none
     if given.process_bytes is not None:
@@ -79,7 +78,12 @@ def main(words: list[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         # The server installs no handlers where it does not run on the main thread.
         signal.signal(number, server.handle_exit)
-    turns.run(server.serve())
+    try:
+        turns.run(server.serve())
+    except RuntimeError:
+        # Where the database cannot be opened, the loop ends amid its own beginning.
+        if server.started:
+            raise
     return 0 if server.started else 1
 
 
@@ -87,19 +91,6 @@ def _give_up() -> None:
     """Ends the process soon, without the clean-up that a broken engine would abort in."""
     structlog.get_logger().error("the engine failed and needs a restart")
     asyncio.get_running_loop().call_later(_LAST_WORDS_S, os._exit, _LOST)
-
-
-def _set_up_logs(level: str) -> None:
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 if __name__ == "__main__":

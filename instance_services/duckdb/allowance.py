@@ -15,14 +15,14 @@ class Allowance:
     """Counts the database file, its log and what queries have spilled. Threads may share it."""
 
     def __init__(self, database: Path, temp_directory: Path, storage_bytes: int | None) -> None:
-        self._database = database
+        self.database = database
         self.directory = database.parent
-        self._log = database.with_name(database.name + ".wal")
+        self._log = log_of(database)
         self._temp_directory = temp_directory
         self.storage_bytes = storage_bytes
 
     def used_bytes(self) -> int:
-        return _size(self._database) + _size(self._log) + _size_within(self._temp_directory)
+        return size(self.database) + size(self._log) + _size_within(self._temp_directory)
 
     def exceeded(self) -> bool:
         return self.storage_bytes is not None and self.used_bytes() > self.storage_bytes
@@ -46,7 +46,12 @@ class Allowance:
         )
 
 
-def _size(path: Path) -> int:
+def log_of(database: Path) -> Path:
+    """Where the engine writes what is not in the database file yet."""
+    return database.with_name(f"{database.name}.wal")
+
+
+def size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -55,6 +60,6 @@ def _size(path: Path) -> int:
 
 def _size_within(directory: Path) -> int:
     try:
-        return sum(_size(Path(entry.path)) for entry in os.scandir(directory) if entry.is_file())
+        return sum(size(Path(entry.path)) for entry in os.scandir(directory) if entry.is_file())
     except FileNotFoundError:
         return 0

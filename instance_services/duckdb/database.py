@@ -17,13 +17,13 @@ class Limits:
     storage_bytes: int | None = None
 
 
-def open_database(path: Path, temp_directory: Path, limits: Limits) -> Any:
-    """A connection whose settings can no longer be changed by what runs over it."""
-    for spilled in temp_directory.glob("duckdb_temp_*"):
-        # Of a process that was killed; nobody else writes here.
-        spilled.unlink(missing_ok=True)
+Configuration = dict[str, str | bool | int | float | list[str]]
+
+
+def configuration(temp_directory: Path, limits: Limits) -> Configuration:
+    """What an engine is opened with; files and settings are not closed yet."""
     nowhere = str(temp_directory / "none")
-    config: dict[str, str | bool | int | float | list[str]] = {
+    config: Configuration = {
         "temp_directory": str(temp_directory),
         "allow_community_extensions": "false",
         "allow_persistent_secrets": "false",
@@ -41,7 +41,15 @@ def open_database(path: Path, temp_directory: Path, limits: Limits) -> Any:
         config["threads"] = str(limits.threads)
     if limits.temp_bytes is not None:
         config["max_temp_directory_size"] = f"{limits.temp_bytes}B"
-    connection = duckdb.connect(str(path), config=config)
+    return config
+
+
+def open_database(path: Path, temp_directory: Path, limits: Limits) -> Any:
+    """A connection whose settings can no longer be changed by what runs over it."""
+    for spilled in temp_directory.glob("duckdb_temp_*"):
+        # Of a process that was killed; nobody else writes here.
+        spilled.unlink(missing_ok=True)
+    connection = duckdb.connect(str(path), config=configuration(temp_directory, limits))
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

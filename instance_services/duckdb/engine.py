@@ -11,9 +11,10 @@ import duckdb
 import structlog
 
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, is_alive, open_database
+from instance_services.duckdb.database import Limits, is_alive
 from instance_services.duckdb.pulse import Pulse
-from instance_services.duckdb.session import Failed, Session
+from instance_services.duckdb.recovery import open_recovered
+from instance_services.duckdb.session import Failed, NotDurable, Session
 from instance_services.duckdb.turns import Turns
 
 log = structlog.get_logger()
@@ -123,7 +124,7 @@ class Engine:
 
     async def start(self) -> None:
         """Opens the database; raises what the engine says where it cannot."""
-        self._connection = await self._turns.call(lambda: open_database(*self._place))
+        self._connection = await self._turns.call(lambda: open_recovered(*self._place))
         self._session = Session(self._connection, self.allowance)
 
     @property
@@ -252,7 +253,10 @@ class Engine:
             job.error = error
         with self._lock:
             self._running = None
-        if job.error is not None and self._is_lost(job.error.__cause__):
+        if isinstance(job.error, NotDurable):
+            self._broken = True
+            job.error = Broken(str(job.error))
+        elif job.error is not None and self._is_lost(job.error.__cause__):
             self._broken = True
             job.error = Broken(_LOST)
 

@@ -52,6 +52,7 @@ class Plan:
     keeps_types: bool
     begins: bool
     grows: bool
+    changes_catalog: bool
     rendered: bool = False
     columns: Columns | None = None
     # Whether it may be run again as it is: it reads, and nothing but what is in its text.
@@ -99,6 +100,7 @@ class Plans:
             keeps_types=statements.keeps_types(found),
             begins=any(statement.type.name == "TRANSACTION" for statement in found),
             grows=any(statements.grows(statement) for statement in found),
+            changes_catalog=any(statements.changes_catalog(statement) for statement in found),
         )
         # After other statements of the same request the types may be others than now.
         if plan.is_select and not plan.first:

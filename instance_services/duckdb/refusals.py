@@ -215,6 +215,12 @@ def _check_call(found: list[str], database: str) -> None:
 
 
 def _check_set(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
+    if not found:
+        # No text of the client's: to add such a column the engine changes a setting on its way.
+        raise Refused(
+            "ADD COLUMN with a computed DEFAULT cannot be part of a transaction; send it as a"
+            " request of its own"
+        )
     rest = [word for word in found[1:3] if word not in ("session", "local", "global")]
     if found[:1] != ["use"] and rest[:1] != ["variable"]:
         raise Refused("settings are locked; only variables can be set: SET VARIABLE x = 1")

@@ -12,6 +12,7 @@ import orjson
 
 from instance_services.duckdb import memory, values
 from instance_services.duckdb.allowance import Allowance
+from instance_services.duckdb.durable import Changes, NoRoom
 from instance_services.duckdb.errors import told
 from instance_services.duckdb.plans import Columns, Plan, Plans
 from instance_services.duckdb.prepared import Prepared
@@ -32,6 +33,17 @@ class DiskFull(Failed):
     """The disk, not the statement, is at fault."""
 
 
+class NotDurable(Failed):
+    """What was changed could not be made to survive a crash: the engine must answer no more."""
+
+
+_FULL_DISK = f"the disk is full: {_NO_SPACE}; this statement needs room for a checkpoint"
+_NOT_DURABLE = (
+    "the change could not be written to the database file; the engine is about to be restarted, and"
+    " the change may be undone then; what was committed before is kept"
+)
+
+
 class Session:
     """Answers requests over one connection, each as if autocommit were all there is."""
 
@@ -43,6 +55,7 @@ class Session:
         refusals.drop_stored()
         self._plans = Plans(connection, refusals)
         self._prepared = Prepared(connection, reference.unsteady_functions())
+        self._changes = Changes(connection, allowance.database)
         # Of the statement that runs now: whether it may grow the database, and why it was ended.
         self._growing = False
         self._full: str | None = None
@@ -57,6 +70,8 @@ class Session:
             return self._run(plan, params, started)
         except Refused as error:
             raise Failed(str(error)) from None
+        except NoRoom:
+            raise DiskFull(_FULL_DISK) from None
         except duckdb.InterruptException as error:
             if self._full is not None:
                 raise Failed(self._full) from error
@@ -88,6 +103,10 @@ class Session:
             self._plans.forget()
         if plan.begins:
             self._end_transaction()
+        try:
+            self._changes.end()
+        except (duckdb.Error, OSError) as error:
+            raise NotDurable(_NOT_DURABLE) from error
 
     def _end_transaction(self) -> None:
         """One that is still open would swallow, or fail, the requests of others."""
@@ -103,6 +122,8 @@ class Session:
         if plan.grows:
             self._allowance.check()
             self._growing = True
+        if plan.changes_catalog:
+            self._changes.begin()
         connection = self._connection
         if plan.first:
             for statement in plan.first:

@@ -10,6 +10,9 @@ from instance_services.duckdb.tokens import words
 _KEEPS_TYPES = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "EXPLAIN"})
 # What may grow the database; the rest is always allowed, or a full database could not be emptied.
 _GROWS = frozenset({"INSERT", "UPDATE", "MERGE_INTO", "CREATE", "ALTER"})
+# What the engine writes to its log and cannot always read again. A DROP it can, and that must work
+# where there is no room for a checkpoint.
+_CHANGES_CATALOG = frozenset({"ALTER", "CREATE"})
 _RETURNS = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO"})
 
 
@@ -32,6 +35,11 @@ def grows(statement: Any) -> bool:
     name = statement.type.name
     # EXPLAIN ANALYZE does what it explains.
     return name in _GROWS or (name == "EXPLAIN" and _analyzes(statement.query))
+
+
+def changes_catalog(statement: Any) -> bool:
+    name = statement.type.name
+    return name in _CHANGES_CATALOG or (name == "EXPLAIN" and _analyzes(statement.query))
 
 
 def is_select(statement: Any) -> bool:

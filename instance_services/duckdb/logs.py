@@ -1,0 +1,63 @@
+"""Owns the log of the process, which its owner may read: nothing of the machine is in it."""
+
+import logging
+import re
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict
+
+_ENGINES_TRACE = re.compile(r"\s*Stack Trace:.*", re.DOTALL)
+# Of a path of two parts or more, the last tells enough.
+_PATH = re.compile(r"(?<![\w:/])(?:/[\w.+@-]+)+/([\w.+@-]+)")
+_EXCEPTION = re.compile(r"^[\w.]+: .*", re.MULTILINE)
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}\b")
+
+
+def set_up(level: str) -> None:
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _without_places,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    sys.excepthook = _last_words
+    logging.basicConfig(handlers=[_Libraries()], level=logging.WARNING, force=True)
+
+
+def cleaned(text: str) -> str:
+    """Without stack traces of the engine, folders and addresses."""
+    return _ADDRESS.sub("…", _PATH.sub(r"\1", _ENGINES_TRACE.sub("", text)))
+
+
+def _without_places(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    return {
+        name: cleaned(value) if isinstance(value, str) else value for name, value in event.items()
+    }
+
+
+def _last_words(
+    _kind: type[BaseException], error: BaseException, _trace: TracebackType | None
+) -> None:
+    text = "".join(traceback.format_exception(error))
+    structlog.get_logger().error("the process ends with an error", exception=text)
+
+
+class _Libraries(logging.Handler):
+    """What libraries say, in the same form and as short: of an exception its last line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            said = f"{said} {record.exc_info[1]!r}"
+        elif said.startswith("Traceback"):
+            said = next(iter(_EXCEPTION.findall(cleaned(said))[::-1]), "an error")
+        structlog.get_logger().log(record.levelno, said, logger=record.name)
