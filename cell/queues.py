@@ -39,6 +39,10 @@ SETTINGS = (
 )
 
 
+class _RolesHeldUp(Unavailable):
+    """Roles are made on another connection than the owner's, whose end is not the reason."""
+
+
 class QueueDatabases:
     """The owner's own login is used: nobody's code in the database gets more rights by queues."""
 
@@ -61,6 +65,8 @@ class QueueDatabases:
             connection = await self._connect(resident, way)
             try:
                 yield connection
+            except _RolesHeldUp:
+                raise
             except Unavailable as error:
                 raise _broken_off(way) or error from error.__cause__
             finally:
@@ -80,7 +86,7 @@ class QueueDatabases:
             raise _not_now() from error
         except HeldUpError as error:
             detail = f"the roles of the data API cannot be made now: {error}; try again"
-            raise Unavailable(detail, headers=RETRY_AFTER) from error
+            raise _RolesHeldUp(detail, headers=RETRY_AFTER) from error
         except psycopg.Error as error:
             raise meaning(error) from error
 

@@ -39,6 +39,15 @@ def shipped_path() -> Path | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A copy, made into a document once: that is what every command takes its time for."""
+
+    document: Document
+    etag: str | None
+    fetched_at: float
+
+
 @dataclass
 class Source:
     """The document of one server, with its copies on disk."""
@@ -54,33 +63,34 @@ class Source:
 
     def at_hand(self) -> Document:
         """Answer the newest copy there is without asking anyone."""
-        copy = self._kept()
-        return Document(copy["document"]) if copy else self._shipped()
+        kept = self._kept()
+        return kept.document if kept else self._shipped()
 
     def current(self, fetch: Fetch, *, even_if_fresh: bool = False) -> Document:
         """Answer the server's document; the copy at hand where the server cannot be asked."""
-        copy = self._kept() or {}
-        age_s = time.time() - float(copy.get("fetched_at", 0))
-        if copy and not even_if_fresh and 0 <= age_s < FRESH_S:
-            return Document(copy["document"])
+        kept = self._kept()
+        if kept and not even_if_fresh and 0 <= time.time() - kept.fetched_at < FRESH_S:
+            return kept.document
         try:
-            etag, raw = fetch(copy.get("etag"))
+            etag, raw = fetch(kept.etag if kept else None)
         except Exception:  # noqa: BLE001  an unreachable server is reported by the command itself
-            return self.at_hand()
-        document = copy.get("document") if raw is None else raw
+            return kept.document if kept else self._shipped()
+        document = kept.document.raw if kept and raw is None else raw
         if document is None or not _is_usable(document):
-            return self.at_hand()
+            return kept.document if kept else self._shipped()
         self._write(self._copy, {"etag": etag, "fetched_at": time.time(), "document": document})
         return Document(document)
 
-    def _kept(self) -> dict[str, Any] | None:
+    def _kept(self) -> "_Kept | None":
         """The copy of the server's, unless an earlier version kept what is of no use."""
         copy = self._read(self._copy)
+        if copy is None:
+            return None
         try:
-            read = copy is not None and Document(copy["document"]).nouns is not None
-            return (
-                copy if copy and read and isinstance(copy["document"]["paths"], Mapping) else None
-            )
+            document = Document(copy["document"])
+            usable = document.nouns is not None and isinstance(document.raw["paths"], Mapping)
+            fetched_at = float(copy.get("fetched_at", 0))
+            return _Kept(document, copy.get("etag"), fetched_at) if usable else None
         except Exception:  # noqa: BLE001  whatever it breaks, the shipped one will do
             return None
 

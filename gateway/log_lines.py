@@ -64,6 +64,14 @@ def configure(log_format: str | None, log_level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+    # Libraries speak up only when something is wrong.
+    write_standard_logging(shared, renderer, logging.WARNING)
+
+
+def write_standard_logging(
+    shared: list[structlog.types.Processor], renderer: structlog.types.Processor, level: int | str
+) -> None:
+    """What libraries log goes to standard error too, and looks as our own lines do."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -73,5 +81,4 @@ def configure(log_format: str | None, log_level: str) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries speak up only when something is wrong.
-    root.setLevel(logging.WARNING)
+    root.setLevel(level)

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from gateway.log_lines import escape
+from gateway.log_lines import escape, write_standard_logging
 
 # API keys, session tokens, bearer and basic credentials, and one-time tokens in paths.
 _SECRETS = re.compile(
@@ -66,16 +66,7 @@ def configure(log_format: str = "text", level: str = "info", *, role: str | None
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    write_standard_logging(shared, last, level.upper())
     # Libraries speak up only when something is wrong; request lines are our own.
     for name in ("uvicorn", "uvicorn.access", "httpx", "httpcore", "alembic", "connexion"):
         logging.getLogger(name).setLevel(logging.WARNING)

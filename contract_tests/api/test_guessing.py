@@ -11,9 +11,10 @@ import pyotp
 import pytest
 from argon2 import PasswordHasher
 
+from contract_tests.api import second_factor
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import OPERATIONS, is_problem
-from contract_tests.api.test_sessions import code, enrol, wrong
+from contract_tests.api.second_factor import CONFIRM, code, enrol, wrong
 from control import identity
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
@@ -24,7 +25,6 @@ LEFT = ALLOWED - 1
 """Codes, after the one that confirmed the authenticator."""
 HOME = "192.0.2.1"
 STEP_UP = "/v1/sessions/current/actions/step-up"
-CONFIRM = "/v1/me/totp/actions/confirm"
 
 
 @pytest.fixture(params=["memory", "database"])
@@ -57,10 +57,7 @@ def person(house: House, monkeypatch: pytest.MonkeyPatch) -> Person:
 @pytest.fixture
 def enrolled(house: House, person: Person) -> pyotp.TOTP:
     """Of `person`, whose session has passed the second factor."""
-    totp = enrol(house, person)
-    answer = house.post(CONFIRM, person.session, json={"code": code(house, totp)})
-    assert answer.status_code == 200, answer.text
-    return totp
+    return second_factor.enrolled(house, person)
 
 
 def strangers() -> Iterator[str]:

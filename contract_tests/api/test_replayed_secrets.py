@@ -7,7 +7,7 @@ import pytest
 
 from contract_tests.api.harness import House
 from contract_tests.api.rows import Estate, estate, is_problem
-from contract_tests.api.test_sessions import code, enrol
+from contract_tests.api.second_factor import enrolled
 
 GUARDED = {
     "api-keys": {"name": "ci", "role": "owner"},
@@ -21,10 +21,7 @@ GUARDED = {
 def here(house: House) -> Estate:
     made = estate(house)
     owner = made.tenant.owner
-    totp = enrol(house, owner)
-    body = {"code": code(house, totp)}
-    confirmed = house.post("/v1/me/totp/actions/confirm", owner.session, json=body)
-    assert confirmed.status_code < 300, confirmed.text
+    enrolled(house, owner)
     return made
 
 

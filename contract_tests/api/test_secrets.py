@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import OPERATIONS, is_problem
-from contract_tests.api.test_sessions import code, enrol
+from contract_tests.api.second_factor import code, enrol, enrolled
 from control.boundary import secret_members
 from storage.records import Record
 
@@ -32,20 +32,16 @@ def sign_in(house: House, person: Person) -> list[str]:
 
 
 def sign_in_with_a_code(house: House, person: Person) -> list[str]:
-    totp = enrol(house, person)
+    totp = enrolled(house, person)
     first, second = code(house, totp), code(house, totp, 1)
-    body = {"code": first}
-    assert house.post("/v1/me/totp/actions/confirm", person.session, json=body).is_success
     body = {"email": person.email, "password": PASSWORD, "totp_code": second}
     assert house.post("/v1/sessions", json=body).status_code == 201
     return [first, second]
 
 
 def step_up(house: House, person: Person) -> list[str]:
-    totp = enrol(house, person)
+    totp = enrolled(house, person)
     first, second = code(house, totp), code(house, totp, 1)
-    body = {"code": first}
-    assert house.post("/v1/me/totp/actions/confirm", person.session, json=body).is_success
     answer = house.post(STEP_UP, person.session, json={"code": second})
     assert answer.is_success, answer.text
     return [first, second]

@@ -5,7 +5,6 @@ from collections.abc import Iterator, MutableMapping
 from datetime import timedelta
 from typing import Any
 
-import pyotp
 import pytest
 import structlog
 import structlog.testing
@@ -13,6 +12,7 @@ import structlog.testing
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
+from contract_tests.api.second_factor import CONFIRM, code, enrol, enrolled, wrong
 from control import identity
 from storage import sessions
 
@@ -28,23 +28,6 @@ def sign_in(house: House, person: Person, **body: str) -> str:
     answer = house.post("/v1/sessions", json={"email": person.email, "password": PASSWORD, **body})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["token"])
-
-
-def enrol(house: House, person: Person) -> pyotp.TOTP:
-    answer = house.post("/v1/me/totp", person.session, json={"password": PASSWORD})
-    assert answer.status_code == 201, answer.text
-    secret = answer.json()["secret"]
-    assert pyotp.parse_uri(answer.json()["otpauth_uri"]).secret == secret
-    return pyotp.TOTP(secret)
-
-
-def code(house: House, totp: pyotp.TOTP, steps: int = 0) -> str:
-    return totp.at(house.now() + timedelta(seconds=30 * steps))
-
-
-def wrong(house: House, totp: pyotp.TOTP) -> str:
-    near = {code(house, totp, step) for step in range(-3, 4)}
-    return next(guess for guess in map("{:06}".format, range(10)) if guess not in near)
 
 
 def test_signing_in_gives_a_token_that_works_until_signing_out(
@@ -145,7 +128,7 @@ def test_enrolling_takes_the_password_and_a_first_code(house: House, person: Per
     is_problem(refused, 403, "password_refused")
     totp = enrol(house, person)
     assert house.get("/v1/me", person.session).json()["user"]["totp_enabled"] is False
-    confirm = "/v1/me/totp/actions/confirm"
+    confirm = CONFIRM
     bad = house.post(confirm, person.session, json={"code": wrong(house, totp)})
     is_problem(bad, 403, "code_refused")
     confirmed = house.post(confirm, person.session, json={"code": code(house, totp)})
@@ -159,7 +142,7 @@ def test_enrolling_takes_the_password_and_a_first_code(house: House, person: Per
 def test_a_code_works_once(house: House, person: Person) -> None:
     totp = enrol(house, person)
     used = code(house, totp)
-    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": used})
+    house.post(CONFIRM, person.session, json={"code": used})
     token = sign_in(house, person)
     step_up = "/v1/sessions/current/actions/step-up"
     is_problem(house.post(step_up, token, json={"code": used}), 403, "code_refused")
@@ -173,8 +156,7 @@ def test_a_code_works_once(house: House, person: Person) -> None:
 
 @pytest.mark.every_database  # what locks is the database
 def test_one_code_sent_twice_at_once_works_once(house: House, person: Person) -> None:
-    totp = enrol(house, person)
-    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    totp = enrolled(house, person)
     tokens = [sign_in(house, person) for _ in range(4)]
     fresh = {"json": {"code": code(house, totp, 1)}}
     step_up = "/v1/sessions/current/actions/step-up"
@@ -199,8 +181,7 @@ def test_the_second_factor_lapses_after_fifteen_minutes(make_house: MakeHouse) -
 
 
 def test_removing_the_authenticator_takes_every_sessions_mfa(house: House, person: Person) -> None:
-    totp = enrol(house, person)
-    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    totp = enrolled(house, person)
     other = sign_in(house, person, totp_code=code(house, totp, 1))
     assert house.get("/v1/me", other).json()["assurance"] == "mfa"
     assert house.request("DELETE", "/v1/me/totp", person.session).status_code == 204
@@ -225,8 +206,7 @@ def test_the_password_alone_takes_no_account_over(make_house: MakeHouse) -> None
     """Whoever knows it neither replaces it nor ends the sessions that could."""
     house = make_house()
     person = house.person()
-    totp = enrol(house, person)
-    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    totp = enrolled(house, person)
     own = house.get("/v1/me", person.session).json()["session_id"]
     thief = sign_in(house, person)
     is_problem(house.post("/v1/me/password", thief, json=CHANGE), 403, "mfa_required")
@@ -243,8 +223,7 @@ def test_the_password_alone_takes_no_account_over(make_house: MakeHouse) -> None
 def test_an_owner_without_a_code_at_hand_ends_what_the_password_alone_opened(
     house: House, person: Person
 ) -> None:
-    totp = enrol(house, person)
-    house.post("/v1/me/totp/actions/confirm", person.session, json={"code": code(house, totp)})
+    totp = enrolled(house, person)
     thief, own = sign_in(house, person), sign_in(house, person)
     stolen = house.get("/v1/me", thief).json()["session_id"]
     assert house.request("DELETE", f"/v1/sessions/{stolen}", own).status_code == 204

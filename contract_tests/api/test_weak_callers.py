@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from contract_tests.api import second_factor
 from contract_tests.api.harness import House, Person, Tenant
 from contract_tests.api.rows import NOBODY, OPERATIONS, is_problem, send
-from contract_tests.api.test_sessions import code, enrol
 from control.policy import permissions
 from specserver import Operation
 
@@ -46,10 +46,7 @@ def tenant(house: House) -> Tenant:
 def enrolled(house: House) -> Tenant:
     """Of an owner with an authenticator app, whose session is an MFA session."""
     tenant = house.tenant()
-    totp = enrol(house, tenant.owner)
-    body = {"code": code(house, totp)}
-    answer = house.post("/v1/me/totp/actions/confirm", tenant.owner.session, json=body)
-    assert answer.status_code == 200, answer.text
+    second_factor.enrolled(house, tenant.owner)
     return tenant
 
 

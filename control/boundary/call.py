@@ -190,6 +190,8 @@ class Call:
         self.audit(ids[-1] if ids else None)
 
     def _without_secrets(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        if not self.rule.secret:
+            return dict(told)
         secret = secret_members.found(self.rule.secret, told)
         if secret and self.services.settings.strict:
             names = ", ".join(sorted(secret))
