@@ -21,6 +21,7 @@ from cell.engines.postgres import (
     connections,
     ended,
     extensions,
+    leftovers,
     lockouts,
     logins,
     places,
@@ -109,7 +110,7 @@ class PostgreSQL:
         server.write_configuration(self._host, self._family, installation, site, spec.size)
         logins.forget_applied(site)
         self._discard(site)
-        return await server.launch(self._host, installation, site, spec.size)
+        return await server.launch(self._host, self._family, installation, site, spec.size)
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
         await server.stop(process, timeout_s)
@@ -277,6 +278,7 @@ class PostgreSQL:
         ):
             await roles.set_password(connection, verifier)
             await roles.disable(connection)
+            await leftovers.clear(folder, server.SELF, int(installation.source.major))
 
     async def _apply_soon(self, site: Site, tried: Sequence[Login]) -> None:
         """A server that does not run is told at its next start, before anybody is let in.
@@ -330,8 +332,10 @@ class PostgreSQL:
             async with connection.transaction():
                 former = await roles.forbid_others(connection, wanted)
             await ended.end_sessions(connection, former)
+        major = int(places.major(site) or 0)
+        await leftovers.clear(site.run, superuser, major)
         logins.mark_applied(site)
-        await ended.take_apart(site.run, superuser, former, int(places.major(site) or 0))
+        await ended.take_apart(site.run, superuser, former, major)
 
     async def _open_database(self, connection: roles.Connection) -> None:
         try:

@@ -13,6 +13,10 @@ VERSION_BYTES_MAX = 16
 LOCK = "postmaster.pid"
 LOCK_BYTES_MAX = 4096
 STATUS_LINE = 7
+# What a server writes or reads there by itself (ALTER SYSTEM, pg_upgrade); ours are elsewhere.
+BLANK = ("postgresql.auto.conf", "postgresql.conf", "pg_hba.conf", "pg_ident.conf")
+# They would make a follower of it.
+SIGNALS = ("standby.signal", "recovery.signal")
 
 
 def staged(site: Site) -> Site:
@@ -56,6 +60,24 @@ def read(path: Path, most: int) -> str:
         return ""
     finally:
         os.close(descriptor)
+
+
+def blank(site: Site, owner: int | None) -> None:
+    """Empties settings in the data, where none of ours are, whatever lies in their places."""
+    for name in (*BLANK, *SIGNALS):
+        path = site.data / name
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
+            shutil.rmtree(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    for name in BLANK:
+        descriptor = os.open(site.data / name, flags, 0o600)
+        try:
+            if owner is not None:
+                os.fchown(descriptor, owner, owner)
+        finally:
+            os.close(descriptor)
 
 
 def clear(site: Site) -> None:

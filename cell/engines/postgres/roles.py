@@ -22,6 +22,9 @@ FIRST = 12000
 
 Connection = AsyncConnection[TupleRow]
 
+# Of the predefined roles this one is a member of others, in a new cluster.
+MONITORS = ("pg_read_all_settings", "pg_read_all_stats", "pg_stat_scan_tables")
+
 # Owners may make roles with such names, and write any comment on them. Membership in their own role
 # is what they cannot give, so who has it from the superuser is a login that was made here: on this
 # cluster, on the one that it was copied from, and before and after an upgrade.
@@ -43,7 +46,7 @@ JOIN pg_catalog.pg_roles m ON m.oid = member
 JOIN pg_catalog.pg_roles g ON g.oid = grantor
 WHERE r.rolname = '{SUPERUSER}' OR r.rolname <> '{OWNER}' AND r.rolname IN ({FAMILY})
 OR r.rolname = '{OWNER}' AND m.rolname NOT IN ({FAMILY})
-OR r.oid < {FIRST} AND m.oid >= {FIRST}
+OR r.oid < {FIRST} AND NOT (m.rolname = 'pg_monitor' AND r.rolname IN {MONITORS})
     AND NOT (m.rolname = '{OWNER}' AND r.rolname IN ('pg_monitor', 'pg_signal_backend'))
 """  # noqa: S608 - our own words
 # What no owner can give. In 15 the right to make roles is worth that of the superuser.
@@ -52,6 +55,41 @@ SELECT rolname FROM pg_catalog.pg_roles
 WHERE oid >= {FIRST} AND (rolsuper OR rolreplication OR rolbypassrls OR rolcreaterole
     AND pg_catalog.current_setting('server_version_num')::int < {CREATEROLE_SINCE}0000)
 """  # noqa: S608 - our own words
+# Statements do not change predefined roles, and rows can be. Nobody logs in as one.
+PREDEFINED = f"""
+UPDATE pg_catalog.pg_authid SET rolsuper = false, rolcanlogin = false, rolcreaterole = false,
+    rolcreatedb = false, rolreplication = false, rolbypassrls = false, rolpassword = NULL
+WHERE oid < {FIRST} AND oid <> 10 AND (rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb
+    OR rolreplication OR rolbypassrls OR rolpassword IS NOT NULL)
+"""  # noqa: S608 - our own words
+# Where owners make no roles, only a superuser made those that log in.
+STRANGERS = f"""
+SELECT rolname FROM pg_catalog.pg_roles WHERE oid >= {FIRST} AND rolcanlogin
+AND rolname NOT IN ({FAMILY})
+AND pg_catalog.current_setting('server_version_num')::int < {CREATEROLE_SINCE}0000
+"""  # noqa: S608 - our own words
+# Settings for the superuser, for everybody, or for databases of ours, and those that owners cannot
+# set; and rights to set them.
+FOREIGN_SETTINGS = """
+UPDATE pg_catalog.pg_db_role_setting SET setconfig = ARRAY(
+    SELECT c FROM pg_catalog.unnest(setconfig) AS c
+    WHERE setrole <> 10 AND (setrole <> 0 OR setdatabase NOT IN (SELECT 0::oid UNION ALL
+        SELECT oid FROM pg_catalog.pg_database
+        WHERE datname IN ('postgres', 'template0', 'template1')))
+    AND pg_catalog.lower(pg_catalog.split_part(c, '=', 1)) NOT IN (
+        SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings WHERE context <> 'user'))
+WHERE setrole = 10 OR setrole = 0 AND setdatabase IN (SELECT 0::oid UNION ALL
+        SELECT oid FROM pg_catalog.pg_database
+        WHERE datname IN ('postgres', 'template0', 'template1'))
+OR EXISTS (SELECT FROM pg_catalog.unnest(setconfig) AS c
+    WHERE pg_catalog.lower(pg_catalog.split_part(c, '=', 1)) IN (
+        SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings WHERE context <> 'user'))
+"""
+TIDY = (
+    "DELETE FROM pg_catalog.pg_db_role_setting WHERE setconfig = '{}'",
+    "DELETE FROM pg_catalog.pg_shdepend WHERE classid = 'pg_catalog.pg_parameter_acl'::regclass",
+    "DELETE FROM pg_catalog.pg_parameter_acl",
+)
 # A database's name may be of any bytes, and so it stays on the server.
 RESET_IN_DATABASES = """
 DO $$
@@ -199,8 +237,24 @@ async def _forbid(connection: Connection, name: str) -> None:
     await _run(connection, "ALTER ROLE {} NOLOGIN PASSWORD NULL", sql.Identifier(name))
 
 
-async def _expel(connection: Connection) -> None:
+async def expel(connection: Connection) -> None:
     """Nobody has what an owner cannot give, however it was come by."""
+    async with connection.transaction():
+        await connection.execute(ALONE)
+        await _expel(connection)
+
+
+async def _expel(connection: Connection) -> None:
+    if (await connection.execute(PREDEFINED.encode())).rowcount:
+        log.warning("cell.postgres.role_stripped", role="a predefined role")
+    for (name,) in await (await connection.execute(STRANGERS)).fetchall():
+        await _run(connection, "ALTER ROLE {} NOLOGIN", sql.Identifier(name))
+        await connection.execute(END_MIGHTY, [name])
+        log.warning("cell.postgres.role_stripped", role=name)
+    if (await connection.execute(FOREIGN_SETTINGS)).rowcount:
+        log.warning("cell.postgres.settings_removed", reason="only a superuser can have set them")
+    for statement in TIDY:
+        await connection.execute(statement.encode())
     for (name,) in await (await connection.execute(MIGHTY)).fetchall():
         rights = "NOSUPERUSER NOREPLICATION NOBYPASSRLS"
         if connection.info.server_version < CREATEROLE_SINCE * 10_000:

@@ -31,7 +31,8 @@ SELF = Login(roles.SUPERUSER, "")
 def write_configuration(
     host: Host, family: Family, installation: Installation, site: Site, size: Size
 ) -> bytes:
-    """The server's two files, in the folder it reads and cannot write."""
+    """The server's files, in the folder it reads and cannot write; those in its data are blank."""
+    places.blank(site, host.owner(site))
     content = settings.content(family, installation.source, size, host.view(site))
     write(host, site, settings.FILE, content)
     write(host, site, settings.ACCESS, settings.ACCESS_CONTENT)
@@ -48,12 +49,19 @@ def write(host: Host, site: Site, name: str, content: bytes) -> Path:
 
 
 async def launch(
-    host: Host, installation: Installation, site: Site, size: Size, options: tuple[str, ...] = ()
+    host: Host,
+    family: Family,
+    installation: Installation,
+    site: Site,
+    size: Size,
+    options: tuple[str, ...] = (),
 ) -> Process:
     view = host.view(site)
+    decisive = settings.decisive(family, installation.source, view)
     argv = [
         *(installation.program("postgres"), "-D", str(view.data)),
         *("-c", f"config_file={view.configuration / settings.FILE}"),
+        *(word for name, value in decisive.items() for word in ("-c", f"{name}={value}")),
         *(word for option in options for word in ("-c", option)),
     ]
     return await host.start(site, argv, {}, size, mounts=installation.mounts)
@@ -96,7 +104,7 @@ async def private(
         f"unix_socket_directories={host.view(site).run / PRIVATE}",
         f"hba_file={access}",
     )
-    process = await launch(host, installation, site, SIZE, options)
+    process = await launch(host, family, installation, site, SIZE, options)
     try:
         await _until_ready(site, process, folder, log)
         yield folder

@@ -67,7 +67,7 @@ def content(family: Family, source: Source, size: Size, view: View) -> bytes:
     """The whole of postgresql.conf."""
     major = int(source.major)
     settings = {
-        **_place(view),
+        **_place(),
         **_memory(size),
         **_processes(major, size),
         **_storage(size),
@@ -75,10 +75,40 @@ def content(family: Family, source: Source, size: Size, view: View) -> bytes:
         # A statement ends with the client that waits for it.
         "client_connection_check_interval": "2s",
         **_language(),
-        **_ours(family, source),
+        **_ours(family, int(source.major)),
+        **decisive(family, source, view),
     }
     lines = [f"{name} = '{value}'" for name, value in settings.items()]
     return ("\n".join(lines) + "\n").encode()
+
+
+def decisive(family: Family, source: Source, view: View) -> dict[str, str]:
+    """Who is let in, and what is loaded or run: said at the start, where no file overrides it."""
+    preloaded = [*filter(None, [family.extension]), *extensions.preloaded(source)]
+    found = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(view.run),
+        "hba_file": str(view.configuration / ACCESS),
+        "ident_file": str(view.configuration / IDENTITIES),
+        "ssl": "off",
+        "shared_preload_libraries": ",".join(preloaded),
+        "session_preload_libraries": "",
+        "dynamic_library_path": "$libdir",
+        "archive_mode": "off",
+        "archive_command": "",
+        "archive_library": "",
+        "archive_cleanup_command": "",
+        "recovery_end_command": "",
+        "restore_command": "",
+        "primary_conninfo": "",
+        "logging_collector": "off",
+    }
+    major = int(source.major)
+    if major >= 17:  # noqa: PLR2004 - a version
+        found["allow_alter_system"] = "off"
+    if major >= 18:  # noqa: PLR2004 - a version
+        found["extension_control_path"] = "$system"
+    return found
 
 
 def needs_restart(former: bytes, wanted: bytes) -> bool:
@@ -100,16 +130,11 @@ def storage_bytes(content: bytes) -> int | None:
     return None
 
 
-def _place(view: View) -> dict[str, str]:
+def _place() -> dict[str, str]:
     return {
-        "listen_addresses": "",
         "port": str(PORT),
-        "unix_socket_directories": str(view.run),
         # The folder is the instance's own, and root goes everywhere.
         "unix_socket_permissions": "0700",
-        "hba_file": str(view.configuration / ACCESS),
-        "ident_file": str(view.configuration / IDENTITIES),
-        "ssl": "off",
         "password_encryption": "scram-sha-256",
     }
 
@@ -166,7 +191,6 @@ def _storage(size: Size) -> dict[str, str]:
 def _logging() -> dict[str, str]:
     return {
         "log_destination": "stderr",
-        "logging_collector": "off",
         "log_line_prefix": "%m [%p] %q%u@%d ",
         "log_timezone": "UTC",
         "timezone": "UTC",
@@ -192,15 +216,11 @@ def _language() -> dict[str, str]:
     }
 
 
-def _ours(family: Family, source: Source) -> dict[str, str]:
-    major = int(source.major)
-    preloaded = [*filter(None, [family.extension]), *extensions.preloaded(source)]
-    found = {"shared_preload_libraries": ",".join(preloaded)}
+def _ours(family: Family, major: int) -> dict[str, str]:
+    found = {}
     if major >= 16:  # noqa: PLR2004 - a version
         # Who makes a role may act as it, as owners of databases expect.
         found["createrole_self_grant"] = "set, inherit"
-    if major >= 17:  # noqa: PLR2004 - a version
-        found["allow_alter_system"] = "off"
     return {**found, **dict(family.settings)}
 
 

@@ -8,7 +8,7 @@ import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import archive, aside, connections, places, roles, server
+from cell.engines.postgres import archive, aside, connections, leftovers, places, roles, server
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
 from cell.engines.postgres.settings import Family
 from cell.layout import Site
@@ -78,6 +78,9 @@ async def upgrade(
 
 
 async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
+    async with connections.administration(folder, server.SELF) as connection:
+        await roles.expel(connection)
+    await leftovers.clear(folder, server.SELF, int(old.source.major))
     await _refuse_closed(folder)
     await _refuse_without_extensions(folder, old, new)
     knows_marks = await asyncio.to_thread(_knows_marks, new)
