@@ -158,6 +158,11 @@ BEGIN
     LOOP
         EXECUTE format('REVOKE CREATE, TEMPORARY ON DATABASE %I FROM PUBLIC', one.datname);
     END LOOP;
+    FOR one IN SELECT d.datname FROM pg_database d WHERE d.datname IN {OURS}
+        AND NOT has_database_privilege('pg_monitor', d.oid, 'CONNECT')
+    LOOP
+        EXECUTE format('GRANT CONNECT ON DATABASE %I TO PUBLIC', one.datname);
+    END LOOP;
     FOR one IN SELECT datname FROM pg_database WHERE datdba = 10 AND oid >= {FIRST} LOOP
         EXECUTE format('ALTER DATABASE %I OWNER TO {OWNER}', one.datname);
     END LOOP;
