@@ -1,6 +1,8 @@
 """Owns the proof that callers nobody knows keep no place, thread or memory from those known."""
 
 import asyncio
+import contextlib
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -208,3 +210,22 @@ def test_one_callers_bodies_leave_memory_to_others() -> None:
             await asyncio.gather(*crowd, other)
 
     asyncio.run(run())
+
+
+def test_the_bodies_of_all_ten_organizations_of_a_person_leave_memory_to_others() -> None:
+    shares = Shares(whose, threads=4)
+
+    def grown(caller: str) -> int:
+        share, size = shares.body(exchange(caller)), 0
+        with contextlib.suppress(Unavailable):
+            for size in range(0, BUDGET, BLOCK_BYTES):
+                share.grow(size + BLOCK_BYTES)
+        return size
+
+    held = [grown(f"organization {number}") for number in range(10)]
+    assert max(held) == BODY_BLOCKS_OF_ONE * BLOCK_BYTES + BLOCK_BYTES
+    assert grown("somebody else") >= 3 * BLOCK_BYTES
+
+
+def exchange(caller: str) -> Any:
+    return SimpleNamespace(request=SimpleNamespace(headers={"x-known": caller}))
