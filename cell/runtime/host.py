@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import hashlib
 import hmac
 import os
 import signal
@@ -42,6 +43,7 @@ PROCESSES_MAX = 8192
 SECRET_BYTES = 32
 # Of the disk's bytes, what a file system usually has for each of its inodes.
 FILE_BYTES_MIN = 16_384
+MARK_CHARACTERS = 32
 COMPLAINT_CHARACTERS = 2_000
 
 
@@ -58,6 +60,10 @@ class View:
 class Usage:
     memory_bytes: int
     cpu_s: float
+
+
+def mark_of(home: str) -> str:
+    return hashlib.sha256(home.encode()).hexdigest()[:MARK_CHARACTERS]
 
 
 class Host:
@@ -77,7 +83,10 @@ class Host:
 
         From `key`, which no database holds, the secrets are derived that `secret` gives.
         """
-        self._mark = mark
+        # A digest, as tenants may read it: the mark of a cell is the path of its home.
+        self._mark = mark_of(mark)
+        # Engines that an earlier version started are marked with the path itself.
+        self._marks = (self._mark, mark)
         self._key = key
         self._uids = uids
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uids.start)
@@ -231,14 +240,21 @@ class Host:
 
     def find(self, site: Site) -> Process | None:
         """The engine an earlier cell left running."""
-        return find(site.process, f"{self._mark}/{site.instance_id}", self._own_uids(site))
+        for mark in self._marks:
+            words = f"{mark}/{site.instance_id}"
+            if process := find(site.process, words, self._own_uids(site)):
+                return process
+        return None
 
     def strays(self, site: Site | None = None) -> list[int]:
         """Processes this cell ever started (for one site), adopted or lost."""
         if site is None:
             enforced = self.confinement["uid"].enforced
-            return strays(f"{self._mark}/", self._uids if enforced else NOBODYS)
-        return strays(f"{self._mark}/{site.instance_id}\0", self._own_uids(site))
+            marks, uids = [f"{mark}/" for mark in self._marks], self._uids if enforced else NOBODYS
+        else:
+            marks = [f"{mark}/{site.instance_id}\0" for mark in self._marks]
+            uids = self._own_uids(site)
+        return sorted({pid for mark in marks for pid in strays(mark, uids)})
 
     def _own_uids(self, site: Site) -> range:
         owner = self.owner(site)
@@ -303,12 +319,10 @@ class Host:
             raise LaunchError("no engine runs as root")
 
     def _environment(self, site: Site, environment: dict[str, str]) -> dict[str, str]:
-        passed_on = {n: v for n, v in os.environ.items() if n == "MENAGERIE_HOME"}
         return {
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
             "HOME": "/nonexistent",
-            **passed_on,
             **environment,
             MARK: f"{self._mark}/{site.instance_id}",
         }

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from cell.layout import Layout, Site
 from cell.records import Size
 from cell.runtime import cgroups
 from cell.runtime.host import PIDS_MAX, Host, copy_file
-from cell.runtime.process import Process
+from cell.runtime.process import MARK, Process
 from contract_tests import kernel, skips
 from contract_tests.cell.rig import Rig
 
@@ -379,3 +380,25 @@ def test_the_end_of_any_process_is_noticed() -> None:
     assert not process.alive
     for descriptor in (reading, writing):
         os.close(descriptor)
+
+
+def test_an_engine_that_an_earlier_version_marked_is_found(host: Host, layout: Layout) -> None:
+    """It wrote the path of the cell's home into the engine's environment."""
+    site = new_site(host, layout, 299_150)
+    words = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+    mark = {MARK: f"{layout.home}/{site.instance_id}"}
+    with subprocess.Popen(words, env=mark) as engine:
+        try:
+            _until_marked(engine.pid)
+            assert engine.pid in host.strays()
+            assert host.strays(site) == [engine.pid]
+        finally:
+            engine.kill()
+
+
+def _until_marked(pid: int) -> None:
+    """Between fork and exec a process still has the environment of its parent."""
+    end = time.monotonic() + ENDED_S
+    while MARK not in psutil.Process(pid).environ():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -17,6 +17,8 @@ from typing import Any
 import httpx
 import psutil
 
+from cell.runtime.host import mark_of
+from cell.runtime.process import MARK
 from clients.transport import LocalhostTransport, trust
 
 READY_S = 120.0
@@ -107,10 +109,13 @@ class Installation:
     def processes(self) -> list[psutil.Process]:
         """Every process that works in this home, engines among them."""
         found = []
+        mark = mark_of(str((self.home / "cell").resolve()))
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                settings = process.environ().get("MENAGERIE_HOME") == str(self.home)
-                if settings or any(str(self.home) in part for part in process.cmdline()):
+                given = process.environ()
+                is_here = given.get("MENAGERIE_HOME") == str(self.home)
+                is_here |= given.get(MARK, "").startswith(f"{mark}/")
+                if is_here or any(str(self.home) in part for part in process.cmdline()):
                     found.append(process)
         return found
 

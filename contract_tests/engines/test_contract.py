@@ -3,10 +3,13 @@
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cell.engines import DRIVERS, Found, find
+from cell.layout import Layout
 from cell.runtime.host import Host
+from cell.runtime.process import MARK
 from contract_tests import skips
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.speakers import SPEAKERS
@@ -46,6 +49,23 @@ def test_an_engine_that_is_not_installed_says_what_would_help(
     assert "install mariadb-server" in refused["mariadb"].remedy
     assert "install redis-server" in refused["redis"].remedy
     assert "mysql-server" in refused["mysql"].remedy
+
+
+def test_an_engine_is_told_nothing_of_the_service_or_its_home(
+    subject: Subject, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MENAGERIE_HOME", str(layout.home))
+    monkeypatch.setenv("MENAGERIE_DATABASE_URL", "postgresql://menagerie:secret@nowhere/menagerie")
+    subject.start()
+    assert subject.process is not None
+    engine = psutil.Process(subject.process.pid)
+    for process in (engine, *engine.children(recursive=True)):
+        given = process.environ()
+        assert [name for name in given if name.startswith("MENAGERIE_")] in ([], [MARK])
+        # Without bubblewrap a service of ours finds its packages where the cell put them.
+        said = {n: v for n, v in given.items() if n not in ("PYTHONPATH", "LD_LIBRARY_PATH", "PWD")}
+        assert not [name for name, value in said.items() if str(layout.home) in value]
+        assert "secret" not in str(given)
 
 
 def test_logins_are_those_that_were_set_and_no_others(running: Subject) -> None:
