@@ -24,6 +24,7 @@ from ulid import ULID
 from cell.agent import cell_name
 from cell.layout import Layout
 from cell.runtime import cgroups
+from cell.runtime.host import mark_of
 from cell.runtime.process import strays
 
 CELL_ID = "cell_01JD0000000000000000000000"
@@ -133,7 +134,7 @@ class Rig:
         """Ends the cell and every engine it ever started."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
-        mark = f"{self.home.resolve()}/"
+        mark = f"{mark_of(str(self.home.resolve()))}/"
         while left := strays(mark):
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):

@@ -14,6 +14,7 @@ import httpx
 import orjson
 
 from cell.residents import for_owner
+from cell.runtime.host import mark_of
 from cell.runtime.process import strays
 from contract_tests.cell.rig import Rig, new_id, spec, until
 
@@ -194,7 +195,7 @@ def test_a_cell_killed_while_it_makes_an_instance_makes_one(rig: Rig) -> None:
 def engines(rig: Rig, instance_id: str) -> list[int]:
     """The processes of the instance, without the sandboxes around them."""
     found = []
-    for pid in strays(f"{rig.home.resolve()}/{instance_id}\0"):
+    for pid in strays(f"{mark_of(str(rig.home.resolve()))}/{instance_id}\0"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             # Of one that ends nothing is left but its place among the processes.
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
