@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import hashlib
 import hmac
 import os
 import signal
@@ -26,7 +25,7 @@ from cell.records import Size
 from cell.runtime import budget, cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
-from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, strays
+from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, mark_of, strays
 from cell.runtime.reach import Python, Shelf, passable
 
 log = structlog.get_logger("cell.host")
@@ -43,7 +42,6 @@ PROCESSES_MAX = 8192
 SECRET_BYTES = 32
 # Of the disk's bytes, what a file system usually has for each of its inodes.
 FILE_BYTES_MIN = 16_384
-MARK_CHARACTERS = 32
 COMPLAINT_CHARACTERS = 2_000
 
 
@@ -60,10 +58,6 @@ class View:
 class Usage:
     memory_bytes: int
     cpu_s: float
-
-
-def mark_of(home: str) -> str:
-    return hashlib.sha256(home.encode()).hexdigest()[:MARK_CHARACTERS]
 
 
 class Host:

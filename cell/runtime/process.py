@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import signal
 import subprocess
@@ -26,6 +27,11 @@ _ENTER = (
     '[ "$2" = - ] || ulimit -u "$2" 2>/dev/null || ulimit -p "$2" 2>/dev/null || :; shift 2; '
     'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
 )
+
+
+def mark_of(home: str) -> str:
+    """By which the engines of a cell are known."""
+    return hashlib.sha256(home.encode()).hexdigest()[:32]
 
 
 class LaunchError(OSError):

@@ -24,8 +24,7 @@ from ulid import ULID
 from cell.agent import cell_name
 from cell.layout import Layout
 from cell.runtime import cgroups
-from cell.runtime.host import mark_of
-from cell.runtime.process import strays
+from cell.runtime.process import mark_of, strays
 
 CELL_ID = "cell_01JD0000000000000000000000"
 DEADLINE_S = 60.0

@@ -14,8 +14,7 @@ import httpx
 import orjson
 
 from cell.residents import for_owner
-from cell.runtime.host import mark_of
-from cell.runtime.process import strays
+from cell.runtime.process import mark_of, strays
 from contract_tests.cell.rig import Rig, new_id, spec, until
 
 
@@ -29,7 +28,10 @@ def gone(pid: int) -> bool:
 
 def none_is_left(rig: Rig) -> None:
     """What was killed ends when the kernel comes to it, which may be after the cell has ended."""
-    until(lambda: not strays(f"{rig.home.resolve()}/"), "no process of the cell's is left")
+    until(
+        lambda: not strays(f"{mark_of(str(rig.home.resolve()))}/"),
+        "no process of the cell's is left",
+    )
 
 
 def test_engines_outlive_a_killed_cell_and_are_adopted(rig: Rig) -> None:

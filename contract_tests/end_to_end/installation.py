@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 import psutil
 
-from cell.runtime.host import mark_of
-from cell.runtime.process import MARK
+from cell.runtime.process import MARK, mark_of
 from clients.transport import LocalhostTransport, trust
 
 READY_S = 120.0

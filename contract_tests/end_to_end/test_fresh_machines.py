@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cell.runtime.process import strays
+from cell.runtime.process import mark_of, strays
 from contract_tests.end_to_end.engine_clients import connect
 from contract_tests.end_to_end.installation import Installation, place, wait_for
 from contract_tests.end_to_end.test_engines import place_of
@@ -144,7 +144,7 @@ def test_the_first_start_gives_three_engines(
 
 def users(installation: Installation, instance_id: str) -> set[int]:
     """Whom the processes of an engine run as; but for bubblewrap's own, which waits for it."""
-    mark = f"{(installation.home / 'cell').resolve()}/{instance_id}"
+    mark = f"{mark_of(str((installation.home / 'cell').resolve()))}/{instance_id}"
     found = [psutil.Process(pid) for pid in strays(mark)]
     engines = [process for process in found if process.name() != "bwrap"]
     assert engines
