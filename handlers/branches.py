@@ -3,6 +3,7 @@
 from typing import Any
 
 from control import ordering
+from control.workflows import lifecycle
 from handlers import preconditions, views
 from handlers.calls import OrgCall
 from specserver import Reply
@@ -25,6 +26,6 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     branch = ordering.place_branch(call.requester, instance, body)
     call.audit(target=branch.id, detail={"branch_of": instance.id, **body})
     call.emit("instance.requested.v1", views.instance_event(branch), branch)
-    call.start("instances.provision", branch)
+    call.start(lifecycle.provision, branch)
     location = f"/v1/orgs/{call.org.id}/instances/{branch.id}"
     return preconditions.tagged(Reply.created(views.instance(branch), location))

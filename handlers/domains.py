@@ -5,8 +5,8 @@ from typing import Any
 from control.policy import domains as rules
 from control.policy.plans import PLANS
 from control.violations import refuse
-from control.workflows.domains import VERIFY
-from control.workflows.networks import NETWORK
+from control.workflows.domains import verify_domain
+from control.workflows.networks import apply_network
 from handlers import views
 from handlers.calls import OrgCall
 from handlers.network_views import domain as view
@@ -43,14 +43,14 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
 def delete(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     call.db.delete(domain)
     call.audit(target=domain.id, detail={"instance": instance.id, "hostname": domain.hostname})
-    call.start(NETWORK, instance)
+    call.start(apply_network, instance)
     return Reply.no_content()
 
 
 def verify(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     domain.verify_again()
     call.audit(target=domain.id, detail={"instance": instance.id, "hostname": domain.hostname})
-    call.start(VERIFY, instance, domain_id=domain.id)
+    call.start(verify_domain, instance, domain_id=domain.id)
     return Reply.accepted(view(domain))
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from control import capacity as cell_capacity
 from control import ordering
 from control.policy.plans import PLANS
-from control.workflows.networks import NETWORK
+from control.workflows import erasure, lifecycle, resizing
+from control.workflows.networks import apply_network
 from handlers import (
     capacity_views,
     certificates,
@@ -78,7 +79,7 @@ def create(call: OrgCall, project: Project, body: Body, dry_run: bool) -> Reply:
     instance = ordering.place(call.requester, project, body)
     call.audit(target=instance.id, detail=body)
     call.emit("instance.requested.v1", views.instance_event(instance), instance)
-    call.start("instances.provision", instance)
+    call.start(lifecycle.provision, instance)
     location = f"/v1/orgs/{call.org.id}/instances/{instance.id}"
     return preconditions.tagged(Reply.created(views.instance(instance), location))
 
@@ -106,7 +107,7 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
     call.audit(target=instance.id, detail=body)
     if all(change.status == "applied" for change in ordered):
         return preconditions.tagged(Reply.ok(views.instance(instance)))
-    call.start("instances.resize", instance)
+    call.start(resizing.resize, instance)
     return _accepted(call, instance)
 
 
@@ -115,7 +116,7 @@ def delete(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     kept = timedelta(days=PLANS[call.org.plan].retention_days)
     instance.delete(call.now + kept)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start("instances.delete", instance)
+    call.start(erasure.delete, instance)
     return _accepted(call, instance)
 
 
@@ -125,10 +126,10 @@ def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> 
     changes.give_up(call.db, call.org.id, instance.id)
     ordering.check_return(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start("instances.resume", instance)
+    call.start(lifecycle.resume, instance)
     if not networks.of_instance(call.db, instance).is_applied:
         # Replaced in the moment before it was deleted.
-        call.start(NETWORK, instance)
+        call.start(apply_network, instance)
     return _accepted(call, instance)
 
 
@@ -136,7 +137,7 @@ def erase(call: OrgCall, instance: Instance, if_match: str | None = None) -> Rep
     _check_unchanged(instance, if_match)
     instance.erase()
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start("instances.erase", instance)
+    call.start(erasure.erase, instance)
     return _accepted(call, instance)
 
 
@@ -144,7 +145,7 @@ def pause(call: OrgCall, instance: Instance, if_match: str | None = None) -> Rep
     _check_unchanged(instance, if_match)
     instance.pause()
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start("instances.pause", instance)
+    call.start(lifecycle.pause, instance)
     return _accepted(call, instance)
 
 
@@ -155,7 +156,7 @@ def resume(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     if not held:
         cell_capacity.check_wake(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start("instances.resume", instance)
+    call.start(lifecycle.resume, instance)
     return _accepted(call, instance)
 
 

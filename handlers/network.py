@@ -5,7 +5,7 @@ from typing import Any
 from control.policy import networks as rules
 from control.policy.orders import Violation
 from control.violations import refuse
-from control.workflows.networks import NETWORK
+from control.workflows.networks import apply_network
 from handlers import network_views, preconditions
 from handlers.calls import OrgCall
 from specserver import Reply
@@ -33,7 +33,7 @@ def replace(call: OrgCall, instance: Instance, body: Body, if_match: str | None 
     call.audit(
         target=instance.id, detail={**network_views.audited(wanted), "open_to_the_world": opened}
     )
-    call.start(NETWORK, instance)
+    call.start(apply_network, instance)
     return _answer(network, instance)
 
 

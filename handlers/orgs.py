@@ -81,7 +81,7 @@ def _delete_all(call: OrgCall) -> list[Instance]:
     live = instances.live(call.db, call.org.id, teams=None)
     for instance in live:
         instance.delete(purge_after)
-        call.start("instances.delete", instance)
+        call.start(erasure.delete, instance)
     return live
 
 
@@ -93,7 +93,7 @@ def _erase_all(call: OrgCall) -> list[Instance]:
         held += instances.page(call.db, call.org.id, **every, status=status).items
     for instance in held:
         instance.erase()
-        call.start("instances.erase", instance)
+        call.start(erasure.erase, instance)
     return held
 
 

@@ -60,7 +60,7 @@ def build_app(settings: Settings) -> AccessLog:
 
 
 def build_worker(settings: Settings, services: Services) -> Worker:
-    return Worker(services, threads=settings.worker_threads)
+    return Worker(services, collect(workflows), threads=settings.worker_threads)
 
 
 def run_api(settings: Settings) -> int:

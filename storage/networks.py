@@ -61,11 +61,14 @@ def of_instance(db: Session, instance: Instance) -> Network:
     return Network(**ids, version=0, applied_version=0, updated_at=instance.created_at)
 
 
-def untold(db: Session, before: datetime) -> list[Network]:
-    """Those that no cell has been told since then, without a reason."""
+def untold(db: Session, cell_id: str, before: datetime) -> list[Network]:
+    """Those of the cell's instances that it has not been told since then, without a reason."""
     return list(
         db.scalars(
-            select(Network).where(
+            select(Network)
+            .join(Instance, Instance.id == Network.instance_id)
+            .where(
+                Instance.cell_id == cell_id,
                 Network.applied_version < Network.version,
                 Network.status_reason.is_(None),
                 Network.updated_at < before,

@@ -122,7 +122,7 @@ class Call:
 
     def start(
         self,
-        kind: str,
+        started: work.Workflow,
         instance: Instance | None = None,
         *,
         lane: str | None = None,
@@ -138,9 +138,9 @@ class Call:
             args = {"org_id": instance.org_id, "instance_id": instance.id, **args}
         lane = lane or (instance.id if instance is not None else None)
         if lane is None:
-            raise ValueError(f"{kind} is started in no lane: name one, or an instance")
+            raise ValueError(f"{started.kind} is started in no lane: name one, or an instance")
         args = {"request_id": self.request_id, **args}
-        work.enqueue(self.db, kind, lane, args, after_s=after_s)
+        work.enqueue(self.db, started, lane, args, after_s=after_s)
 
     @property
     def requester(self) -> Requester:

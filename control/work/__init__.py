@@ -10,18 +10,22 @@
 
 from control.work.errors import Again, GiveUp, LeaseLost
 from control.work.operation import Operation
-from control.work.queue import enqueue
-from control.work.registry import workflow
-from control.work.schedules import schedule
+from control.work.registry import Registry, collect, registry_of
+from control.work.schedules import Schedule
 from control.work.worker import Worker
+from control.work.workflow import Workflow, enqueue, workflow
 
 __all__ = [
     "Again",
     "GiveUp",
     "LeaseLost",
     "Operation",
+    "Registry",
+    "Schedule",
     "Worker",
+    "Workflow",
+    "collect",
     "enqueue",
-    "schedule",
+    "registry_of",
     "workflow",
 ]

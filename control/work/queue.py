@@ -1,6 +1,6 @@
-"""The work table's statements: enqueue, claim, checkpoint, renew and end, each held by a lease."""
+"""The work table's statements: claim, checkpoint, renew and end, each held by a lease."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -20,9 +20,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
-from control.work import bell, registry
+from control.work import bell
 from control.work.errors import LeaseLost
-from storage import identifiers
 from storage.columns import DatabaseClock
 from storage.database import Database, now, on_commit
 from storage.work import Work
@@ -46,39 +45,6 @@ class Hold:
 
     seq: int
     lease: int
-
-
-def enqueue(
-    db: Session,
-    kind: str,
-    lane: str,
-    args: dict[str, Any] | None = None,
-    *,
-    after_s: float = 0,
-    slot: tuple[str, datetime] | None = None,
-) -> Work:
-    """Start an operation with the transaction of `db`; it runs once that is committed.
-
-    Operations of one lane run one after the other, in this order. `slot` is a schedule's turn.
-    """
-    registry.find(kind)
-    if db.get_bind().dialect.name == "postgresql":
-        # Held until the commit, so that within a lane the order of seq is the order of commits.
-        db.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lane, 0))))
-    work = Work(
-        operation=identifiers.new("op_"),
-        kind=kind,
-        lane=lane,
-        args=args or {},
-        steps={},
-        due=now(db) + timedelta(seconds=after_s),
-        schedule=slot[0] if slot else None,
-        slot=slot[1] if slot else None,
-    )
-    db.add(work)
-    db.flush()
-    announce(db)
-    return work
 
 
 def announce(db: Session) -> None:
@@ -127,23 +93,24 @@ _HOLDERS: Final = select(Work.holder).where(*_LEASED).distinct()
 
 def claim(
     database: Database,
-    kinds: Sequence[str],
+    deadlines: Mapping[str, float],
     lease_s: float,
     holder: str | None = None,
     passed_over: Collection[str] = (),
 ) -> Claim | None:
     """Take the next due operation that heads its lane, and lease it; None when nothing is due.
 
+    `deadlines` names the kinds that can be run, with the seconds that each may take in all.
     `holder` is the name by which others see that this worker lives; without one the lease alone
     tells. `passed_over` are organizations that have enough under way.
     """
     with database.write() as db:
         moment = now(db)
-        given = {"kinds": kinds, "moment": moment, "passed_over": list(passed_over)}
+        given = {"kinds": list(deadlines), "moment": moment, "passed_over": list(passed_over)}
         work = db.scalars(_DUE, given).one_or_none()
         if work is None:
             return None
-        limit = timedelta(seconds=registry.find(work.kind).deadline_s)
+        limit = timedelta(seconds=deadlines[work.kind])
         work.due = moment + timedelta(seconds=lease_s)
         work.deadline = work.deadline or moment + limit
         work.lease += 1
@@ -153,10 +120,10 @@ def claim(
 
 
 def next_due_s(
-    database: Database, kinds: Sequence[str], passed_over: Collection[str] = ()
+    database: Database, kinds: Iterable[str], passed_over: Collection[str] = ()
 ) -> float | None:
     """Seconds until the next operation is due (0 or less: now), or None when there is none."""
-    given = {"kinds": kinds, "passed_over": list(passed_over)}
+    given = {"kinds": list(kinds), "passed_over": list(passed_over)}
     with database.read() as db:
         due, clock = db.execute(_NEXT_DUE, given).one()
         if due is None:

@@ -1,58 +1,44 @@
-"""Which workflows exist: a function by its kind, with its deadline and its way out."""
+"""All that a worker can run, and what comes round by itself: what composition hands to it."""
 
 import importlib
-from collections.abc import Callable
+import pkgutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from types import ModuleType
 
-from sqlalchemy.orm import Session
-
-if TYPE_CHECKING:  # an operation's queue asks this register for its kind
-    from control.work.operation import Operation
-
-Steps = Callable[["Operation"], None]
-WayOut = Callable[["Operation", Session, str], None]
-"""Called once, in the transaction that ends the operation: (operation, db, reason)."""
+from control.work.schedules import Schedule
+from control.work.workflow import Workflow
 
 
 @dataclass(frozen=True)
-class Workflow:
-    kind: str
-    run: Steps
-    deadline_s: float
-    on_failure: WayOut | None
+class Registry:
+    """Workflows by kind; work of a kind that is not among them waits for a newer worker."""
+
+    workflows: Mapping[str, Workflow]
+    schedules: tuple[Schedule, ...] = ()
+
+    @property
+    def deadlines(self) -> dict[str, float]:
+        """Seconds by kind."""
+        return {kind: each.deadline_s for kind, each in self.workflows.items()}
 
 
-_workflows: Final[dict[str, Workflow]] = {}
+def registry_of(*workflows: Workflow, schedules: Iterable[Schedule] = ()) -> Registry:
+    """Raises ValueError where two workflows or two schedules have one name."""
+    by_kind = {each.kind: each for each in workflows}
+    if len(by_kind) < len(workflows):
+        raise ValueError(f"two workflows have the same kind, among {sorted(by_kind)}")
+    of_schedules = {each.name: each for each in schedules}
+    if len(of_schedules) < len(tuple(schedules)):
+        raise ValueError(f"two schedules have the same name, among {sorted(of_schedules)}")
+    return Registry(by_kind, tuple(of_schedules.values()))
 
 
-def workflow(
-    kind: str, *, deadline_s: float, on_failure: WayOut | None = None
-) -> Callable[[Steps], Steps]:
-    """Register a workflow. `deadline_s` counts from its first start, retries included."""
-
-    def register(run: Steps) -> Steps:
-        if kind in _workflows:
-            raise ValueError(f"there are two workflows called {kind}")
-        _workflows[kind] = Workflow(kind, run, deadline_s, on_failure)
-        return run
-
-    return register
-
-
-def find(kind: str) -> Workflow:
-    """The workflow of that kind; KeyError where there is none."""
-    if kind not in _workflows:
-        importlib.import_module("control.workflows")
-    return _workflows[kind]
-
-
-def kinds() -> list[str]:
-    """Every kind this program can run; work of a newer program waits for a newer worker."""
-    importlib.import_module("control.workflows")
-    return sorted(_workflows)
-
-
-def forget(kind: str) -> None:
-    """Take a workflow out again, as tests do with their own."""
-    _workflows.pop(kind, None)
+def collect(package: ModuleType) -> Registry:
+    """Every workflow and schedule of the package's modules, so that none can be forgotten."""
+    names = [each.name for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    # A module that starts another's workflow has it too.
+    workflows = {id(each): each for each in values if isinstance(each, Workflow)}
+    schedules = {id(each): each for each in values if isinstance(each, Schedule)}
+    return registry_of(*workflows.values(), schedules=tuple(schedules.values()))

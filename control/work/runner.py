@@ -5,9 +5,10 @@ from typing import Final
 
 import structlog
 
-from control.work import queue, registry
+from control.work import queue
 from control.work.errors import Again, GiveUp, LeaseLost
 from control.work.operation import Operation
+from control.work.workflow import Workflow
 from storage.work import Work
 
 BACK_OFF_FIRST_S: Final = 0.5
@@ -23,15 +24,14 @@ def back_off_s(attempts: int) -> float:
     return whole * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
 
 
-def run(operation: Operation, claim: queue.Claim) -> None:
+def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
     """Run what was claimed. Raises only what the database raises when it cannot be written."""
     work = claim.work
-    found = registry.find(work.kind)
     log = _log.bind(operation=operation.id, kind=work.kind, lane=work.lane, lease=work.lease)
     try:
         try:
             if claim.overdue:
-                raise GiveUp(_overdue_reason(work))  # noqa: TRY301 - one way out for both
+                raise GiveUp(_overdue_reason(work, found.deadline_s))  # noqa: TRY301 - one way out for both
             found.run(operation)
             with operation.database.write() as db:
                 queue.end(db, operation.hold, "done")
@@ -61,14 +61,13 @@ def run(operation: Operation, claim: queue.Claim) -> None:
         )
 
 
-def _overdue_reason(work: Work) -> str:
+def _overdue_reason(work: Work, limit_s: float) -> str:
     last = f"; the last error was: {work.error}" if work.error else ""
-    limit_s = registry.find(work.kind).deadline_s
     limit = f"{limit_s:.0f} seconds" if limit_s < SECONDS_MAX else f"{limit_s / 60:.0f} minutes"
     return f"it did not finish within {limit}{last}"
 
 
-def _give_up(operation: Operation, found: registry.Workflow, reason: str) -> None:
+def _give_up(operation: Operation, found: Workflow, reason: str) -> None:
     with operation.database.write() as db:
         queue.end(db, operation.hold, "failed", reason)
         if found.on_failure is not None:

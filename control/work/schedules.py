@@ -1,43 +1,54 @@
 """Schedules: work that comes round. A turn is a unique row, so many workers enqueue it once."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any
 
-from sqlalchemy import exists, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.work import queue
+from control.work.workflow import Workflow, enqueue
 from storage.columns import EPOCH
 from storage.database import Database, now
 from storage.errors import Conflict
 from storage.work import Work
 
+Lanes = Callable[[Session], Mapping[str, dict[str, Any]]]
+"""The arguments of a turn in each of several lanes."""
+
 
 @dataclass(frozen=True)
 class Schedule:
+    """A workflow that runs every so often, in a lane of its own or once in each of `lanes`.
+
+    A turn that comes while the one before it in its lane has not ended is left out.
+    """
+
     name: str
-    kind: str
+    workflow: Workflow
     every_s: float
+    lanes: Lanes | None = None
 
 
-_schedules: Final[dict[str, Schedule]] = {}
+@dataclass(frozen=True)
+class Turn:
+    name: str
+    lane: str
+    args: dict[str, Any]
+    of: Schedule
 
 
-def schedule(name: str, kind: str, *, every_s: float) -> None:
-    """Run that workflow every so often; a turn that comes while one runs is left out."""
-    _schedules[name] = Schedule(name, kind, every_s)
-
-
-def enqueue_due(database: Database) -> None:
-    """Enqueue the turn of each schedule that has come and is not there yet."""
+def enqueue_due(database: Database, schedules: Iterable[Schedule]) -> None:
+    """Enqueue each turn that has come and is not there yet."""
     with database.read() as db:
-        wanting = [each for each in _schedules.values() if _wants(db, each)]
-    for each in wanting:
+        turns = [turn for each in schedules for turn in _turns(db, each)]
+        wanting = _wanting(db, turns)
+    for turn in wanting:
         try:
             with database.write() as db:
-                turn = (each.name, slot(each, now(db)))
-                queue.enqueue(db, each.kind, f"schedule:{each.name}", slot=turn)
+                place = (turn.name, slot(turn.of, now(db)))
+                enqueue(db, turn.of.workflow, turn.lane, turn.args, slot=place)
         except Conflict:
             continue  # another worker was first
 
@@ -49,7 +60,26 @@ def slot(each: Schedule, moment: datetime) -> datetime:
     )
 
 
-def _wants(db: Session, each: Schedule) -> bool:
-    turn = slot(each, now(db))
-    there = exists().where(Work.schedule == each.name, (Work.slot == turn) | Work.due.is_not(None))
-    return not db.scalar(select(there))
+def _turns(db: Session, each: Schedule) -> list[Turn]:
+    if each.lanes is None:
+        return [Turn(each.name, f"schedule:{each.name}", {}, each)]
+    lanes = each.lanes(db).items()
+    return [Turn(f"{each.name} {lane}", lane, args, each) for lane, args in lanes]
+
+
+def _wanting(db: Session, turns: list[Turn]) -> list[Turn]:
+    """Those that are neither there nor wait for the one before: one question for all."""
+    moment = now(db)
+    slots = {turn.of.name: slot(turn.of, moment) for turn in turns}
+    known = select(Work.schedule, Work.slot, Work.due).where(
+        Work.schedule.in_([turn.name for turn in turns]),
+        Work.slot.in_(set(slots.values())) | Work.due.is_not(None),
+    )
+    there = {
+        (name, place) if due is None else (name, None) for name, place, due in db.execute(known)
+    }
+    return [
+        turn
+        for turn in turns
+        if (turn.name, None) not in there and (turn.name, slots[turn.of.name]) not in there
+    ]

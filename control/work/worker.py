@@ -2,16 +2,17 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from control.work import listeners, queue, registry, runner, schedules
+from control.work import listeners, queue, runner, schedules
 from control.work.bell import Bell
 from control.work.errors import LeaseLost
 from control.work.operation import Operation
 from control.work.presence import Presence
+from control.work.registry import Registry
 from control.work.shares import Shares
 from storage.errors import Unavailable
 
@@ -31,7 +32,7 @@ _log = structlog.get_logger("work")
 
 
 class Worker:
-    """Runs operations of `kinds` (all that are known) until stopped, inside any process.
+    """Runs the workflows of a registry until stopped, inside any process.
 
     Killed at any moment, it loses nothing: what it held is taken up by another within 2 s, or,
     where nobody can see that it is gone, when the lease ends.
@@ -40,7 +41,7 @@ class Worker:
     def __init__(
         self,
         services: "Services",
-        kinds: Sequence[str] | None = None,
+        registry: Registry,
         *,
         threads: int = THREADS,
         lease_s: float = LEASE_S,
@@ -48,7 +49,8 @@ class Worker:
     ) -> None:
         self._services = services
         self._database = services.database
-        self._kinds = list(kinds) if kinds is not None else registry.kinds()
+        self._registry = registry
+        self._deadlines = registry.deadlines
         self._lease_s = lease_s
         self._keep_schedules = keep_schedules
         self._bell = Bell()
@@ -124,7 +126,9 @@ class Worker:
 
     def _work(self) -> None:
         """Run all that is due, then wait until there may be more."""
-        wait_s = queue.next_due_s(self._database, self._kinds, self._shares.used_up(self._held))
+        wait_s = queue.next_due_s(
+            self._database, self._deadlines, self._shares.used_up(self._held)
+        )
         if wait_s is not None and wait_s <= 0:
             while self._run_next():
                 pass
@@ -138,7 +142,7 @@ class Worker:
         with self._claiming:
             claim = queue.claim(
                 self._database,
-                self._kinds,
+                self._deadlines,
                 self._lease_s,
                 self._presence.shown,
                 self._shares.used_up(self._held),
@@ -150,7 +154,7 @@ class Worker:
         # Where one was due there may be more: pass the ring on before working.
         self._bell.ring()
         try:
-            runner.run(operation, claim)
+            runner.run(operation, claim, self._registry.workflows[operation.kind])
         except LeaseLost:
             _log.warning("operation lost its lease", operation=operation.id)
         finally:
@@ -176,5 +180,5 @@ class Worker:
 
     def _schedule(self) -> None:
         if self._keep_schedules:
-            schedules.enqueue_due(self._database)
+            schedules.enqueue_due(self._database, self._registry.schedules)
         self._stopping.wait(POLL_S)

@@ -1,14 +1,21 @@
-"""Cells: what each runs and where, asked for again and again, so that the catalogue is true."""
+"""Cells: what each runs and where, asked for again and again, so that the catalogue is true.
 
-from typing import Final
+Whatever asks one cell again and again does so in that cell's own lane, so that one which does not
+answer delays no other.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import structlog
 from sqlalchemy.orm import Session
 
 from control.cells import CellRefused, CellUnavailable
 from control.services import Services
-from control.work import Again, Operation, enqueue, schedule, workflow
+from control.work import Again, Operation, Schedule, enqueue, workflow
 from storage import cells, identifiers
+from storage.cells import Cell
 from storage.database import now
 
 EVERY_S: Final = 30
@@ -18,15 +25,31 @@ SKEW_TOLD_S: Final = 30
 _log = structlog.get_logger("cells")
 
 
-@workflow("cells.refresh", deadline_s=300)
-def refresh_all(op: Operation) -> None:
+def in_lanes(db: Session) -> dict[str, dict[str, Any]]:
+    """The lane of each cell, with the arguments of what is asked of it."""
+    return {f"cell:{cell.id}": {"cell_id": cell.id} for cell in cells.every(db)}
+
+
+def cell_of(op: Operation) -> Cell:
+    """The one that the operation is about."""
     with op.database.read() as db:
-        known = [cell.id for cell in cells.every(db)]
-    for cell_id in known:
-        try:
-            refresh(op.services, cell_id)
-        except (CellUnavailable, CellRefused) as error:
-            _log.warning("cell is not responding", cell_id=cell_id, error=str(error))
+        return cells.fetch(db, op.args["cell_id"])
+
+
+@contextmanager
+def left_to_the_next_turn(cell: Cell) -> Iterator[None]:
+    """A cell that does not answer is no failure of what asks again soon anyway."""
+    try:
+        yield
+    except (CellUnavailable, CellRefused) as error:
+        _log.warning("cell is not responding", cell_id=cell.id, error=str(error))
+
+
+@workflow("cells.refresh", deadline_s=EVERY_S)
+def refresh_one(op: Operation) -> None:
+    cell = cell_of(op)
+    with left_to_the_next_turn(cell):
+        refresh(op.services, cell.id)
 
 
 @workflow("cells.hear", deadline_s=300)
@@ -38,14 +61,14 @@ def hear(op: Operation) -> None:
         raise Again(LOOK_AGAIN_S) from error
 
 
-def expect(db: Session, cell: cells.Cell) -> None:
+def expect(db: Session, cell: Cell) -> None:
     """Forget that the cell was heard of: it starts, and may find other engines than before.
 
     It takes orders again once it has described itself. Turns of the schedule are too far between.
     """
     cell.last_seen_at = None
     # In a lane of its own, or it waited for the lease of one whose worker was killed.
-    enqueue(db, "cells.hear", identifiers.new("hear_"), {"cell_id": cell.id})
+    enqueue(db, hear, identifiers.new("hear_"), {"cell_id": cell.id})
 
 
 def refresh(services: Services, cell_id: str) -> None:
@@ -69,4 +92,4 @@ def refresh(services: Services, cell_id: str) -> None:
                 _log.warning("cell clock is off", cell_id=cell_id, skew_s=round(cell.clock_skew_s))
 
 
-schedule("cells", "cells.refresh", every_s=EVERY_S)
+SCHEDULE: Final = Schedule("cells", refresh_one, every_s=EVERY_S, lanes=in_lanes)

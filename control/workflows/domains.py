@@ -11,19 +11,18 @@ from sqlalchemy.orm import Session
 from control.cells import Answer
 from control.resolver import LookupFailed
 from control.work import Operation, workflow
-from control.workflows import starting
-from control.workflows.networks import NETWORK
+from control.workflows.networks import apply_network
+from control.workflows.starting import start
 from storage import domains, instances
 from storage.database import Database, now
 from storage.domains import Domain
 from storage.errors import NotFound
 
-VERIFY: Final = "domains.verify"
 TRIES: Final = 3
 
 
-@workflow(VERIFY, deadline_s=120)
-def verify(op: Operation) -> None:
+@workflow("domains.verify", deadline_s=120)
+def verify_domain(op: Operation) -> None:
     reason = op.step("look", lambda: _look(op))
     op.step_in_transaction("record", lambda db: _record(op, db, reason))
 
@@ -62,7 +61,7 @@ def _record(op: Operation, db: Session, reason: str | None) -> None:
             _take_from(db, other)
         domain.became_verified(now(db))
     if was_verified != (domain.status == "verified"):
-        starting.start(db, NETWORK, instance)
+        start(db, apply_network, instance)
 
 
 def _take_from(db: Session, other: Domain) -> None:
@@ -70,7 +69,7 @@ def _take_from(db: Session, other: Domain) -> None:
     moved = f"the CNAME record of {other.hostname} now points to another instance"
     other.became_failed(moved, now(db))
     db.flush()
-    starting.start(db, NETWORK, instances.fetch(db, other.org_id, other.instance_id))
+    start(db, apply_network, instances.fetch(db, other.org_id, other.instance_id))
 
 
 def _load(op: Operation, db: Session) -> Any:

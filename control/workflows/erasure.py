@@ -6,7 +6,6 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient, InstanceUnknown
 from control.work import Operation, workflow
-from control.workflows import starting
 from control.workflows.subjects import call, load, publish, publish_failed, record, rfc3339
 from storage.instances import Instance
 
@@ -19,7 +18,7 @@ def erasing_failed(op: Operation, db: Session, reason: str) -> None:
     _failed(op, db, reason, status="erasing", operation="erase")
 
 
-@workflow(starting.DELETE, deadline_s=600, on_failure=deleting_failed)
+@workflow("instances.delete", deadline_s=600, on_failure=deleting_failed)
 def delete(op: Operation) -> None:
     def deleted(db: Session, instance: Instance) -> None:
         instance.became_deleted()
@@ -41,7 +40,7 @@ def delete(op: Operation) -> None:
     record(op, "deleting", deleted)
 
 
-@workflow(starting.ERASE, deadline_s=600, on_failure=erasing_failed)
+@workflow("instances.erase", deadline_s=600, on_failure=erasing_failed)
 def erase(op: Operation) -> None:
     def erased(db: Session, instance: Instance) -> None:
         instance.became_erased()

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from control.work import Operation, queue, schedule, workflow
+from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays, sessions
 from storage.database import now
 
@@ -26,4 +26,4 @@ def clean(op: Operation) -> None:
         queue.forget_finished(db, now(db) - KEEP_FINISHED_WORK)
 
 
-schedule("housekeeping", "housekeeping", every_s=300)
+SCHEDULE: Final = Schedule("housekeeping", clean, every_s=300)

@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.cells import Answer, CellRefused, CellUnavailable
-from control.work import Operation, schedule, workflow
-from storage import cells, samples
+from control.cells import Answer
+from control.work import Operation, Schedule, workflow
+from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
+from storage import samples
 from storage.cells import Cell
 from storage.database import now
 from storage.instances import Instance
@@ -17,18 +17,14 @@ from storage.samples import Sample
 
 EVERY_S: Final = 60
 HOUR: Final = timedelta(hours=1)
-_log = structlog.get_logger("metering")
 
 
-@workflow("metering", deadline_s=120)
+@workflow("metering", deadline_s=EVERY_S)
 def meter(op: Operation) -> None:
-    with op.database.read() as db:
-        known = cells.every(db)
-    for cell in known:
-        try:
-            meter_cell(op, cell)
-        except (CellUnavailable, CellRefused) as error:
-            _log.warning("cell could not be metered", cell_id=cell.id, error=str(error))
+    """Of one cell."""
+    cell = cell_of(op)
+    with left_to_the_next_turn(cell):
+        meter_cell(op, cell)
 
 
 def meter_cell(op: Operation, cell: Cell) -> None:
@@ -107,4 +103,4 @@ def _close(sample: Sample, since: datetime | None) -> None:
         sample.running_s += (end - since).total_seconds()
 
 
-schedule("metering", "metering", every_s=EVERY_S)
+SCHEDULE: Final = Schedule("metering", meter, every_s=EVERY_S, lanes=in_lanes)

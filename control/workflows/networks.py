@@ -1,7 +1,5 @@
 """Networks: an allow-list or a bundle of client CAs that was replaced, told to the cell."""
 
-from typing import Final
-
 from sqlalchemy.orm import Session
 
 from control.cells import CellUnavailable
@@ -11,15 +9,13 @@ from storage import instances, networks
 from storage.instances import GONE
 from storage.networks import Network
 
-NETWORK: Final = "instances.network"
-
 
 def not_applied(op: Operation, db: Session, reason: str) -> None:
     _network(op, db).is_held_up(f"{reason}; replace the network to try again")
 
 
-@workflow(NETWORK, deadline_s=86_400, on_failure=not_applied)
-def apply(op: Operation) -> None:
+@workflow("instances.network", deadline_s=86_400, on_failure=not_applied)
+def apply_network(op: Operation) -> None:
     """In the instance's lane, so that it comes after a provisioning that began without it."""
 
     def tell() -> int | None:

@@ -4,8 +4,9 @@ from typing import Final
 
 from sqlalchemy import select
 
-from control.work import Operation, schedule, workflow
-from control.workflows import starting
+from control.work import Operation, Schedule, workflow
+from control.workflows import erasure
+from control.workflows.starting import start
 from storage.database import now
 from storage.instances import Instance
 
@@ -24,7 +25,7 @@ def purge(op: Operation) -> None:
         )
         for instance in db.scalars(over).all():
             instance.erase()
-            starting.start(db, starting.ERASE, instance)
+            start(db, erasure.erase, instance)
 
 
-schedule("purge", "instances.purge", every_s=60)
+SCHEDULE: Final = Schedule("purge", purge, every_s=60)

@@ -7,11 +7,13 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.cells import Answer, CellRefused, CellUnavailable
-from control.work import Operation, queue, schedule, workflow
-from control.workflows import access, domains, findings, starting
-from control.workflows.networks import NETWORK
-from storage import cells, instances, networks
+from control.cells import Answer
+from control.work import Operation, Schedule, Workflow, queue, workflow
+from control.workflows import access, domains, erasure, findings, lifecycle, resizing
+from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
+from control.workflows.networks import apply_network
+from control.workflows.starting import start
+from storage import instances, networks
 from storage.cells import Cell
 from storage.database import Database, now
 from storage.errors import NotFound
@@ -22,19 +24,26 @@ LOST_AFTER: Final = timedelta(seconds=10)
 """A transitional instance without work is touched only after this time, so that races settle."""
 RETRY_AFTER: Final = timedelta(seconds=60)
 """How long a delete or erase that failed rests before it is tried again."""
+BY_STATUS: Final[dict[str, Workflow]] = {
+    "requested": lifecycle.provision,
+    "provisioning": lifecycle.provision,
+    "pausing": lifecycle.pause,
+    "resuming": lifecycle.resume,
+    "resizing": resizing.resize,
+    "deleting": erasure.delete,
+    "erasing": erasure.erase,
+}
+"""The workflow that leads out of each transitional status."""
 _log = structlog.get_logger("reconcile")
 
 
-@workflow("reconcile", deadline_s=120)
+@workflow("reconcile", deadline_s=60)
 def reconcile(op: Operation) -> None:
-    with op.database.read() as db:
-        known = cells.every(db)
-    for cell in known:
-        try:
-            observe(op, cell)
-        except (CellUnavailable, CellRefused) as error:
-            _log.warning("cell could not be observed", cell_id=cell.id, error=str(error))
-    restart_lost_work(op.database)
+    """Of one cell."""
+    cell = cell_of(op)
+    with left_to_the_next_turn(cell):
+        observe(op, cell)
+    restart_lost_work(op.database, cell.id)
 
 
 def observe(op: Operation, cell: Cell) -> None:
@@ -73,12 +82,15 @@ def _hold_up(database: Database, read: Instance, reason: str) -> None:
             instance.is_held_up(reason)
 
 
-def restart_lost_work(database: Database) -> None:
-    """Start the workflow of every instance that waits for one and has none."""
+def restart_lost_work(database: Database, cell_id: str) -> None:
+    """Start the workflow of every instance of the cell that waits for one and has none."""
     with database.read() as db:
         moment = now(db)
-        stuck = [(row.org_id, row.id) for row in _stuck(db, moment)]
-        untold = [(row.org_id, row.instance_id) for row in networks.untold(db, moment - LOST_AFTER)]
+        stuck = [(row.org_id, row.id) for row in _stuck(db, cell_id, moment)]
+        before = moment - LOST_AFTER
+        untold = [
+            (row.org_id, row.instance_id) for row in networks.untold(db, cell_id, before)
+        ]
     for org_id, instance_id in untold:
         with database.write() as db:
             _tell_network(db, instances.fetch(db, org_id, instance_id, lock=True))
@@ -99,20 +111,23 @@ def _restart(db: Session, instance: Instance) -> None:
         instance.erase()
     if instance.status in TRANSITIONAL:
         _log.warning("lost work restarted", instance_id=instance.id, status=instance.status)
-        starting.start(db, starting.BY_STATUS[instance.status], instance)
+        start(db, BY_STATUS[instance.status], instance)
 
 
 def _tell_network(db: Session, instance: Instance) -> None:
     settled = instance.desired_status not in instances.GONE
     if settled and not queue.is_open(db, instance.id):
-        starting.start(db, NETWORK, instance)
+        start(db, apply_network, instance)
 
 
-def _stuck(db: Session, moment: datetime) -> list[Instance]:
+def _stuck(db: Session, cell_id: str, moment: datetime) -> list[Instance]:
     transitional = select(Instance).where(
-        Instance.status.in_(sorted(TRANSITIONAL)), Instance.updated_at < moment - LOST_AFTER
+        Instance.cell_id == cell_id,
+        Instance.status.in_(sorted(TRANSITIONAL)),
+        Instance.updated_at < moment - LOST_AFTER,
     )
     unfinished = select(Instance).where(
+        Instance.cell_id == cell_id,
         Instance.status == "failed",
         Instance.desired_status.in_(instances.GONE),
         Instance.updated_at < moment - RETRY_AFTER,
@@ -125,4 +140,4 @@ def _of_cell(db: Session, cell_id: str) -> list[Instance]:
     return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id)))
 
 
-schedule("reconcile", "reconcile", every_s=EVERY_S)
+SCHEDULE: Final = Schedule("reconcile", reconcile, every_s=EVERY_S, lanes=in_lanes)

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient
 from control.work import Operation, workflow
-from control.workflows import starting
-from control.workflows.instances import put_what_was_kept, usable
+from control.workflows.lifecycle import put_what_was_kept, usable
+from control.workflows.starting import start
 from control.workflows.subjects import (
     call,
     load,
@@ -35,10 +35,10 @@ def resizing_failed(op: Operation, db: Session, reason: str) -> None:
         instance.status_reason = f"the change failed: {reason}"
         publish_failed(db, instance, "resize", reason)
         # The cell may have gone halfway: tell it once more what holds.
-        starting.start(db, starting.CONVERGE, instance)
+        start(db, converge, instance)
 
 
-@workflow(starting.RESIZE, deadline_s=1800, on_failure=resizing_failed)
+@workflow("instances.resize", deadline_s=1800, on_failure=resizing_failed)
 def resize(op: Operation) -> None:
     def apply_all(db: Session, instance: Instance) -> None:
         moment = now(db)
@@ -64,7 +64,7 @@ def resize(op: Operation) -> None:
     record(op, "resizing", apply_all)
 
 
-@workflow(starting.CONVERGE, deadline_s=600)
+@workflow("instances.converge", deadline_s=600)
 def converge(op: Operation) -> None:
     """Declare to the cell what the record holds, after a change that did not succeed."""
     call(op, "put", "running", put_what_was_kept(op))

@@ -6,7 +6,6 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient
 from control.work import Again, GiveUp, Operation, workflow
-from control.workflows import starting
 from control.workflows.subjects import (
     call,
     load,
@@ -28,7 +27,7 @@ def provisioning_failed(op: Operation, db: Session, reason: str) -> None:
         publish_failed(db, instance, "provision", reason)
 
 
-@workflow(starting.PROVISION, deadline_s=600, on_failure=provisioning_failed)
+@workflow("instances.provision", deadline_s=600, on_failure=provisioning_failed)
 def provision(op: Operation) -> None:
     def begin(db: Session) -> str | None:
         instance = load(op, db)
@@ -58,7 +57,7 @@ def pausing_failed(op: Operation, db: Session, reason: str) -> None:
         publish_failed(db, instance, "pause", reason)
 
 
-@workflow(starting.PAUSE, deadline_s=300, on_failure=pausing_failed)
+@workflow("instances.pause", deadline_s=300, on_failure=pausing_failed)
 def pause(op: Operation) -> None:
     def paused(db: Session, instance: Instance) -> None:
         instance.became_paused("user")
@@ -76,7 +75,7 @@ def resuming_failed(op: Operation, db: Session, reason: str) -> None:
         publish_failed(db, instance, "resume", reason)
 
 
-@workflow(starting.RESUME, deadline_s=300, on_failure=resuming_failed)
+@workflow("instances.resume", deadline_s=300, on_failure=resuming_failed)
 def resume(op: Operation) -> None:
     """Also of what is undeleted, which its cell is told of anew; that may have been paused."""
 

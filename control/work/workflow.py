@@ -1,0 +1,68 @@
+"""What a workflow is, and how one is started: a function with its kind, deadline and way out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from control.work.operation import Operation
+from control.work.queue import announce
+from storage import identifiers
+from storage.database import now
+from storage.work import Work
+
+Steps = Callable[[Operation], None]
+WayOut = Callable[[Operation, Session, str], None]
+"""Called once, in the transaction that ends the operation: (operation, db, reason)."""
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """`deadline_s` counts from the first start of an operation, retries included."""
+
+    kind: str
+    run: Steps
+    deadline_s: float
+    on_failure: WayOut | None = None
+
+
+def workflow(
+    kind: str, *, deadline_s: float, on_failure: WayOut | None = None
+) -> Callable[[Steps], Workflow]:
+    """Make a function a workflow, known in the database by its kind."""
+    return lambda run: Workflow(kind, run, deadline_s, on_failure)
+
+
+def enqueue(
+    db: Session,
+    started: Workflow,
+    lane: str,
+    args: dict[str, Any] | None = None,
+    *,
+    after_s: float = 0,
+    slot: tuple[str, datetime] | None = None,
+) -> Work:
+    """Start an operation with the transaction of `db`; it runs once that is committed.
+
+    Operations of one lane run one after the other, in this order. `slot` is a schedule's turn.
+    """
+    if db.get_bind().dialect.name == "postgresql":
+        # Held until the commit, so that within a lane the order of seq is the order of commits.
+        db.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lane, 0))))
+    work = Work(
+        operation=identifiers.new("op_"),
+        kind=started.kind,
+        lane=lane,
+        args=args or {},
+        steps={},
+        due=now(db) + timedelta(seconds=after_s),
+        schedule=slot[0] if slot else None,
+        slot=slot[1] if slot else None,
+    )
+    db.add(work)
+    db.flush()
+    announce(db)
+    return work
