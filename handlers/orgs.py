@@ -7,6 +7,7 @@ from typing import Any
 from control import ordering
 from control.boundary import Call
 from control.policy.plans import PLANS
+from control.workflows import erasure
 from handlers import certificates, slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall
 from specserver import Invalid, Reply

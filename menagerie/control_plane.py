@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import uvicorn
 
+from control import workflows
 from control.services import Services
-from control.work import Worker
+from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
 from menagerie.processes import loaded, started_by_serve

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract_tests.api.oracle import Oracle, OracleTransport
 from contract_tests.name_server import NameServer
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
+from contract_tests.workflows.known import WORK
 from control import identity
 from control.boundary.rates import make_limiter
 from control.resolver import DnsResolver
@@ -21,7 +22,7 @@ from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
-from control.work import Operation, queue, registry, runner
+from control.work import Operation, queue, runner
 from menagerie.composition import build_app
 from menagerie.settings import Settings
 from storage import api_keys, cells, identifiers, memberships, organizations, projects, users
@@ -238,16 +239,17 @@ class House:
     def settle(self, turns_max: int = 200) -> None:
         """Run all work to its end; where it must wait, the database's clock is moved on."""
         self.turns(turns_max)
-        assert queue.next_due_s(self.database, registry.kinds()) is None, "work does not end"
+        assert queue.next_due_s(self.database, WORK.workflows) is None, "work does not end"
 
     def turns(self, count: int) -> None:
         """So many turns of a worker, or as many as there is work for."""
         for _ in range(count):
-            claim = queue.claim(self.database, registry.kinds(), _LEASE_S)
+            claim = queue.claim(self.database, WORK.deadlines, _LEASE_S)
             if claim is not None:
-                runner.run(Operation(claim.work, self.services), claim)
+                found = WORK.workflows[claim.work.kind]
+                runner.run(Operation(claim.work, self.services), claim, found)
                 continue
-            wait_s = queue.next_due_s(self.database, registry.kinds())
+            wait_s = queue.next_due_s(self.database, WORK.workflows)
             if wait_s is None:
                 return
             self.pass_time(wait_s + 0.01)

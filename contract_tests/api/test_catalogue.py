@@ -8,7 +8,7 @@ from sqlalchemy import delete
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import DOCUMENT, is_problem
-from control import work
+from contract_tests.workflows.known import enqueue
 from control.workflows.cells import expect
 from storage import cells
 from storage.work import Work
@@ -65,7 +65,7 @@ def test_a_region_takes_orders_while_its_cells_are_heard_of(make_house: MakeHous
 def test_health_tells_of_work_that_waits(make_house: MakeHouse) -> None:
     house = make_house()
     with house.database.write() as db:
-        work.enqueue(db, "instances.pause", "a lane", {})
+        enqueue(db, "instances.pause", "a lane", {})
     house.pass_time(61)
     with house.database.write() as db:
         cells.fetch(db, CELL_ID).last_seen_at = house.database.now(db)

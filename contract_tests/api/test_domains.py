@@ -6,7 +6,7 @@ import pytest
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from control import work
+from contract_tests.workflows.known import take_turn
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def verify(house: House, tenant: Tenant, domain: dict[str, Any]) -> dict[str, An
 
 def reconcile(house: House) -> None:
     with house.database.write() as db:
-        work.enqueue(db, "reconcile", "test:reconcile")
+        take_turn(db, "reconcile")
     house.settle()
 
 

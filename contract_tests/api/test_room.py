@@ -8,7 +8,7 @@ import pytest
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
-from control import work
+from contract_tests.workflows.known import take_turn
 from control.policy.sizes import GB, GIB, MIB
 from storage import cells
 
@@ -121,7 +121,7 @@ def test_what_was_paused_because_it_was_idle_keeps_its_room(house: House, tenant
     instance = house.instance(tenant)
     house.cell.becomes(instance, status="paused", paused_by="idle")
     with house.database.write() as db:
-        work.enqueue(db, "reconcile", "test:reconcile")
+        take_turn(db, "reconcile")
     house.settle()
     path = f"{tenant.path}/instances/{instance}"
     assert house.get(path, tenant.key).json()["paused_by"] == "idle"

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
-from control import work
+from contract_tests.workflows.known import take_turn
 from control.policy.sizes import MIB
 from storage import cells, changes, instances
 from storage.audit import AuditEntry
@@ -49,7 +49,7 @@ def refusal(answer: Any) -> str:
 
 def purge(house: House) -> None:
     with house.database.write() as db:
-        work.enqueue(db, "instances.purge", "test:purge")
+        take_turn(db, "instances.purge")
     house.settle()
 
 

@@ -8,13 +8,14 @@ from sqlalchemy import select
 
 from contract_tests.name_server import NOBODY
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
+from contract_tests.workflows.known import WORK
 from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
-from control.work import Operation, queue, registry, runner
-from control.workflows import start
+from control.work import Operation, queue, runner
+from control.workflows.starting import start
 from storage import cells, identifiers, instances, organizations, projects
 from storage.database import Database
 from storage.events import Event
@@ -33,6 +34,7 @@ class Stage:
 
     def __init__(self, url: str, cell_path: Path) -> None:
         self.database = Database(url)
+        self.registry = WORK
         self.cell = FakeCell(cell_path)
         self.services = make_services(self.database, self.cell)
         with self.database.write() as db:
@@ -87,7 +89,7 @@ class Stage:
 
     def start(self, kind: str, instance: Instance) -> None:
         with self.database.write() as db:
-            start(db, kind, instance)
+            start(db, self.registry.workflows[kind], instance)
 
     def fetch(self, instance: Instance) -> Instance:
         with self.database.read() as db:
@@ -107,17 +109,17 @@ class Stage:
 
     def turn(self, make: type[Operation] = Operation) -> bool:
         """Run the next due operation once; False when none is due."""
-        claim = queue.claim(self.database, registry.kinds(), LEASE_S)
+        claim = queue.claim(self.database, self.registry.deadlines, LEASE_S)
         if claim is None:
             return False
-        runner.run(make(claim.work, self.services), claim)
+        runner.run(make(claim.work, self.services), claim, self.registry.workflows[claim.work.kind])
         return True
 
     def settle(self, make: type[Operation] = Operation, turns_max: int = 200) -> None:
         """Run everything to its end; where it must wait, the database's clock is moved on."""
         for _ in range(turns_max):
             if not self.turn(make):
-                wait_s = queue.next_due_s(self.database, registry.kinds())
+                wait_s = queue.next_due_s(self.database, self.registry.workflows)
                 if wait_s is None:
                     return
                 self.pass_time(wait_s + 0.01)

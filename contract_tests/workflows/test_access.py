@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
+from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
-from control import work
 from storage import identifiers, memberships, users
 from storage.api_keys import ApiKey
 from storage.database import now
@@ -73,7 +73,7 @@ def held(stage: Stage, instance_id: str) -> set[str]:
 
 def reconcile(stage: Stage) -> None:
     with stage.database.write() as db:
-        work.enqueue(db, "reconcile", "test:reconcile")
+        take_turn(db, "reconcile")
     stage.settle()
 
 

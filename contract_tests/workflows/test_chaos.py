@@ -16,10 +16,14 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import OperationalError
 
 from contract_tests.databases import Cluster
+from contract_tests.workflows.known import WORK
 from contract_tests.workflows.processes import Workers, until
 from contract_tests.workflows.stage import Stage
+from contract_tests.workflows.worker_process import gate as gate_workflow
 from control import work
 from control.work import Worker
+from control.workflows import lifecycle
+from control.workflows.starting import start
 from storage import instances
 from storage.errors import Unavailable
 from storage.records import Event, Instance, Organization, Work
@@ -96,7 +100,7 @@ def test_a_worker_stopped_beyond_its_lease_cannot_write(
     inside, out = tmp_path / "inside", tmp_path / "out"
     args = {"org_id": stage.org_id, "inside": str(inside), "out": str(out)}
     with stage.database.write() as db:
-        seq = work.enqueue(db, "test.gate", "lane", args).seq
+        seq = work.enqueue(db, gate_workflow, "lane", args).seq
     first = workers.start()
     until(lambda: inside.exists() and inside.read_text() != "", 60)
     _stop_outside_transactions(stage, first, seq)
@@ -124,7 +128,7 @@ def test_a_worker_outlives_restarts_of_its_database(tmp_path: Path) -> None:
         cluster = Cluster(Path(directory) / "c", settings=())
         cluster.start()
         stage = Stage(cluster.migrated_database(), tmp_path / "cell.db")
-        worker = Worker(stage.services, threads=2, lease_s=1.0, keep_schedules=False)
+        worker = Worker(stage.services, WORK, threads=2, lease_s=1.0, keep_schedules=False)
         worker.start()
         try:
             for how in (signal.SIGINT, signal.SIGQUIT):
@@ -183,12 +187,7 @@ def _pause_running(stage: Stage, most: int) -> set[str]:
         ).items
         for instance in running:
             instance.pause()
-            work.enqueue(
-                db,
-                "instances.pause",
-                instance.id,
-                {"org_id": instance.org_id, "instance_id": instance.id},
-            )
+            start(db, lifecycle.pause, instance)
         return {instance.id for instance in running}
 
 

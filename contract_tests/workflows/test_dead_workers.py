@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from contract_tests.workflows.known import WORK, enqueue
 from contract_tests.workflows.processes import Workers, until
 from contract_tests.workflows.stage import Stage
+from contract_tests.workflows.worker_process import gate as gate_workflow
 from control import work
 from control.work import Worker, queue
 from control.work.presence import Presence
@@ -36,7 +38,7 @@ class Gate:
         self.inside, self.out = directory / "inside", directory / "out"
         args = {"org_id": stage.org_id, "inside": str(self.inside), "out": str(self.out)}
         with stage.database.write() as db:
-            self.seq = work.enqueue(db, "test.gate", "lane", args).seq
+            self.seq = work.enqueue(db, gate_workflow, "lane", args).seq
 
     def lease(self) -> int:
         return int(self.inside.read_text() or 0) if self.inside.exists() else 0
@@ -114,22 +116,22 @@ def test_a_lease_that_is_released_is_due_and_work_that_waits_is_left(
     stage: Stage,
 ) -> None:
     with stage.database.write() as db:
-        held = work.enqueue(db, "housekeeping", "a").seq
-        waiting = work.enqueue(db, "housekeeping", "b", after_s=0).seq
+        held = enqueue(db, "housekeeping", "a").seq
+        waiting = enqueue(db, "housekeeping", "b", after_s=0).seq
     for _ in range(2):
-        claim = queue.claim(stage.database, ["housekeeping"], LEASE_S, "wrk_gone")
+        claim = queue.claim(stage.database, WORK.deadlines, LEASE_S, "wrk_gone")
         assert claim is not None
         if claim.work.seq == waiting:
             hold = queue.Hold(claim.work.seq, claim.work.lease)
             queue.postpone(stage.database, hold, 100)
     assert queue.holders(stage.database) == {"wrk_gone"}
     queue.release(stage.database, "wrk_other")
-    assert queue.claim(stage.database, ["housekeeping"], LEASE_S) is None
+    assert queue.claim(stage.database, WORK.deadlines, LEASE_S) is None
     queue.release(stage.database, "wrk_gone")
-    claim = queue.claim(stage.database, ["housekeeping"], LEASE_S, "wrk_heir")
+    claim = queue.claim(stage.database, WORK.deadlines, LEASE_S, "wrk_heir")
     assert claim is not None
     assert (claim.work.seq, claim.work.lease) == (held, 2)
-    assert queue.claim(stage.database, ["housekeeping"], LEASE_S) is None
+    assert queue.claim(stage.database, WORK.deadlines, LEASE_S) is None
     with stage.database.read() as db:
         due = db.get_one(Work, waiting).due
         assert due is not None
@@ -139,7 +141,9 @@ def test_a_lease_that_is_released_is_due_and_work_that_waits_is_left(
 def test_a_worker_is_there_until_the_steps_that_its_stop_waits_for_are_done(
     stage: Stage, gate: Gate
 ) -> None:
-    worker = Worker(stage.services, ["test.gate"], threads=1, keep_schedules=False)
+    worker = Worker(
+        stage.services, work.registry_of(gate_workflow), threads=1, keep_schedules=False
+    )
     worker.start()
     until(lambda: gate.lease() == 1, 60)
     until(lambda: worker._presence.shown is not None, 60)

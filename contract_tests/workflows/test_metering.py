@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
-from control import work
 from storage import samples
 from storage.columns import EPOCH
 from storage.database import now
@@ -13,7 +13,7 @@ from storage.database import now
 
 def run(stage: Stage, kind: str) -> None:
     with stage.database.write() as db:
-        work.enqueue(db, kind, f"test:{kind}")
+        take_turn(db, kind)
     stage.settle()
 
 

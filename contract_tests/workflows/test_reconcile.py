@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Stage
-from control import work
 from control.cells import CellUnavailable
+from control.work import schedules
 from control.workflows import cells as cell_workflows
 from storage import cells, instances, networks, replays
 from storage.database import now
@@ -18,7 +19,7 @@ from storage.records import Cell, Instance, Replay, Work
 def run(stage: Stage, kind: str) -> None:
     """Run one turn of a scheduled workflow, and whatever follows from it."""
     with stage.database.write() as db:
-        work.enqueue(db, kind, f"test:{kind}")
+        take_turn(db, kind)
     stage.settle()
 
 
@@ -220,10 +221,10 @@ def test_work_under_way_is_not_started_twice(stage: Stage) -> None:
     instance = stage.instance()
     with stage.database.write() as db:
         lost = {"org_id": instance.org_id, "instance_id": instance.id}
-        work.enqueue(db, "instances.provision", instance.id, lost, after_s=3600)
+        enqueue(db, "instances.provision", instance.id, lost, after_s=3600)
     stage.pass_time(11)
     with stage.database.write() as db:
-        work.enqueue(db, "reconcile", "test")
+        take_turn(db, "reconcile")
     assert stage.turn()
     assert len(stage.open_work()) == 1
 
@@ -362,3 +363,22 @@ def test_housekeeping_forgets_what_is_over(stage: Stage) -> None:
     with stage.database.read() as db:
         assert db.scalars(select(Replay)).all() == []
         assert len(db.scalars(select(Work)).all()) == 1, "what ended a day ago is gone too"
+
+
+def test_each_cell_is_asked_in_a_lane_of_its_own(stage: Stage) -> None:
+    """So that one which does not answer keeps its own turns waiting, and nobody else's."""
+    with stage.database.write() as db:
+        cells.register(
+            db,
+            "cell_other",
+            region="local",
+            url="http+unix:///elsewhere",
+            public_url="https://other.local.localhost:8443",
+            instance_domain="localhost",
+        )
+    for _ in range(2):
+        schedules.enqueue_due(stage.database, stage.registry.schedules)
+    asked = {"cells.refresh", "metering", "reconcile"}
+    found = sorted((each.kind, each.lane) for each in stage.open_work() if each.kind in asked)
+    lanes = ("cell:cell_fake", "cell:cell_other")
+    assert found == [(kind, lane) for kind in sorted(asked) for lane in lanes]

@@ -13,12 +13,12 @@ from sqlalchemy import event, select
 
 from contract_tests import published
 from contract_tests.name_server import NameServer
+from contract_tests.workflows import known
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
-from control import work
 from control.resolver import DnsResolver
-from control.work import registry, schedules
-from control.workflows import start
+from control.workflows.domains import verify_domain
+from control.workflows.starting import start
 from storage.domains import Domain
 from storage.identifiers import new
 from storage.work import Work
@@ -35,7 +35,7 @@ def on_instance(kind: str) -> Callable[[Stage], None]:
 def by_itself(kind: str, **args: Any) -> Callable[[Stage], None]:
     def enqueue(stage: Stage) -> None:
         with stage.database.write() as db:
-            work.enqueue(db, kind, f"test:{kind}", args)
+            known.enqueue(db, kind, f"test:{kind}", args)
 
     return enqueue
 
@@ -45,27 +45,25 @@ def of_a_domain(stage: Stage) -> None:
     with stage.database.write() as db:
         name, made = {"hostname": "db.example.org", "cname_target": "db.localhost"}, new("dom_")
         db.add(Domain(id=made, org_id=stage.org_id, instance_id=instance.id, **name))
-        start(db, "domains.verify", instance, domain_id=made)
+        start(db, verify_domain, instance, domain_id=made)
 
 
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
-    "cells.refresh": by_itself("cells.refresh"),
+    "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),
     "domains.verify": of_a_domain,
     "housekeeping": by_itself("housekeeping"),
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),
-    "metering": by_itself("metering"),
-    "reconcile": by_itself("reconcile"),
+    "metering": by_itself("metering", cell_id="cell_fake"),
+    "reconcile": by_itself("reconcile", cell_id="cell_fake"),
 }
 
 
 def kinds() -> set[str]:
-    """Those of the service; other tests of this process may have registered some of their own."""
-    known = map(registry.find, registry.kinds())
-    return {each.kind for each in known if each.run.__module__.startswith("control.")}
+    return set(known.WORK.workflows)
 
 
 def test_every_workflow_is_repeated_and_killed_by_a_test() -> None:
@@ -78,8 +76,7 @@ def test_every_workflow_is_documented() -> None:
 
 def test_every_schedule_is_documented_with_its_interval() -> None:
     written = dict(re.findall(r"^\| `(\w+)` \| (\d+) s \|", PAGE, re.MULTILINE))
-    known = schedules._schedules.values()
-    assert written == {each.name: f"{each.every_s:g}" for each in known}
+    assert written == {each.name: f"{each.every_s:g}" for each in known.WORK.schedules}
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def test_one_organizations_slow_orders_leave_threads_to_others(bench: Bench) -> 
     bench.body = body
     for number in range(20):
         bench.start("slow", f"many{number}", org_id="org_many")
-    worker = Worker(bench.stage.services, ["test.kind"], threads=4, keep_schedules=False)
+    worker = Worker(bench.stage.services, bench.stage.registry, threads=4, keep_schedules=False)
     worker.start()
     try:
         until(lambda: len(bench.ran) >= 2)
@@ -40,7 +40,7 @@ def test_organizations_with_enough_under_way_are_passed_over(bench: Bench) -> No
     bench.start("a", "a", org_id="org_a")
     bench.start("nobodys", "b")
     bench.start("c", "c", org_id="org_c")
-    database, kinds = bench.stage.database, ["test.kind"]
+    database, kinds = bench.stage.database, {"test.kind": 100}
     claims = [queue.claim(database, kinds, LEASE_S, None, ["org_a"]) for _ in range(3)]
     assert [each and each.work.args["name"] for each in claims] == ["nobodys", "c", None]
     # Nothing that may run is due, so a worker sleeps, though the first is still waiting.
@@ -48,3 +48,30 @@ def test_organizations_with_enough_under_way_are_passed_over(bench: Bench) -> No
     assert wait_s is not None
     assert wait_s > 0
     assert claim(database) is not None
+
+
+def test_cells_that_do_not_answer_leave_threads_to_everybody(bench: Bench) -> None:
+    """However many of them there are, each asked in its own lane."""
+    finish = threading.Event()
+
+    def body(op: Operation) -> None:
+        bench.ran.append(op.args["name"])
+        if op.args["name"] == "hung":
+            assert finish.wait(60)
+
+    bench.body = body
+    for number in range(10):
+        bench.start("hung", f"cell:{number}", cell_id=f"cell_{number}")
+    worker = Worker(bench.stage.services, bench.stage.registry, threads=4, keep_schedules=False)
+    worker.start()
+    try:
+        until(lambda: len(bench.ran) >= 2)
+        bench.start("an order", "order", org_id="org_a")
+        bench.start("nobodys", "nobodys")
+        until(lambda: {"an order", "nobodys"} <= set(bench.ran), 20)
+        assert bench.ran.count("hung") == 2, "half of the threads"
+    finally:
+        finish.set()
+        until(lambda: not bench.stage.open_work())
+        worker.stop(wait_s=60)
+    assert bench.ran.count("hung") == 10

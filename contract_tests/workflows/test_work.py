@@ -2,18 +2,30 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from control import work
-from control.work import Again, GiveUp, LeaseLost, Operation, Worker, queue, registry, schedules
+from control.work import (
+    Again,
+    GiveUp,
+    LeaseLost,
+    Operation,
+    Schedule,
+    Worker,
+    Workflow,
+    queue,
+    schedules,
+)
 from control.work import worker as worker_room
+from control.work.workflow import WayOut
 from storage.database import Database, now
 from storage.records import Organization, Work
 
@@ -21,17 +33,26 @@ Body = Callable[[Operation], None]
 
 
 class Bench:
-    """Registers a workflow for the test's time, and runs it on a stage."""
+    """A workflow whose body and way out a test chooses, known to a stage's workers."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+        self.on_failure: WayOut = lambda _op, _db, _reason: None
+        self.workflow = Workflow("test.kind", self._run, 100, self._fail)
+        stage.registry = work.registry_of(self.workflow)
         self.ran: list[str] = []
         self.body: Body = lambda op: self.ran.append(op.args["name"])
 
     def start(self, name: str, lane: str = "lane", after_s: float = 0, **args: str) -> int:
         args = {"name": name, **args}
         with self.stage.database.write() as db:
-            return work.enqueue(db, "test.kind", lane, args, after_s=after_s).seq
+            return work.enqueue(db, self.workflow, lane, args, after_s=after_s).seq
+
+    def _run(self, op: Operation) -> None:
+        self.body(op)
+
+    def _fail(self, op: Operation, db: Session, reason: str) -> None:
+        self.on_failure(op, db, reason)
 
     def row(self, seq: int) -> Work:
         with self.stage.database.read() as db:
@@ -45,15 +66,12 @@ class Bench:
 
 
 @pytest.fixture
-def bench(stage: Stage) -> Iterator[Bench]:
-    made = Bench(stage)
-    work.workflow("test.kind", deadline_s=100)(lambda op: made.body(op))  # noqa: PLW0108 - tests replace the body
-    yield made
-    registry.forget("test.kind")
+def bench(stage: Stage) -> Bench:
+    return Bench(stage)
 
 
 def claim(database: Database) -> Work | None:
-    found = queue.claim(database, ["test.kind"], LEASE_S)
+    found = queue.claim(database, {"test.kind": 100}, LEASE_S)
     return None if found is None else found.work
 
 
@@ -84,7 +102,7 @@ def test_a_lane_waits_for_one_that_is_to_run_later(bench: Bench) -> None:
 def test_what_is_enqueued_in_a_transaction_that_fails_never_was(bench: Bench) -> None:
     def fail() -> None:
         with bench.stage.database.write() as db:
-            work.enqueue(db, "test.kind", "lane", {"name": "never"})
+            work.enqueue(db, bench.workflow, "lane", {"name": "never"})
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -93,15 +111,16 @@ def test_what_is_enqueued_in_a_transaction_that_fails_never_was(bench: Bench) ->
     assert bench.ran == []
 
 
-def test_an_unknown_kind_is_refused_at_once(stage: Stage) -> None:
-    with pytest.raises(KeyError), stage.database.write() as db:
-        work.enqueue(db, "no.such.workflow", "lane")
+def test_two_workflows_of_one_kind_are_refused(bench: Bench) -> None:
+    again = work.workflow("test.kind", deadline_s=1)(bench.body)
+    with pytest.raises(ValueError, match=r"test\.kind"):
+        work.registry_of(bench.workflow, again)
 
 
 def test_a_worker_takes_only_kinds_it_knows(bench: Bench) -> None:
     """So that work of a newer program waits for a newer worker (41)."""
     bench.start("newer")
-    assert queue.claim(bench.stage.database, ["instances.pause"], LEASE_S) is None
+    assert queue.claim(bench.stage.database, {"instances.pause": 1}, LEASE_S) is None
     assert claim(bench.stage.database) is not None
 
 
@@ -190,16 +209,14 @@ def test_again_waits_as_long_as_it_says_and_repeats_no_step(bench: Bench) -> Non
 
 def test_errors_back_off_and_the_deadline_ends_them_once(bench: Bench) -> None:
     ended: list[str] = []
-    registry.forget("test.kind")
     tries: list[timedelta] = []
 
     def body(_op: Operation) -> None:
         tries.append(bench.stage.database.clock_offset)
         raise ConnectionError
 
-    work.workflow(
-        "test.kind", deadline_s=100, on_failure=lambda _op, _db, reason: ended.append(reason)
-    )(body)
+    bench.body = body
+    bench.on_failure = lambda _op, _db, reason: ended.append(reason)
     seq = bench.start("x")
     bench.stage.settle()
     gaps = [later - earlier for earlier, later in pairwise(tries)]
@@ -211,7 +228,6 @@ def test_errors_back_off_and_the_deadline_ends_them_once(bench: Bench) -> None:
 
 
 def test_a_way_out_that_fails_is_tried_until_it_succeeds(bench: Bench) -> None:
-    registry.forget("test.kind")
     attempts: list[str] = []
 
     def leave(_op: Operation, _db: Any, reason: str) -> None:
@@ -222,27 +238,24 @@ def test_a_way_out_that_fails_is_tried_until_it_succeeds(bench: Bench) -> None:
     def refuse(_op: Operation) -> None:
         raise GiveUp("no")
 
-    work.workflow("test.kind", deadline_s=100, on_failure=leave)(refuse)
+    bench.body, bench.on_failure = refuse, leave
     seq = bench.start("x")
     bench.stage.settle()
     assert attempts == ["no"] * 3
     assert bench.row(seq).state == "failed"
 
 
-def test_a_turn_of_a_schedule_is_enqueued_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schedules, "_schedules", {})
-    schedules.schedule("test", "test.kind", every_s=60)
+def test_a_turn_of_a_schedule_is_enqueued_once(bench: Bench) -> None:
+    every = [Schedule("test", bench.workflow, every_s=60)]
     bench.body = lambda op: bench.ran.append(op.id)
-    together([lambda: schedules.enqueue_due(bench.stage.database)] * 8)
+    together([lambda: schedules.enqueue_due(bench.stage.database, every)] * 8)
     assert len(bench.stage.open_work()) == 1
     bench.stage.pass_time(61)
-    schedules.enqueue_due(bench.stage.database)
+    schedules.enqueue_due(bench.stage.database, every)
     assert len(bench.stage.open_work()) == 1, "the turn before has not ended"
     bench.stage.settle()
     bench.stage.pass_time(61)
-    schedules.enqueue_due(bench.stage.database)
+    schedules.enqueue_due(bench.stage.database, every)
     bench.stage.settle()
     assert len(bench.ran) == 2
 
@@ -256,7 +269,7 @@ def test_many_workers_run_each_operation_once_and_lanes_in_order(bench: Bench) -
 
     bench.body = body
     workers = [
-        Worker(bench.stage.services, ["test.kind"], threads=2, keep_schedules=False)
+        Worker(bench.stage.services, bench.stage.registry, threads=2, keep_schedules=False)
         for _ in range(3)
     ]
     for worker in workers:
@@ -297,7 +310,7 @@ def test_a_lease_is_renewed_while_a_long_step_runs(
     workers = [
         Worker(
             bench.stage.services,
-            ["test.kind"],
+            bench.stage.registry,
             threads=1,
             lease_s=lease_s,
             keep_schedules=False,
@@ -331,7 +344,7 @@ def test_stopping_leaves_the_next_step_to_another_worker(bench: Bench) -> None:
 
     bench.body = body
     seq = bench.start("x")
-    worker = Worker(bench.stage.services, ["test.kind"], threads=1, keep_schedules=False)
+    worker = Worker(bench.stage.services, bench.stage.registry, threads=1, keep_schedules=False)
     worker.start()
     assert running.wait(60)
     worker.stop(wait_s=0)

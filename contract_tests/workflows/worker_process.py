@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from contract_tests.workflows.fake_cell import FakeCell
 from contract_tests.workflows.stage import make_services
-from control.work import Operation, Worker, workflow
+from control import workflows
+from control.work import Operation, Worker, collect, registry_of, workflow
 from storage.database import Database
 from storage.organizations import Organization
 
@@ -33,7 +34,8 @@ def gate(op: Operation) -> None:
 
 def main(url: str, cell_file: str, lease_s: str) -> None:
     services = make_services(Database(url), FakeCell(Path(cell_file)))
-    Worker(services, threads=2, lease_s=float(lease_s), keep_schedules=False).run()
+    registry = registry_of(*collect(workflows).workflows.values(), gate)
+    Worker(services, registry, threads=2, lease_s=float(lease_s), keep_schedules=False).run()
 
 
 if __name__ == "__main__":

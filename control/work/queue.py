@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     Select,
     Table,
     Update,
     bindparam,
+    case,
     delete,
     exists,
     func,
@@ -27,6 +29,8 @@ from storage.database import Database, now, on_commit
 from storage.work import Work
 
 CHANNEL: Final = "menagerie_work"
+CELLS: Final = "cells"
+"""Whose work it is to ask cells how they are: that of no organization."""
 ERROR_LENGTH_MAX: Final = 1000
 _ANNOUNCED: Final = "menagerie_work_announced"
 
@@ -61,10 +65,16 @@ def announce(db: Session) -> None:
 # What runs for every operation is built once: building costs more than running.
 
 
+def sharer() -> ColumnElement[str]:
+    """Whose an operation is, as threads are shared: an organization's, the cells', nobody's."""
+    of_cells = case((Work.args["cell_id"].as_string().is_not(None), CELLS), else_="")
+    return func.coalesce(Work.args["org_id"].as_string(), of_cells)
+
+
 def _heads() -> Select[Work]:
     """Unfinished work of the kinds with nothing unfinished before it in its lane.
 
-    Not that of the organizations `passed_over`; work of nobody in particular never is.
+    Not that of those who are `passed_over`; work of nobody in particular never is.
     """
     earlier = aliased(Work)
     ahead = exists().where(
@@ -72,9 +82,8 @@ def _heads() -> Select[Work]:
     )
     kinds: BindParameter[str] = bindparam("kinds", expanding=True)
     passed_over: BindParameter[str] = bindparam("passed_over", expanding=True)
-    org_id = func.coalesce(Work.args["org_id"].as_string(), "")
     return select(Work).where(
-        Work.due.is_not(None), Work.kind.in_(kinds), ~ahead, org_id.not_in(passed_over)
+        Work.due.is_not(None), Work.kind.in_(kinds), ~ahead, sharer().not_in(passed_over)
     )
 
 
@@ -102,7 +111,7 @@ def claim(
 
     `deadlines` names the kinds that can be run, with the seconds that each may take in all.
     `holder` is the name by which others see that this worker lives; without one the lease alone
-    tells. `passed_over` are organizations that have enough under way.
+    tells. `passed_over` are those who have enough under way (`Shares.used_up`).
     """
     with database.write() as db:
         moment = now(db)

@@ -126,9 +126,7 @@ class Worker:
 
     def _work(self) -> None:
         """Run all that is due, then wait until there may be more."""
-        wait_s = queue.next_due_s(
-            self._database, self._deadlines, self._shares.used_up(self._held)
-        )
+        wait_s = queue.next_due_s(self._database, self._deadlines, self._shares.used_up(self._held))
         if wait_s is not None and wait_s <= 0:
             while self._run_next():
                 pass

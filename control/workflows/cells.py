@@ -45,7 +45,7 @@ def left_to_the_next_turn(cell: Cell) -> Iterator[None]:
         _log.warning("cell is not responding", cell_id=cell.id, error=str(error))
 
 
-@workflow("cells.refresh", deadline_s=EVERY_S)
+@workflow("cells.refresh", deadline_s=300)
 def refresh_one(op: Operation) -> None:
     cell = cell_of(op)
     with left_to_the_next_turn(cell):

@@ -19,7 +19,7 @@ EVERY_S: Final = 60
 HOUR: Final = timedelta(hours=1)
 
 
-@workflow("metering", deadline_s=EVERY_S)
+@workflow("metering", deadline_s=120)
 def meter(op: Operation) -> None:
     """Of one cell."""
     cell = cell_of(op)

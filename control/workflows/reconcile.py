@@ -37,7 +37,7 @@ BY_STATUS: Final[dict[str, Workflow]] = {
 _log = structlog.get_logger("reconcile")
 
 
-@workflow("reconcile", deadline_s=60)
+@workflow("reconcile", deadline_s=120)
 def reconcile(op: Operation) -> None:
     """Of one cell."""
     cell = cell_of(op)
@@ -88,9 +88,7 @@ def restart_lost_work(database: Database, cell_id: str) -> None:
         moment = now(db)
         stuck = [(row.org_id, row.id) for row in _stuck(db, cell_id, moment)]
         before = moment - LOST_AFTER
-        untold = [
-            (row.org_id, row.instance_id) for row in networks.untold(db, cell_id, before)
-        ]
+        untold = [(row.org_id, row.instance_id) for row in networks.untold(db, cell_id, before)]
     for org_id, instance_id in untold:
         with database.write() as db:
             _tell_network(db, instances.fetch(db, org_id, instance_id, lock=True))

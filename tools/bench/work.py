@@ -33,10 +33,9 @@ THROUGHPUT_MIN: Final = 0.2
 """Operations a second, of those that bare transactions would make; the rest is the engine's."""
 LATENCY_MAX: Final = 15.0
 """From enqueue to end, in times of five bare transactions."""
-_KIND: Final = "bench.three_steps"
 
 
-@workflow(_KIND, deadline_s=600)
+@workflow("bench.three_steps", deadline_s=600)
 def three_steps(op: Operation) -> None:
     op.step("one", lambda: 1)
     op.step("two", lambda: {"found": 2})
@@ -56,7 +55,7 @@ def _bare_s(database: Database) -> float:
 def _enqueue(database: Database, count: int) -> None:
     with database.write() as db:
         for number in range(count):
-            work.enqueue(db, _KIND, f"lane {number}")
+            work.enqueue(db, three_steps, f"lane {number}")
 
 
 def _finish(database: Database, look_every_s: float) -> None:
@@ -92,7 +91,7 @@ def _measure(database: Database, rounds: int) -> dict[str, float]:
     services = cast("Any", SimpleNamespace(database=database))
 
     def make_worker() -> Worker:
-        return Worker(services, kinds=[_KIND], keep_schedules=False)
+        return Worker(services, work.registry_of(three_steps), keep_schedules=False)
 
     bare, many, alone = [], [], []
     for number in range(rounds + 1):
