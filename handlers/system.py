@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy import exists, select
 
 from control.boundary import Call
+from control.work import queue
 from control.workflows.cells import SKEW_TOLD_S
 from handlers.catalogue_views import SILENT_AFTER
 from specserver import Reply
@@ -63,7 +64,7 @@ def _clock(skew_s: float) -> str | None:
 
 def _worker(call: Call) -> Check:
     """Whoever works keeps the schedules too, so turns that nobody began tell that nobody works."""
-    if call.db.scalar(select(exists().where(Work.due < call.now - _LATE))):
+    if queue.is_late(call.db, call.now - _LATE):
         return _degraded("work has been waiting for more than a minute")
     turns = exists().where(
         Work.schedule.is_not(None), Work.due.is_not(None) | (Work.slot > call.now - _TURNS)

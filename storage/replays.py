@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import delete
+from sqlalchemy import Index, delete, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record, one_of
@@ -11,9 +11,26 @@ from storage.columns import Json, Record, one_of
 STATES: Final = ("in_flight", "done")
 
 
+_IS_LARGE: Final = text("large_bytes IS NOT NULL")
+
+
 class Replay(Record):
+    """`large_bytes`: the size of what is kept, where it counts against what a scope may keep.
+
+    `body_sealed` is NULL where that was used up: the request is known, its answer is not.
+    """
+
     __tablename__ = "replays"
-    __table_args__ = (one_of("state", STATES),)
+    __table_args__ = (
+        one_of("state", STATES),
+        Index(
+            "ix_replays_large",
+            "scope",
+            "large_bytes",
+            postgresql_where=_IS_LARGE,
+            sqlite_where=_IS_LARGE,
+        ),
+    )
 
     scope: Mapped[str] = mapped_column(primary_key=True)
     operation: Mapped[str] = mapped_column(primary_key=True)
@@ -23,12 +40,19 @@ class Replay(Record):
     status: Mapped[int | None]
     headers: Mapped[dict[str, str] | None] = mapped_column(Json)
     body_sealed: Mapped[bytes | None]
+    large_bytes: Mapped[int | None]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
 
 def find(db: Session, scope: str, operation: str, key: str) -> Replay | None:
     """The replay of that key, expired or not: the caller decides by the database's clock."""
     return db.get(Replay, (scope, operation, key))
+
+
+def large_bytes(db: Session, scope: str) -> int:
+    """How much large answers of the scope take together; its few rows are all in one index."""
+    kept = select(func.coalesce(func.sum(Replay.large_bytes), 0))
+    return int(db.scalar(kept.where(Replay.scope == scope, Replay.large_bytes.is_not(None))) or 0)
 
 
 def forget_expired(db: Session, now: datetime) -> int:

@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.known import take_turn
+from storage.records import Work
 
 
 @pytest.fixture
@@ -179,3 +181,20 @@ def test_what_the_cell_tells_of_a_certificate_is_shown(house: House, tenant: Ten
 
     del house.names.records["shown.example.com"]
     assert verify(house, tenant, domain)["certificate"] is None
+
+
+def test_however_often_it_is_asked_for_one_look_up_waits(house: House, tenant: Tenant) -> None:
+    """Or whoever asks often enough makes workers look through thousands of them."""
+    domain = add(house, tenant, house.instance(tenant), "often.example.com")
+    listed = path(tenant, domain["instance_id"])
+    for _ in range(20):
+        asked = house.post(f"{listed}/{domain['id']}/actions/verify", tenant.key)
+        assert asked.status_code == 202
+        url = f"{tenant.path}/instances/{domain['instance_id']}/network"
+        tag = {"If-Match": house.get(url, tenant.key).headers["ETag"]}
+        body = {"allow": [{"cidr": "192.0.2.0/24"}]}
+        changed = house.request("PUT", url, tenant.session, json=body, headers=tag)
+        assert changed.status_code < 300, changed.text
+    with house.database.read() as db:
+        kinds = sorted(db.scalars(select(Work.kind).where(Work.due.is_not(None))))
+    assert kinds == ["domains.verify", "instances.network"]

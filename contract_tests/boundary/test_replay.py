@@ -16,7 +16,9 @@ from sqlalchemy.orm import Session
 
 from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.databases import Databases
+from control.boundary import replay
 from control.boundary.replay import canonical
+from storage import replays
 from storage.audit import AuditEntry
 from storage.columns import Record
 from storage.projects import Project
@@ -324,3 +326,30 @@ def test_killed_at_any_statement_a_retry_makes_exactly_one(desk: Desk, database_
             assert last > 5
             return
     pytest.fail("no request was let through to its end")
+
+
+def test_of_large_answers_an_organization_keeps_so_much_and_no_more(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one tenant fills the database of all, and nothing but the operator helps."""
+    monkeypatch.setattr(replay, "LARGE_FROM", 1)
+    path, token = shop(desk)
+    first = desk.post(path, token, **keyed("first"))
+    with desk.database.read() as db:
+        kept = replays.large_bytes(db, db.scalars(select(Replay.scope)).one())
+    assert kept > 0
+    monkeypatch.setattr(replay, "LARGE_MAX", kept + 10)
+    more = {"name": "More", "slug": "more"}
+    assert desk.post(path, token, **keyed("second", more)).status_code == 201
+    assert desk.post(path, token, **keyed("first")).json() == first.json()
+    lost = desk.post(path, token, **keyed("second", more))
+    assert (lost.status_code, lost.json()["code"]) == (409, "idempotency_answer_lost")
+    assert "too large to keep" in lost.json()["detail"]
+    changed = desk.post(path, token, **keyed("second"))
+    assert (changed.status_code, changed.json()["code"]) == (422, "idempotency_key_reused")
+    assert count(desk, Project) == 2
+    other, other_token = shop(desk)
+    assert desk.post(other, other_token, **keyed("third")).status_code == 201
+    with desk.database.read() as db:
+        rows = db.scalars(select(Replay).order_by(Replay.key)).all()
+    assert [row.body_sealed is None for row in rows] == [False, True, False]

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -109,6 +110,20 @@ def test_what_is_enqueued_in_a_transaction_that_fails_never_was(bench: Bench) ->
         fail()
     bench.stage.settle()
     assert bench.ran == []
+
+
+def test_what_has_not_begun_does_for_what_is_started_after_it(bench: Bench) -> None:
+    """However often it is asked for, and however long the first takes."""
+    bench.workflow = replace(bench.workflow, joins=True)
+    bench.stage.registry = work.registry_of(bench.workflow)
+    first = [bench.start("a", request_id=f"req_{number}") for number in range(3)]
+    assert len(set(first)) == 1
+    assert bench.start("b") != first[0], "with other arguments"
+    assert bench.start("a", "another lane") != first[0]
+    assert claim(bench.stage.database) is not None
+    later = [bench.start("a") for _ in range(3)]
+    assert len({*later, first[0]}) == 2, "what has begun may have read what held before"
+    assert len(bench.stage.open_work()) == 4
 
 
 def test_two_workflows_of_one_kind_are_refused(bench: Bench) -> None:

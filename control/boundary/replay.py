@@ -27,6 +27,10 @@ REPLAYED: Final = "Idempotency-Replayed"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _MEDIA_TYPE: Final = "Content-Type"
 _SUCCESSES_BELOW: Final = 400
+LARGE_FROM: Final = 2048
+"""Bytes of a sealed answer. Smaller ones are limited by the rate of requests alone."""
+LARGE_MAX: Final = 32 * 2**20
+"""Bytes that the large answers of one scope, an organization or a user, may take together."""
 _HELD: Final = " or was given to another session, which alone gets it again"
 
 
@@ -126,6 +130,10 @@ class Replays:
         """Successes only: what was refused changed nothing, and may be asked again."""
         if reply.status >= _SUCCESSES_BELOW or reply.chunks is not None:
             return
+        sealed: bytes | None = self._sealer.seal(reply.encode(), key.sealing)
+        large = len(sealed) if sealed is not None and len(sealed) >= LARGE_FROM else None
+        if large is not None and replays.large_bytes(db, key.scope) + large > LARGE_MAX:
+            sealed = large = None
         headers = {name: value for name, value in reply.headers.items() if isinstance(value, str)}
         stored = Replay(
             scope=key.scope,
@@ -135,14 +143,21 @@ class Replays:
             state="done",
             status=reply.status,
             headers={**headers, _MEDIA_TYPE: reply.media_type},
-            body_sealed=self._sealer.seal(reply.encode(), key.sealing),
+            body_sealed=sealed,
+            large_bytes=large,
             expires_at=now + self._ttl,
         )
         db.add(stored)
 
     def _opened(self, found: Replay, key: ReplayKey) -> Reply:
+        if found.body_sealed is None:
+            raise Conflict(
+                f"the response to this {HEADER} was too large to keep beside the others of the last"
+                " 24 hours; the request took effect and is not repeated",
+                code="idempotency_answer_lost",
+            )
         try:
-            content = self._sealer.open(found.body_sealed or b"", key.sealing)
+            content = self._sealer.open(found.body_sealed, key.sealing)
         except SealError as error:
             raise Conflict(
                 f"the response to this {HEADER} is lost{_HELD if key.holder else ''};"

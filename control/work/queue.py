@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    Exists,
     Select,
     Table,
     Update,
@@ -71,19 +72,26 @@ def sharer() -> ColumnElement[str]:
     return func.coalesce(Work.args["org_id"].as_string(), of_cells)
 
 
+def _has_others_ahead() -> Exists:
+    """Whether unfinished work is before a row in its lane."""
+    earlier = aliased(Work)
+    return exists().where(
+        earlier.lane == Work.lane, earlier.due.is_not(None), earlier.seq < Work.seq
+    )
+
+
 def _heads() -> Select[Work]:
     """Unfinished work of the kinds with nothing unfinished before it in its lane.
 
     Not that of those who are `passed_over`; work of nobody in particular never is.
     """
-    earlier = aliased(Work)
-    ahead = exists().where(
-        earlier.lane == Work.lane, earlier.due.is_not(None), earlier.seq < Work.seq
-    )
     kinds: BindParameter[str] = bindparam("kinds", expanding=True)
     passed_over: BindParameter[str] = bindparam("passed_over", expanding=True)
     return select(Work).where(
-        Work.due.is_not(None), Work.kind.in_(kinds), ~ahead, sharer().not_in(passed_over)
+        Work.due.is_not(None),
+        Work.kind.in_(kinds),
+        ~_has_others_ahead(),
+        sharer().not_in(passed_over),
     )
 
 
@@ -200,6 +208,11 @@ def end(db: Session, hold: Hold, state: str, error: str | None = None) -> None:
     """Finish the operation, which frees its lane for whoever looks next: its own worker does."""
     cut = error[:ERROR_LENGTH_MAX] if error else None
     checkpoint(db, hold, due=None, state=state, finished_at=now(db), error=cut)
+
+
+def is_late(db: Session, before: datetime) -> bool:
+    """Whether work that may run has been waiting since then; what waits in its lane has no need."""
+    return bool(db.scalar(select(exists().where(Work.due < before, ~_has_others_ahead()))))
 
 
 def is_open(db: Session, lane: str) -> bool:

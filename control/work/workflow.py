@@ -21,19 +21,24 @@ WayOut = Callable[[Operation, Session, str], None]
 
 @dataclass(frozen=True)
 class Workflow:
-    """`deadline_s` counts from the first start of an operation, retries included."""
+    """`deadline_s` counts from the first start of an operation, retries included.
+
+    Where `joins`, one that has not begun does for those started after it with the same arguments,
+    as it reads what holds when it runs; so however often it is started, two are open at most.
+    """
 
     kind: str
     run: Steps
     deadline_s: float
     on_failure: WayOut | None = None
+    joins: bool = False
 
 
 def workflow(
-    kind: str, *, deadline_s: float, on_failure: WayOut | None = None
+    kind: str, *, deadline_s: float, on_failure: WayOut | None = None, joins: bool = False
 ) -> Callable[[Steps], Workflow]:
     """Make a function a workflow, known in the database by its kind."""
-    return lambda run: Workflow(kind, run, deadline_s, on_failure)
+    return lambda run: Workflow(kind, run, deadline_s, on_failure, joins)
 
 
 def enqueue(
@@ -52,6 +57,9 @@ def enqueue(
     if db.get_bind().dialect.name == "postgresql":
         # Held until the commit, so that within a lane the order of seq is the order of commits.
         db.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lane, 0))))
+    joined = _waiting(db, started, lane, args or {}) if started.joins else None
+    if joined is not None:
+        return joined
     work = Work(
         operation=identifiers.new("op_"),
         kind=started.kind,
@@ -66,3 +74,16 @@ def enqueue(
     db.flush()
     announce(db)
     return work
+
+
+def _waiting(db: Session, started: Workflow, lane: str, args: dict[str, Any]) -> Work | None:
+    """The same operation, not begun yet, held until the commit so that no worker begins it."""
+    open_work = select(Work).where(Work.lane == lane, Work.due.is_not(None))
+    waiting = open_work.where(Work.kind == started.kind, Work.lease == 0)
+    found = db.scalars(waiting.order_by(Work.seq).with_for_update())
+    return next((each for each in found if _asked(each.args) == _asked(args)), None)
+
+
+def _asked(args: dict[str, Any]) -> dict[str, Any]:
+    """Without the request that asked."""
+    return {name: value for name, value in args.items() if name != "request_id"}

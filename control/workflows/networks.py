@@ -14,7 +14,7 @@ def not_applied(op: Operation, db: Session, reason: str) -> None:
     _network(op, db).is_held_up(f"{reason}; replace the network to try again")
 
 
-@workflow("instances.network", deadline_s=86_400, on_failure=not_applied)
+@workflow("instances.network", deadline_s=86_400, on_failure=not_applied, joins=True)
 def apply_network(op: Operation) -> None:
     """In the instance's lane, so that it comes after a provisioning that began without it."""
 
