@@ -187,13 +187,14 @@ def test_however_often_it_is_asked_for_one_look_up_waits(house: House, tenant: T
     """Or whoever asks often enough makes workers look through thousands of them."""
     domain = add(house, tenant, house.instance(tenant), "often.example.com")
     listed = path(tenant, domain["instance_id"])
+    session = house.session(tenant.owner.id, mfa=True)
     for _ in range(20):
         asked = house.post(f"{listed}/{domain['id']}/actions/verify", tenant.key)
         assert asked.status_code == 202
         url = f"{tenant.path}/instances/{domain['instance_id']}/network"
         tag = {"If-Match": house.get(url, tenant.key).headers["ETag"]}
-        body = {"allow": [{"cidr": "192.0.2.0/24"}]}
-        changed = house.request("PUT", url, tenant.session, json=body, headers=tag)
+        body = {"allow_cidrs": ["192.0.2.0/24"]}
+        changed = house.request("PUT", url, session, json=body, headers=tag)
         assert changed.status_code < 300, changed.text
     with house.database.read() as db:
         kinds = sorted(db.scalars(select(Work.kind).where(Work.due.is_not(None))))
