@@ -292,3 +292,61 @@ def test_extensions_nobody_is_offered_are_dropped(running: Subject) -> None:
     assert ask(running, "SELECT FROM pg_foreign_server") == []
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         ask(running, "SELECT * FROM public.pages")
+
+
+NATIVE = "LANGUAGE c AS '$libdir/dict_snowball', 'dsnowball_init'"
+HIDDEN = (
+    f"CREATE FUNCTION public.lib(text) RETURNS text {NATIVE}",
+    "ALTER EXTENSION citext ADD FUNCTION public.lib(text)",
+    "CREATE FUNCTION public.native(text) RETURNS text LANGUAGE internal AS 'pg_read_file_all'",
+    "ALTER EXTENSION hstore ADD FUNCTION public.native(text)",
+    "CREATE FUNCTION public.among(text) RETURNS text LANGUAGE internal AS 'pg_read_file_all'",
+    "ALTER EXTENSION citext ADD FUNCTION public.among(text)",
+)
+
+
+# One of the sources of 16 comes without these extensions.
+@pytest.mark.parametrize("subject", [("postgres", None), ("postgres", "15")], indirect=True)
+def test_functions_added_to_an_extension_do_nothing(running: Subject) -> None:
+    ask(running, "CREATE EXTENSION citext")
+    ask(running, "CREATE EXTENSION hstore")
+    with session(running, superuser(running)) as connection:
+        for statement in HIDDEN:
+            connection.execute(statement.encode())
+    rotate(running)
+    for name in ("lib", "native", "among"):
+        assert value(running, f"SELECT public.{name}('PG_VERSION')") is None
+    assert value(running, "SELECT 'A'::public.citext = 'a'::public.citext") is True
+
+
+@newest
+def test_databases_whose_name_is_no_text_are_searched(running: Subject) -> None:
+    ask(running, "CREATE DATABASE raw TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    ask(running, "CREATE DATABASE odd")
+    with session(running, superuser(running), "odd") as connection:
+        connection.execute(f"CREATE FUNCTION public.door() RETURNS void SECURITY DEFINER {BODY}")
+    with session(running, database="raw") as connection:
+        connection.execute("SET client_encoding = 'SQL_ASCII'")
+        connection.execute(b'ALTER DATABASE odd RENAME TO "odd\xff"')
+    rotate(running)
+    named = value(running, "SELECT datname FROM pg_database WHERE datname LIKE 'database_%'")
+    with (
+        session(running, database=named) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute("SELECT public.door()")
+
+
+@every_version
+def test_tablespaces_are_dropped_or_nobodys(running: Subject) -> None:
+    with session(running, superuser(running)) as connection:
+        connection.execute("SET allow_in_place_tablespaces = on")
+        for name in ("unused", "used"):
+            connection.execute(f"CREATE TABLESPACE {name} OWNER app LOCATION ''".encode())
+            connection.execute(f"GRANT CREATE ON TABLESPACE {name} TO PUBLIC".encode())
+    ask(running, "CREATE TABLE kept TABLESPACE used AS SELECT 1 AS n")
+    rotate(running)
+    assert ask(running, "SELECT spcname FROM pg_tablespace WHERE oid >= 16384") == [("used",)]
+    assert value(running, "SELECT n FROM kept") == 1
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        ask(running, "CREATE TABLE more (n int) TABLESPACE used")

@@ -278,7 +278,7 @@ class PostgreSQL:
         ):
             await roles.set_password(connection, verifier)
             await roles.disable(connection)
-            await leftovers.clear(folder, server.SELF, int(installation.source.major))
+            await leftovers.clear(folder, server.SELF, installation.source)
 
     async def _apply_soon(self, site: Site, tried: Sequence[Login]) -> None:
         """A server that does not run is told at its next start, before anybody is let in.
@@ -333,7 +333,9 @@ class PostgreSQL:
                 former = await roles.forbid_others(connection, wanted)
             await ended.end_sessions(connection, former)
         major = int(places.major(site) or 0)
-        await leftovers.clear(site.run, superuser, major)
+        if login == superuser:
+            # A new cluster still has the template's, and nobody has had a login to leave anything.
+            await leftovers.clear(site.run, superuser, self._sources[str(major)])
         logins.mark_applied(site)
         await ended.take_apart(site.run, superuser, former, major)
 

@@ -1,5 +1,6 @@
 """Which extensions an owner may create by himself, and how the cell's copy of a source says so."""
 
+import functools
 import re
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,11 @@ PRELOADED: Final = ("pg_stat_statements",)
 _TRUSTED = re.compile(
     r"^\s*trusted\s*=\s*'?(true|on|yes|1)'?\s*(#.*)?$", re.MULTILINE | re.IGNORECASE
 )
+Called = tuple[tuple[str, str], ...]
+"""Of each extension, with nothing first, in which it is known to be there."""
+_INTERNAL = re.compile(r"language\s+'?internal", re.IGNORECASE)
+_SYMBOL = re.compile(r"\bAS\s+'(\w+)'", re.IGNORECASE)
+_PLAIN = re.compile(r"[\w$/.+-]+")
 _LIBRARY = re.compile(r"^\s*module_pathname\s*=\s*'\$libdir/([^']+)'", re.MULTILINE)
 
 
@@ -36,6 +42,21 @@ def creatable(source: Source) -> list[str]:
 
 def preloaded(source: Source) -> list[str]:
     return [name for name in PRELOADED if source.has(name)]
+
+
+@functools.lru_cache(maxsize=16)
+def called(source: Source) -> Called:
+    """What functions of those that owners create call: their library, and the server's own."""
+    found = {(name, "") for name in creatable(source)}
+    folder = source.share / "extension"
+    for name, _ in tuple(found):
+        if library := _LIBRARY.search((folder / f"{name}.control").read_text(errors="replace")):
+            found.add((name, f"$libdir/{library[1]}"))
+        for script in folder.glob(f"{name}--*.sql"):
+            text = script.read_text(errors="replace")
+            if _INTERNAL.search(text):
+                found |= {(name, each) for each in _SYMBOL.findall(text)}
+    return tuple(sorted(each for each in found if _PLAIN.fullmatch("".join(each))))
 
 
 def trust(folder: Path) -> None:
