@@ -29,7 +29,8 @@ def _settings(role: str, **options: Any) -> Settings:
     """The settings in force, logging set up for `role`; an unusable one ends with status 2."""
     from menagerie import home as homes  # noqa: PLC0415 -- see above
     from menagerie import logs  # noqa: PLC0415 -- as all imports in here: keeps --help quick
-    from menagerie.settings import SettingsError, load  # noqa: PLC0415 -- see above
+    from menagerie.errors import SettingsError  # noqa: PLC0415 -- see above
+    from menagerie.settings import load  # noqa: PLC0415 -- see above
 
     try:
         settings = load(**options)

@@ -1,8 +1,9 @@
 """The parts that run where the data is: a cell and its gateway."""
 
 from menagerie import keys, open_files
+from menagerie.errors import SettingsError
 from menagerie.processes import loaded
-from menagerie.settings import Settings, SettingsError
+from menagerie.settings import Settings
 
 
 def run_cell(settings: Settings) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from cell import pki
 from menagerie import keys
-from menagerie.settings import Settings, SettingsError
+from menagerie.errors import SettingsError
+from menagerie.settings import Settings
 
 _MADE = ("org_id", "project_id", "api_key", "session_token")
 

@@ -18,7 +18,8 @@ from menagerie.endpoints import (
     read_endpoints,
     write_endpoints,
 )
-from menagerie.settings import Settings, SettingsError
+from menagerie.errors import SettingsError
+from menagerie.settings import Settings
 from storage import api_keys, identifiers, memberships, organizations, projects, sessions, users
 from storage.database import now
 from storage.errors import Conflict

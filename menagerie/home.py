@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from menagerie.errors import SettingsError
 from menagerie.ownership import require_ours, user
-from menagerie.settings import SettingsError
 
 # What a file or folder of ours may not grant. To pass through is not to look around: where
 # engines have uids of their own, they pass to their folders.

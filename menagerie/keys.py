@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ulid import ULID
 
-from menagerie.settings import SettingsError
+from menagerie.errors import SettingsError
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@ from typing import Final
 
 from cell import open_files
 from cell.open_files import LEAST, REMEDY, limits
-from menagerie.settings import SettingsError
+from menagerie.errors import SettingsError
 
 __all__ = ["LEAST", "REMEDY", "connections", "limits", "raise_limit", "relayed"]
 

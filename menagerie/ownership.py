@@ -5,7 +5,7 @@ import pwd
 import stat
 from pathlib import Path
 
-from menagerie.settings import SettingsError
+from menagerie.errors import SettingsError
 
 _ROOT_UID = 0
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 @contextmanager
 def unusable(role: str) -> Iterator[None]:
     """What cannot be used ends the process with the reason in a line: database 1, settings 2."""
-    from menagerie.settings import SettingsError  # noqa: PLC0415 -- slow to import
+    from menagerie.errors import SettingsError  # noqa: PLC0415 -- slow to import
     from storage.errors import SchemaUnknown, Unavailable  # noqa: PLC0415 -- as above
 
     try:

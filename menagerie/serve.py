@@ -19,9 +19,10 @@ import structlog
 
 from menagerie import keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
+from menagerie.errors import SettingsError
 from menagerie.processes import Child, RefusedError
 from menagerie.refusals import unusable
-from menagerie.settings import Settings, SettingsError, environment
+from menagerie.settings import Settings, environment
 
 _LOG = structlog.get_logger(__name__)
 # A part that fails ends, and is counted. One that is slow may be bringing a large database up to

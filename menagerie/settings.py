@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from menagerie import names
+from menagerie.errors import SettingsError
 
 DEFAULT_HOME = Path("~/.menagerie")
 GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thousands of queries/s
@@ -247,10 +248,6 @@ class Settings(BaseSettings):
     @property
     def cell_home(self) -> Path:
         return self.root / "cell"
-
-
-class SettingsError(Exception):
-    """A setting that cannot be used; the message names it and says where it was set."""
 
 
 def load(**options: Any) -> Settings:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from clients.cli import native
-from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
+from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
+from clients.cli.desk import open_desk
 from clients.cli.dialects import DIALECTS
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
+from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
+from clients.cli.desk import open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.output import Format, OutputOption, chosen, plain, show
 

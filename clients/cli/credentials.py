@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from clients import private_files
-from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
+from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
+from clients.cli.desk import open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.lines import Place, clients_of, every_client, line
 from clients.cli.output import Format, OutputOption, chosen, print_record, show

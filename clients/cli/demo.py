@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from clients.cli import native
+from clients.cli.arguments import ProfileOption
 from clients.cli.credentials import authorities
-from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.desk import Desk, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.lines import Place
 from clients.cli.lines import curl as curl_query

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import typer
@@ -23,29 +23,6 @@ if TYPE_CHECKING:
     from clients.client import Client
 
 PROBE_TIMEOUT_S = 5.0
-
-
-def _instance_names(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    from clients.cli.completing import instance_names  # noqa: PLC0415  it asks by what is below
-
-    return instance_names(ctx, incomplete)
-
-
-# The options every client command has, to be used as annotations.
-ProfileOption = Annotated[
-    str | None,
-    typer.Option("--profile", help="Use this profile.", metavar="NAME", rich_help_panel="Common"),
-]
-InstanceArgument = Annotated[
-    str,
-    typer.Argument(metavar="INSTANCE", help="Name or id.", autocompletion=_instance_names),
-]
-OrgOption = Annotated[
-    str | None,
-    typer.Option(
-        "--org", help="Org, by id or slug. [default: the profile's]", rich_help_panel="Common"
-    ),
-]
 
 
 @dataclass

@@ -12,7 +12,8 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
+from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
+from clients.cli.desk import open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from clients.cli import confirming
+from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.confirming import YesOption
-from clients.cli.desk import InstanceArgument, OrgOption, ProfileOption, open_desk
+from clients.cli.desk import open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.cli.restricting import Restricted

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.arguments import ProfileOption
+from clients.cli.desk import Desk, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 from clients.errors import ConfigurationError

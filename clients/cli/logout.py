@@ -2,7 +2,8 @@
 
 import typer
 
-from clients.cli.desk import ProfileOption, open_desk
+from clients.cli.arguments import ProfileOption
+from clients.cli.desk import open_desk
 from clients.cli.groups import PLAIN
 from clients.errors import SignInRequired, Unauthenticated
 from clients.profiles import Profiles

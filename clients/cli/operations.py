@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from clients.cli import confirming, options, output
+from clients.cli.arguments import ProfileOption
 from clients.cli.confirming import YesOption
-from clients.cli.desk import Desk, ProfileOption, open_desk
+from clients.cli.desk import Desk, open_desk
 from clients.cli.groups import PLAIN, Command, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption

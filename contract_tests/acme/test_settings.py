@@ -8,7 +8,8 @@ import pytest
 import cell.main
 from cell.settings import CellSettings
 from menagerie import data_plane, keys
-from menagerie.settings import Settings, SettingsError, load, redacted
+from menagerie.errors import SettingsError
+from menagerie.settings import Settings, load, redacted
 
 DIRECTORY = "https://acme.example/directory"
 

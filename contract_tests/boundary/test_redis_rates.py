@@ -21,7 +21,8 @@ from control.boundary import redis_windows
 from control.boundary.rates import Limiter, Verdict, make_limiter
 from control.boundary.redis_windows import RedisMeter, connect
 from control.settings import ControlSettings, RateLimits
-from menagerie.settings import SettingsError, load, redacted
+from menagerie.errors import SettingsError
+from menagerie.settings import load, redacted
 from storage.database import Database
 
 SETTINGS = ControlSettings(cursor_key=b"k" * 32)

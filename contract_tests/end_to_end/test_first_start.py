@@ -14,7 +14,8 @@ import pytest
 from contract_tests.end_to_end.installation import Installation
 from menagerie import first_start, keys
 from menagerie.endpoints import endpoints_file, read_endpoints
-from menagerie.settings import Settings, SettingsError, load
+from menagerie.errors import SettingsError
+from menagerie.settings import Settings, load
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ import pytest
 
 from contract_tests.end_to_end.installation import Installation
 from menagerie import first_start, home
-from menagerie.settings import Settings, SettingsError, load
+from menagerie.errors import SettingsError
+from menagerie.settings import Settings, load
 
 ROOT = Path(__file__).resolve().parents[2]
 MENAGERIE = [sys.executable, "-m", "menagerie"]

@@ -11,7 +11,8 @@ import pytest
 
 from contract_tests.end_to_end.test_home import MENAGERIE, refused
 from menagerie import home, keys
-from menagerie.settings import SettingsError, load
+from menagerie.errors import SettingsError
+from menagerie.settings import load
 
 OTHER = 12345
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

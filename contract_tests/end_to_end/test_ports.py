@@ -13,8 +13,9 @@ from contract_tests.kept_port import KeptPort
 from gateway import ports
 from gateway.listening import PortError, listen
 from gateway.settings import GatewaySettings
+from menagerie.errors import SettingsError
 from menagerie.serve import ports_held
-from menagerie.settings import GATEWAY_PORTS, SettingsError, load
+from menagerie.settings import GATEWAY_PORTS, load
 
 
 def every(port: int) -> dict[str, Any]:

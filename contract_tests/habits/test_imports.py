@@ -55,3 +55,40 @@ def test_what_is_shipped_imports_no_tests_and_no_tools() -> None:
     assert not [
         names(path) for path in SHIPPED if {name.split(".")[0] for name in imported(path)} & ours
     ]
+
+
+def loaded(path: Path) -> Iterator[str]:
+    """The modules of ours that it loads, by functions too; not those that only types name."""
+    for node in _run(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in MODULES else node.module
+
+
+def _run(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _run(child)
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in SHIPPED}
+
+
+def test_no_module_loads_itself_by_others() -> None:
+    """A circle has no beginning for a reader, and its order of loading is a matter of chance."""
+    graph = {name: {*loaded(path)} & MODULES.keys() - {name} for name, path in MODULES.items()}
+    while leaves := [name for name, others in graph.items() if not others & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    # What is left is in a circle, or loads what is.
+    circles = {name: sorted(others & graph.keys()) for name, others in graph.items()}
+    assert not circles

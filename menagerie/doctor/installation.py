@@ -9,8 +9,9 @@ from typing import Final
 
 from menagerie import home, ownership, waiting
 from menagerie.doctor.findings import Finding, Status
+from menagerie.errors import SettingsError
 from menagerie.serve import port_held
-from menagerie.settings import Settings, SettingsError
+from menagerie.settings import Settings
 
 ROOM_MIN_BYTES: Final = 100 * 10**6
 ROOM_BYTES: Final = 2 * 10**9
