@@ -36,21 +36,25 @@ async def read_body(
     length = headers.raw(b"content-length")
     if length is not None and length.isdigit() and int(length) > limit:
         raise _too_large(limit)
-    chunks: list[bytes] = []
-    size = 0
+    body: bytes | bytearray = b""
     more = True
     while more:
         event = await receive()
         if event["type"] == "http.disconnect":
             raise ClientGone
-        chunks.append(event.get("body", b""))
-        size += len(chunks[-1])
-        if size > limit:
+        chunk: bytes = event.get("body", b"")
+        if len(body) + len(chunk) > limit:
             raise _too_large(limit)
         if grow is not None:
-            grow(size)
+            grow(len(body) + len(chunk))
         more = event.get("more_body", False)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if not body:
+            body = chunk
+        else:
+            # One buffer: a list of what came byte by byte would take many times its size.
+            body = body if isinstance(body, bytearray) else bytearray(body)
+            body += chunk
+    return bytes(body)
 
 
 def _too_large(limit: int) -> TooLarge:

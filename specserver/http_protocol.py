@@ -34,6 +34,10 @@ ARRIVE_WITHIN_S = 30.0
 # RFC 9110 asks for 8,000 octets at the least.
 TARGET_BYTES_MAX = 16_384
 FIELDS_BYTES_MAX = 65_536
+# Each takes more than a hundred bytes of memory, however short it is.
+FIELDS_MAX = 128
+# So do requests that are sent before those ahead of them are answered: some thousands of bytes.
+PIPELINED_MAX = 32
 # Hanging up on bytes unread resets the connection, and may take the answer from the client.
 LINGER_S = 2.0
 # So much of a request is kept as tells its method.
@@ -161,6 +165,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._fields_bytes += len(name) + len(value)
         if self._fields_bytes > FIELDS_BYTES_MAX:
             raise _too_large()
+        if len(self.headers) >= FIELDS_MAX:
+            raise Problem(431, f"the request has more than {FIELDS_MAX} header fields")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -168,6 +174,8 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self.parser.get_method() == b"CONNECT":
             raise _unknown_method()
+        if len(self.pipeline) >= PIPELINED_MAX:
+            raise _too_many_ahead()
         try:
             if not self.url.startswith(b"/") and httptools.parse_url(self.url).path is None:
                 raise BadRequest("the request target does not have a path")
@@ -241,6 +249,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._due -= 1
+        if self._answering is not None:
+            self._answering.body = bytearray()  # what nobody asked for would stay with the connection
         super().on_response_complete()
         if self._refused and self._due == 0 and not self.transport.is_closing():
             self._hang_up()
@@ -351,6 +361,14 @@ def _too_many(allowed: int) -> Problem:
     detail = (
         f"too many connections from your address: {allowed} are allowed at a time; close some,"
         " or send further requests on those that are open"
+    )
+    return TooManyRequests(detail, code="too_many_at_once", headers={"Retry-After": "1"})
+
+
+def _too_many_ahead() -> Problem:
+    detail = (
+        f"more than {PIPELINED_MAX} requests of this connection are waiting for their responses;"
+        " send further ones when some of them have been answered"
     )
     return TooManyRequests(detail, code="too_many_at_once", headers={"Retry-After": "1"})
 

@@ -38,6 +38,7 @@ class Plan:
     """One operation, ready to serve."""
 
     __slots__ = (
+        "_admit",
         "_boundary",
         "binding",
         "call",
@@ -74,16 +75,27 @@ class Plan:
             operation.method not in _BODILESS_METHODS or "requestBody" in operation.document
         )
         self._boundary = around.boundary
+        self._admit: Callable[[Exchange], None] | None = getattr(around.boundary, "admit", None)
         self.on_loop = is_async(around.boundary) if around.boundary else self.is_async
 
-    async def answer(self, exchange: Exchange) -> Reply:
-        """The reply of a plan that runs on the event loop."""
-        if self._boundary is not None:
-            return as_reply(await self._boundary(exchange))
-        if self.security is not None:
+    async def admit(self, exchange: Exchange) -> None:
+        """Raises for whoever is refused by the head alone, before any of the body is held.
+
+        Verifiers of a plan that runs on the thread pool may block, and are asked there.
+        """
+        if self._admit is not None:
+            self._admit(exchange)
+        elif self.security is not None and self.on_loop:
             pending = exchange.authenticate()
             if pending is not None:
                 await pending
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        """The reply of a plan that runs on the event loop, to who was admitted."""
+        if self._boundary is not None:
+            return as_reply(await self._boundary(exchange))
+        if exchange.attempt:
+            await self.admit(exchange)  # what was valid then may not be any more
         arguments = self.call.arguments(exchange.arguments, exchange)
         return as_reply(await self.handler(**arguments))
 

@@ -146,6 +146,7 @@ class Runtime:
         return reply
 
     async def _read_and_attempt(self, plan: Plan, exchange: Exchange, receive: Receive) -> Reply:
+        await plan.admit(exchange)
         if not plan.reads_body:
             return await self._attempt(plan, exchange)
         headers, limit = exchange.request.headers, plan.max_body_bytes
