@@ -1,14 +1,41 @@
 """Who is calling the cell: the control plane by signature, the gateway by token, or anybody."""
 
 import hmac
+from collections.abc import Awaitable, Callable
 
 from cell.agent import Cell
 from specserver import Boundary, Exchange, MethodNotAllowed, Reply, Unauthenticated
 
 
+class Door:
+    """A boundary that knows by the head who calls, so that a stranger's body is never read."""
+
+    def __init__(self, cell: Cell, serve: Callable[[Exchange], Awaitable[Reply]]) -> None:
+        self._cell = cell
+        self._serve = serve
+
+    def admit(self, exchange: Exchange) -> None:
+        """By the scheme the document names; where it names none, a handler checks a token."""
+        request, cell = exchange.request, self._cell
+        schemes = _schemes(exchange)
+        if "control" in schemes:
+            cell.signatures.verify(request)
+        elif "gateway" in schemes:
+            given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(given.encode(), cell.gateway_token.encode()):
+                raise Unauthenticated("only the gateway of this cell may call this")
+        elif request.method == "HEAD":
+            # Answered like GET it would use the token up for an answer without a body.
+            raise MethodNotAllowed("HEAD is not supported here", headers={"Allow": "GET, OPTIONS"})
+
+    async def __call__(self, exchange: Exchange) -> Reply:
+        if "control" in _schemes(exchange):
+            self._cell.signatures.check_body(exchange.request, exchange.body_bytes)
+        return await self._serve(exchange)
+
+
 def make_boundary(cell: Cell) -> Boundary:
-    async def boundary(exchange: Exchange) -> Reply:
-        authenticate(cell, exchange)
+    async def serve(exchange: Exchange) -> Reply:
         arguments = exchange.arguments
         key = arguments.get("operation_key")
         if key is None:
@@ -17,29 +44,17 @@ def make_boundary(cell: Cell) -> Boundary:
         asked = f"{exchange.request.method} {exchange.request.path}"
         return await cell.operations.once(asked, key, lease, lambda: exchange.invoke_async(cell))
 
-    return boundary
+    return Door(cell, serve)
 
 
 def make_mounted_boundary(cell: Cell) -> Boundary:
     """For the app of a service that runs in the cell: the same callers, its own state."""
 
-    async def boundary(exchange: Exchange) -> Reply:
-        authenticate(cell, exchange)
+    async def serve(exchange: Exchange) -> Reply:
         return await exchange.invoke_async(exchange.app_state)
 
-    return boundary
+    return Door(cell, serve)
 
 
-def authenticate(cell: Cell, exchange: Exchange) -> None:
-    """By the scheme the document names; an operation that names none checks a one-time token."""
-    request = exchange.request
-    schemes = {name for requirement in exchange.operation.security for name in requirement}
-    if "control" in schemes:
-        cell.signatures.verify(request, exchange.body_bytes)
-    elif "gateway" in schemes:
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), cell.gateway_token.encode()):
-            raise Unauthenticated("only the gateway of this cell may call this")
-    elif request.method == "HEAD":
-        # Answered like GET it would use the token up for an answer without a body.
-        raise MethodNotAllowed("HEAD is not supported here", headers={"Allow": "GET, OPTIONS"})
+def _schemes(exchange: Exchange) -> set[str]:
+    return {name for requirement in exchange.operation.security for name in requirement}

@@ -14,6 +14,8 @@ from specserver import Request, Unauthenticated
 
 CHALLENGE = "Menagerie-Challenge"
 _NONCE = re.compile(r"[0-9a-f]{32}")
+_DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
+_OF_NOTHING = hashlib.sha256().digest()
 
 
 class Signatures:
@@ -24,8 +26,12 @@ class Signatures:
         self._key = Ed25519PublicKey.from_public_bytes(public_key)
         self._clock = clock
 
-    def verify(self, request: Request, body: bytes) -> None:
-        """Raises Unauthenticated for whatever the control plane did not just send."""
+    def verify(self, request: Request) -> None:
+        """Raises Unauthenticated for a head that the control plane did not just send.
+
+        The signature covers the digest that the head gives of the body, so that nothing of a
+        stranger's body has to be held. `check_body` compares it, once the body is there.
+        """
         given = request.headers
         try:
             timestamp, nonce = given["Menagerie-Timestamp"], given["Menagerie-Nonce"]
@@ -33,21 +39,24 @@ class Signatures:
         except KeyError as error:
             raise Unauthenticated("the request is not signed", code="not_signed") from error
         challenge = given.get(CHALLENGE, "")
-        digest = hashlib.sha256(body).hexdigest()
-        signed = f"{request.method}\n{_target(request)}\n{digest}\n{timestamp}\n{nonce}"
+        digest = _digest_told(request)
+        signed = f"{request.method}\n{_target(request)}\n{digest.hex()}\n{timestamp}\n{nonce}"
         if challenge:
             signed += f"\n{challenge}"
         self._check(signature, signed.encode())
         # Only what was signed is believed: the moment and the nonce are looked at after that.
         self._check_fresh(timestamp, nonce, challenge)
 
+    def check_body(self, request: Request, body: bytes) -> None:
+        """Raises Unauthenticated for another body than was signed."""
+        if hashlib.sha256(body).digest() != _digest_told(request):
+            raise _not_signed_so()
+
     def _check(self, signature: bytes, signed: bytes) -> None:
         try:
             self._key.verify(signature, signed)
         except InvalidSignature as error:
-            raise Unauthenticated(
-                "the signature does not match the request", code="bad_signature"
-            ) from error
+            raise _not_signed_so() from error
 
     def _check_fresh(self, timestamp: str, nonce: str, challenge: str) -> None:
         """By the clock, or by a challenge of ours: then it is the clock that was wrong."""
@@ -90,6 +99,24 @@ def decode(text: str) -> bytes:
     except (binascii.Error, ValueError):
         return b""
     return raw if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() == text else b""
+
+
+def _digest_told(request: Request) -> bytes:
+    """What the head says is the SHA-256 of the body (RFC 9530); without it, that of no body."""
+    told = request.headers.get("Content-Digest")
+    if told is None:
+        return _OF_NOTHING
+    found = _DIGEST.fullmatch(told)
+    if found is None:
+        raise Unauthenticated(
+            "Content-Digest must be sha-256=:, the digest in base64 and a colon",
+            code="bad_signature",
+        )
+    return base64.b64decode(found[1])
+
+
+def _not_signed_so() -> Unauthenticated:
+    return Unauthenticated("the signature does not match the request", code="bad_signature")
 
 
 def _target(request: Request) -> str:

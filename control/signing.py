@@ -62,12 +62,14 @@ class Signer:
         """
         timestamp = str(int(self._clock()) if timestamp_s is None else timestamp_s)
         nonce = secrets.token_hex(NONCE_BYTES)
-        body_sha256 = hashlib.sha256(body).hexdigest()
-        signed = f"{method.upper()}\n{path_and_query}\n{body_sha256}\n{timestamp}\n{nonce}"
+        digest = hashlib.sha256(body)
+        signed = f"{method.upper()}\n{path_and_query}\n{digest.hexdigest()}\n{timestamp}\n{nonce}"
         if challenge:
             signed += f"\n{challenge}"
         answered = {"Menagerie-Challenge": challenge} if challenge else {}
         return answered | {
+            # With it the cell can check the signature before it reads the body.
+            "Content-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:",
             "Menagerie-Timestamp": timestamp,
             "Menagerie-Nonce": nonce,
             "Menagerie-Signature": _base64url(self._private_key.sign(signed.encode())),

@@ -169,9 +169,10 @@ class Rig:
     ) -> dict[str, str]:
         timestamp = str(int(time.time() if at is None else at))
         nonce = secrets.token_hex(16)
-        digest = hashlib.sha256(body).hexdigest()
-        signed = f"{method}\n{path}\n{digest}\n{timestamp}\n{nonce}"
+        digest = hashlib.sha256(body)
+        signed = f"{method}\n{path}\n{digest.hexdigest()}\n{timestamp}\n{nonce}"
         return {
+            "Content-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:",
             "Menagerie-Timestamp": timestamp,
             "Menagerie-Nonce": nonce,
             "Menagerie-Signature": _base64url(self.key.sign(signed.encode())),

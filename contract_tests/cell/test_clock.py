@@ -46,7 +46,7 @@ class Desk:
         scope = {"type": "http", "method": "GET", "path": "/v1/cell", "raw_path": b"/v1/cell"}
         given = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         scope |= {"headers": given, "query_string": b""}
-        self.signatures.verify(Request(scope), b"")
+        self.signatures.verify(Request(scope))
 
     def sign(self, challenge: str = "") -> dict[str, str]:
         return self.signer.sign_request("GET", "/v1/cell", challenge=challenge)
