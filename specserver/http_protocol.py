@@ -250,7 +250,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._due -= 1
         if self._answering is not None:
-            self._answering.body = bytearray()  # what nobody asked for would stay with the connection
+            self._answering.body = bytearray()  # unread, it would stay with the connection
         super().on_response_complete()
         if self._refused and self._due == 0 and not self.transport.is_closing():
             self._hang_up()
