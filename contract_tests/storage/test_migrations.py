@@ -117,11 +117,19 @@ def test_what_there_was_belongs_to_the_team_everyone(empty: Database) -> None:
         assert {one.team_id for one in db.scalars(select(Project))} == {"team_1", "team_2"}
 
 
-def test_a_revision_has_the_number_of_its_file() -> None:
-    """By which the newest is known without loading any of them."""
+def test_a_revision_is_named_by_its_time_and_follows_the_one_before() -> None:
+    """So two branches that add one each do not take the same name, and do not become two heads.
+
+    By the file's name the newest is known without loading any of them.
+    """
     scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
-    for script in scripts.walk_revisions():
-        assert Path(script.path).name.partition("_")[0] == script.revision
+    chain = [each.revision for each in reversed(list(scripts.walk_revisions()))]
+    files = sorted(Path(script.path).name for script in scripts.walk_revisions())
+    assert [name.partition("_")[0] for name in files] == chain, (
+        "set down_revision of the later one to the earlier one, and rename it to the present time"
+    )
+    named_by_time = [datetime.strptime(each, "%Y%m%d%H%M") for each in chain if len(each) > 4]  # noqa: DTZ007 -- UTC by habit
+    assert len(named_by_time) == len(chain) - 11, "the first eleven have numbers"
 
 
 def test_a_database_at_the_newest_revision_is_left_alone(
