@@ -13,6 +13,8 @@ RECORD_HEADER_BYTES = 5
 RECORD_MAX_BYTES = 16_384
 # Large enough for post-quantum key shares and long session tickets.
 HELLO_MAX_BYTES = 65_536
+# Whatever arrives of it is looked at from its beginning, so that many small records take long.
+RECORDS_MAX = 64
 
 SERVER_NAME = 0
 ALPN = 16
@@ -43,11 +45,14 @@ def parse(data: bytes | bytearray) -> ClientHello | None:
 def _handshake_message(data: bytes | bytearray) -> bytes | None:
     """The first handshake message, joined from as many records as it was cut into."""
     message = bytearray()
-    position = 0
+    position = records = 0
     while len(data) - position >= RECORD_HEADER_BYTES:
         kind, major, _, length = struct.unpack_from("!BBBH", data, position)
         if kind != HANDSHAKE_RECORD or major != 3 or not 0 < length <= RECORD_MAX_BYTES:  # noqa: PLR2004 - the major version of every TLS
             raise NotTlsError("not a TLS handshake record")
+        records += 1
+        if records > RECORDS_MAX:
+            raise NotTlsError("the ClientHello is cut into too many records")
         position += RECORD_HEADER_BYTES
         message += data[position : position + length]
         position += length

@@ -89,6 +89,14 @@ def test_a_hello_that_claims_to_be_endless_is_refused() -> None:
         client_hello.parse(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + b"\x00" * 100)
 
 
+def test_a_hello_in_many_records_is_refused() -> None:
+    sent = hello("a.example", ["h2", "http/1.1"])
+    few = recut(sent, list(range(1, client_hello.RECORDS_MAX)))
+    assert client_hello.parse(few) == ClientHello("a.example", (b"h2", b"http/1.1"))
+    with pytest.raises(NotTlsError):
+        client_hello.parse(recut(sent, list(range(1, client_hello.RECORDS_MAX + 1))))
+
+
 addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
 
 
