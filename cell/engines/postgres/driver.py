@@ -332,10 +332,15 @@ class PostgreSQL:
             async with connection.transaction():
                 former = await roles.forbid_others(connection, wanted)
             await ended.end_sessions(connection, former)
-        major = int(places.major(site) or 0)
+            # By the server itself: what a file of its data says may be wrong.
+            major = connection.info.server_version // 10_000
         if login == superuser:
             # A new cluster still has the template's, and nobody has had a login to leave anything.
-            await leftovers.clear(site.run, superuser, self._sources[str(major)])
+            if (source := self._sources.get(str(major))) is None:
+                raise EngineError(
+                    f"PostgreSQL {major} is no longer installed on the cell's machine"
+                )
+            await leftovers.clear(site.run, superuser, source)
         logins.mark_applied(site)
         await ended.take_apart(site.run, superuser, former, major)
 
