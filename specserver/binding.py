@@ -14,7 +14,7 @@ from specserver.parameters import Parameter
 from specserver.problems import Invalid, NotFound
 from specserver.queries import Query
 from specserver.requests import Request
-from specserver.validation import Schemas, Violation
+from specserver.validation import MAX_VIOLATIONS, Schemas, Violation
 
 Arguments = dict[str, Any]
 
@@ -119,7 +119,7 @@ class Binding:
         self._unheeded = [(name, name.lower().encode()) for name in unheeded]
 
     def bind(self, request: Request, path: dict[str, str], body: bytes) -> Arguments:
-        """The typed arguments; raises 404, 406, 415, 400, or 422 with every violation."""
+        """The typed arguments; raises 404, 406, 415, 400, or 422 with the violations."""
         arguments = self._shared.copy()
         for name, default in self._copied:
             arguments[name] = copy.deepcopy(default)
@@ -140,12 +140,14 @@ class Binding:
         for condition, key in self._unheeded:
             if headers.raw(key) is not None:
                 violations.append(_unheeded(condition))
+        more = False
         if self._body is not None:
             value, wrong = self._body.read(headers, body)
+            more = getattr(wrong, "may_be_more", False)
             violations += wrong
             arguments["body"] = value
         if violations:
-            raise Invalid(_summary(violations), errors=violations)
+            raise _invalid(violations, may_be_more=more)
         return arguments
 
     def _bind_fields(
@@ -193,11 +195,23 @@ def _bind_one(
         arguments[name] = value
 
 
-def _summary(violations: list[Violation]) -> str:
-    if len(violations) > 1:
-        return f"the request is invalid in {len(violations)} places"
-    only = violations[0]
-    return f"{only.get('parameter') or only.get('pointer') or 'the body'} {only['message']}"
+def _invalid(violations: list[Violation], *, may_be_more: bool) -> Invalid:
+    told = violations[:MAX_VIOLATIONS]
+    if may_be_more or len(violations) >= MAX_VIOLATIONS:
+        return Invalid(
+            f"the request is invalid in {_places(len(told))} or more; `errors` holds the first"
+            " that were found, and there may be others",
+            errors=told,
+        )
+    if len(told) > 1:
+        return Invalid(f"the request is invalid in {_places(len(told))}", errors=told)
+    only = told[0]
+    where = only.get("parameter") or only.get("pointer") or "the body"
+    return Invalid(f"{where} {only['message']}", errors=told)
+
+
+def _places(count: int) -> str:
+    return "1 place" if count == 1 else f"{count} places"
 
 
 def _security_names(operation: Operation) -> set[str]:

@@ -7,12 +7,15 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
+from specserver.excerpts import Excerpt
 from specserver.messages import message
 
 Violation = dict[str, Any]
 
 # A body of a megabyte can break a rule a hundred thousand times; no reader wants more than this.
-MAX_VIOLATIONS = 500
+MAX_VIOLATIONS = 100
+# Long names in their pointers must not make an answer many times the size of the request.
+POINTERS_LENGTH_MAX = 65_536
 # Beside a pattern: what it allows, as it follows "must be".
 ALLOWED = "x-allowed"
 
@@ -65,16 +68,54 @@ class Schema:
         )
         self.is_valid = self._validator.is_valid
 
-    def violations(self, instance: Any) -> list[Violation]:
-        """Every violation with the JSON pointer of the member it is about."""
-        found = list(islice(self._violations(instance), MAX_VIOLATIONS))
-        # The processor calls a required member that is there missing too, where it is unexpected.
-        there = {v["pointer"] for v in found if v["keyword"] in _UNEXPECTED_KEYWORDS}
-        told = [v for v in found if v["keyword"] != "required" or v["pointer"] not in there]
-        return list({(v["pointer"], v["keyword"], v["message"]): v for v in told}.values())
+    def violations(self, instance: Any) -> "Violations":
+        """The violations, each with the JSON pointer of the member it is about.
 
-    def _violations(self, instance: Any) -> Iterator[Violation]:
-        return _violations(self._validator.iter_errors(instance), self._allowed)
+        Of a large instance: the first one of the whole, and those of its beginning.
+        """
+        part = Excerpt(instance)
+        if part.is_whole:
+            return _told(self._violations(self._validator.iter_errors(instance)), whole=True)
+        errors = [e for e in self._validator.iter_errors(part.value) if _holds(part, e)]
+        return _told(self._violations([*self._first(instance), *errors]), whole=False)
+
+    def _first(self, instance: Any) -> Iterator[jsonschema_rs.ValidationError]:
+        # Unlike iter_errors, it stops at the first; sizes are looked at before items.
+        try:
+            self._validator.validate(instance)
+        except jsonschema_rs.ValidationError as error:
+            yield error
+
+    def _violations(self, errors: Iterable[jsonschema_rs.ValidationError]) -> Iterator[Violation]:
+        return _violations(errors, self._allowed)
+
+
+class Violations(list[Violation]):
+    """`may_be_more` where not all of the instance was looked at, or not all is told."""
+
+    def __init__(self, found: Iterable[Violation], *, may_be_more: bool) -> None:
+        super().__init__(found)
+        self.may_be_more = may_be_more
+
+
+def _holds(part: Excerpt, error: jsonschema_rs.ValidationError) -> bool:
+    return part.holds(error.kind.name, error.instance_path)
+
+
+def _told(violations: Iterator[Violation], *, whole: bool) -> Violations:
+    found: list[Violation] = []
+    length = 0
+    for violation in islice(violations, MAX_VIOLATIONS):
+        found.append(violation)
+        length += len(violation["pointer"])
+        if length > POINTERS_LENGTH_MAX:
+            break
+    ended = len(found) < MAX_VIOLATIONS and length <= POINTERS_LENGTH_MAX
+    # The processor calls a required member that is there missing too, where it is unexpected.
+    there = {v["pointer"] for v in found if v["keyword"] in _UNEXPECTED_KEYWORDS}
+    told = [v for v in found if v["keyword"] != "required" or v["pointer"] not in there]
+    once = {(v["pointer"], v["keyword"], v["message"]): v for v in told}
+    return Violations(once.values(), may_be_more=not (whole and ended))
 
 
 def _words_of_patterns(node: Any) -> Iterator[tuple[str, str]]:

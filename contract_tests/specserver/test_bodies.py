@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract_tests.specserver.calling import call, minimal, served
+from specserver import json_members
 from specserver.bodies import parse_json
 from specserver.json_members import repeated
 from specserver.problems import BadRequest
@@ -160,6 +162,42 @@ def test_a_member_given_twice_is_named(body: bytes, pointers: list[str]) -> None
 def test_a_member_may_have_colons_and_its_name_be_anothers_elsewhere(body: bytes) -> None:
     answer = send(echo({"application/json": {"schema": True}}), "application/json", body)
     assert answer.status_code == 200
+
+
+def test_the_detail_says_when_there_may_be_more_violations() -> None:
+    schema = {"type": "array", "items": {"type": "string"}}
+    app = echo({"application/json": {"schema": schema}})
+    for body, places in ([1] * 2, "2 places"), ([1] * 100, "100 places or more; `errors` holds"):
+        problem = call(app, "POST", "/thing", json=body).json()
+        assert problem["detail"].startswith(f"the request is invalid in {places}")
+    late = call(app, "POST", "/thing", json=["x"] * 1_000 + [1]).json()
+    assert late["detail"].startswith("the request is invalid in 1 place or more")
+    assert late["errors"][0]["pointer"] == "/1000"
+
+
+@pytest.mark.parametrize("text", [r"\u003a", r"\\\u003A", r"\\u003a:", r"\"\u003a\\"])
+def test_colons_in_strings_make_no_slow_search(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slow search takes a second and more for a body of a megabyte."""
+    monkeypatch.setattr(json_members.json, "loads", None)
+    raw = f'{{"a": "{text}", "{text}": [{{"b": 1}}, {{"b": 2}}]}}'.encode()
+    assert repeated(raw, parse_json(raw)) == []
+
+
+def test_the_search_for_names_given_twice_is_linear() -> None:
+    name = "n" * 1_000_000
+    raw = f'{{"{name}": [{",".join(["{}"] * 300_000)}], "a": 1, "a": 2}}'.encode()
+    began = time.process_time()
+    assert repeated(raw, parse_json(raw)) == ["/a"]
+    # The long name was copied for each object below it, which took ten seconds.
+    assert time.process_time() - began < 3
+
+
+def test_of_names_given_twice_some_are_told() -> None:
+    each = '{"a": 1, "a": 2}'
+    raw = f"[{','.join([each] * 5_000)}]".encode()
+    assert len(repeated(raw, parse_json(raw))) == 100
+    raw = f'{{"{"n" * 40_000}": [{",".join([each] * 50)}]}}'.encode()
+    assert len(repeated(raw, parse_json(raw))) == 2
 
 
 NAMES = st.sampled_from(["a", "b", "a:b", "\\u003a"])
