@@ -1,0 +1,75 @@
+"""The skeleton of an operation that tools/new_operation.py writes, and what is left unwritten."""
+
+import ast
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from contract_tests.habits.test_sizes import ROOT
+from tools import new_operation
+from tools.lint_document import faults
+
+PATH = "/v1/orgs/{org_id}/instances/{instance_id}/tags"
+ALLOWED = {"tools/new_operation.py", "contract_tests/habits/test_skeletons.py"}
+ALLOWED |= {"tools/document_rules/operations.py", "docs/adding-an-operation.md"}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for folder in ("handlers", "contract_tests/api", "storage/migrations"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("openapi.yaml", "CHANGELOG.md", "storage/records.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "storage/migrations/versions", tmp_path / "storage/migrations/versions")
+    return tmp_path
+
+
+def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
+    assert new_operation.main(["tags.get", "GET", PATH], checkout) == 0
+    assert new_operation.main(["tags.replace", "PUT", PATH, "--record", "Tag"], checkout) == 0
+    assert new_operation.main(["tags.clear", "DELETE", PATH], checkout) == 0
+    found = [str(fault) for fault in faults(checkout / "openapi.yaml")]
+    left = {re.sub(r"^line \d+", "line", one) for one in found}
+    assert left == {
+        "line: says TODO: write it",
+        "tags.replace: the body/todo is any text: make it a DisplayName, or say x-free-text",
+        "tags.get: x-authorize: permission is 'tags:read', which does not exist",
+        "tags.replace: x-authorize: permission is 'tags:write', which does not exist",
+        "tags.clear: x-authorize: permission is 'tags:write', which does not exist",
+    }
+    handlers = ast.parse((checkout / "handlers" / "tags.py").read_text())
+    functions = [one.name for one in handlers.body if isinstance(one, ast.FunctionDef)]
+    assert functions == ["get", "replace", "clear"]
+    written = [*checkout.rglob("*tags*.py")]
+    assert len(written) == 4, "handler, test, record, migration"
+    for one in written:
+        ast.parse(one.read_text())
+        assert "TODO" in one.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["instances.get", "GET", PATH], "has an operation instances.get already"),
+        (["tags.get", "GET", "/v1/orgs/{org_id}"], "an operation at GET /v1/orgs/{org_id} already"),
+        (["Tags", "GET", PATH], "write noun.verb"),
+        (["tags.get", "GET", "/v1/orgs/{org_id}/tags/{tag_id}"], "tag_id is not a path parameter"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_and_nothing_is(
+    checkout: Path, words: list[str], said: str
+) -> None:
+    before = (checkout / "openapi.yaml").read_text()
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        new_operation.main(words, checkout)
+    assert (checkout / "openapi.yaml").read_text() == before
+    assert not list(checkout.glob("handlers/*"))
+
+
+def test_nothing_is_left_unwritten() -> None:
+    listed = ["git", "grep", "-lw", "TODO"]
+    found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert set(found.split()) <= ALLOWED
