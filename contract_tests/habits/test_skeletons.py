@@ -39,8 +39,10 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
         "tags.get: x-authorize: permission is 'tags:read', which does not exist",
         "tags.replace: x-authorize: permission is 'tags:write', which does not exist",
         "tags.clear: x-authorize: permission is 'tags:write', which does not exist",
-        "tags.clear: it destroys data, widens access or hands out credentials: x-authorize"
-        " {assurance}, or an x-assurance-reason",
+        (
+            "tags.clear: it destroys data, widens access or hands out credentials: x-authorize"
+            " {assurance}, or an x-assurance-reason"
+        ),
     }
     handlers = ast.parse((checkout / "handlers" / "tags.py").read_text())
     functions = [one.name for one in handlers.body if isinstance(one, ast.FunctionDef)]
