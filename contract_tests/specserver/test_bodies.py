@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract_tests.specserver.calling import call, minimal, served
-from specserver import json_members
 from specserver.bodies import parse_json
 from specserver.json_members import repeated
 from specserver.problems import BadRequest
@@ -178,7 +177,7 @@ def test_the_detail_says_when_there_may_be_more_violations() -> None:
 @pytest.mark.parametrize("text", [r"\u003a", r"\\\u003A", r"\\u003a:", r"\"\u003a\\"])
 def test_colons_in_strings_make_no_slow_search(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slow search takes a second and more for a body of a megabyte."""
-    monkeypatch.setattr(json_members.json, "loads", None)
+    monkeypatch.setattr(json, "loads", None)
     raw = f'{{"a": "{text}", "{text}": [{{"b": 1}}, {{"b": 2}}]}}'.encode()
     assert repeated(raw, parse_json(raw)) == []
 
