@@ -27,6 +27,8 @@ class RateLimits:
     reveal_keys_per_minute: int = 20
     # Requests whose credentials were refused, per client address.
     refused_per_minute: int = 600
+    # What counts by address allows a network (IPv4: a /24, IPv6: a /48) so many times as much.
+    network_times: int = 12
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Self, TypeVar
 
 from specserver.exchange import Exchange
+from specserver.lines import Nested
 from specserver.problems import Problem, Unavailable
 from specserver.turns import Turns, too_many_at_once
 
@@ -20,10 +21,13 @@ BODY_BLOCKS_OF_ONE = BODY_BLOCKS // 4
 Found = TypeVar("Found")
 
 
-class Stranger(NamedTuple):
-    """A caller whose credentials have not been accepted before, by address."""
+class Stranger(Nested):
+    """A caller whose credentials have not been accepted before: their networks, and address."""
 
-    address: str
+    __slots__ = ()
+
+    def __new__(cls, *levels: str) -> Self:
+        return super().__new__(cls, levels)
 
 
 class Pool:

@@ -5,9 +5,9 @@ On one event loop, without a lock: what is usual costs a look-up and a compariso
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncIterator, Hashable
 
+from specserver.lines import Levels, Line, Nested, Turn, levels_of
 from specserver.problems import Problem, TooManyRequests, Unavailable
 
 _RETRY = {"Retry-After": "1"}
@@ -26,6 +26,7 @@ class Turns:
     go to callers that have none, one to each. Who finds no place waits, where waiting is allowed;
     callers then take turns, however many requests each of them has.
     Where all that may wait do, whoever has fewer waiting replaces the latest of who has most.
+    For a `Nested` caller all of this holds at each level: first among networks, then within one.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class Turns:
         self._waiting_all = waiting
         self._taken = 0
         self._held: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._line = Line()
 
     def try_enter(self, caller: Hashable) -> bool:
-        if caller in self._waiting or not self._has_place(caller):
+        if self._line.of(levels_of(caller)) or not self._has_place(caller):
             return False
         self._take(caller)
         return True
@@ -56,13 +57,13 @@ class Turns:
         """Raises the problem of a caller, or of a service, that has too many waiting already."""
         if self.try_enter(caller):
             return
-        queue = self._waiting.get(caller, deque())
-        if len(queue) >= self._waiting_of_one:
+        levels = levels_of(caller)
+        if self._line.of(levels) >= self._waiting_of_one:
             raise too_many_at_once(f"{self._waiting_of_one} requests are already waiting")
-        if sum(map(len, self._waiting.values())) >= self._waiting_all:
-            self._make_room(len(queue))
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, queue).append(turn)
+        if self._line.size >= self._waiting_all:
+            self._make_room(levels)
+        turn: Turn = asyncio.get_running_loop().create_future()
+        self._line.add(levels, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -85,7 +86,7 @@ class Turns:
             else:
                 del self._held[name]
         self._taken -= 1
-        if self._waiting:
+        if self._line.size:
             self._let_in()
 
     def _has_place(self, caller: Hashable) -> bool:
@@ -99,41 +100,30 @@ class Turns:
         self._taken += 1
 
     def _let_in(self) -> None:
-        """The first of each caller, and then that caller is the last to be asked."""
-        for caller in list(self._waiting):
-            if not self._has_place(caller):
-                continue
-            queue = self._waiting.pop(caller)
-            turn = queue.popleft()
-            if queue:
-                self._waiting[caller] = queue
+        while self._taken < self._places and (found := self._line.next(self._has_place)):
+            caller, turn = found
             if not turn.cancelled():
                 turn.set_result(None)
                 self._take(caller)
 
-    def _make_room(self, own: int) -> None:
+    def _make_room(self, newcomer: Levels) -> None:
         """Raises where nobody has more waiting than the newcomer would have with this one."""
-        most = max(self._waiting, key=lambda caller: len(self._waiting[caller]))
-        queue = self._waiting[most]
-        if len(queue) <= own + 1:
+        latest = self._line.make_room(newcomer)
+        if latest is None:
             raise overloaded()
-        latest = queue.pop()
         if not latest.cancelled():
             latest.set_exception(overloaded())
 
-    def _forget(self, caller: Hashable, turn: "asyncio.Future[None]") -> None:
-        if not turn.cancelled():
-            if turn.exception() is None:
-                self.leave(caller)  # its turn had come
-            return
-        queue = self._waiting.get(caller)
-        if queue is not None and turn in queue:
-            queue.remove(turn)
-            if not queue:
-                del self._waiting[caller]
+    def _forget(self, caller: Hashable, turn: Turn) -> None:
+        if turn.cancelled():
+            self._line.remove(levels_of(caller), turn)
+        elif turn.exception() is None:
+            self.leave(caller)  # its turn had come
 
 
 def _names(caller: Hashable) -> tuple[Hashable, ...]:
+    if isinstance(caller, Nested):
+        return levels_of(caller)
     return caller if isinstance(caller, Together) else (caller,)
 
 

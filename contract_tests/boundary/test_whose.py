@@ -10,6 +10,7 @@ from specserver.requests import Headers
 from specserver.shares import Stranger
 
 ADDRESS = "203.0.113.7"
+STRANGER = Stranger("203.0.113.0/24", ADDRESS)
 
 
 def whose(
@@ -30,21 +31,27 @@ def test_made_up_tokens_and_no_token_are_of_one_address(desk: Desk) -> None:
     for token in tokens:
         if token:
             assert desk.get("/v1/me", token).status_code == 401
-        assert whose(desk, token) == Stranger(ADDRESS)
-    assert whose(desk, "junk", peer="2001:db8::1:2:3:4") == Stranger("2001:db8::/64")
+        assert whose(desk, token) == STRANGER
+
+
+def test_strangers_of_one_network_are_within_it(desk: Desk) -> None:
+    levels = ("2001:db8:7::/48", "2001:db8:7:100::/56", "2001:db8:7:1a3::/64")
+    assert whose(desk, "junk", peer="2001:db8:7:1a3:1:2:3:4") == Stranger(*levels)
+    assert whose(desk, None, peer="::ffff:203.0.113.7") == Stranger("203.0.113.0/24", ADDRESS)
+    assert whose(desk, None, peer="local") == Stranger("local")
 
 
 def test_behind_a_trusted_proxy_it_is_the_clients_address(make_desk: MakeDesk) -> None:
     desk = make_desk(trusted_proxies=("127.0.0.0/8",))
     shown = whose(desk, "junk", peer="127.0.0.1", x_forwarded_for="198.51.100.9")
-    assert shown == Stranger("198.51.100.9")
+    assert shown == Stranger("198.51.100.0/24", "198.51.100.9")
 
 
 def test_a_key_is_of_its_organization_and_a_session_of_its_user(desk: Desk) -> None:
     person = desk.person()
     org_id = desk.org((person, "owner"))
     key = desk.key(org_id, person)
-    assert whose(desk, key) == Stranger(ADDRESS)
+    assert whose(desk, key) == STRANGER
     assert desk.get("/v1/me", key).status_code == 200
     assert desk.get("/v1/me", person.session).status_code == 200
     for path in ("", org_id, "org_01JD7QK3V8Y2M4N6P8R0S2T4V6"):
@@ -59,7 +66,7 @@ def test_what_is_no_longer_let_in_is_a_strangers_again(desk: Desk) -> None:
     assert desk.get("/v1/me", key).status_code == 200
     desk.change_key(key, revoked_at=desk.now())
     assert desk.get("/v1/me", key).status_code == 401
-    assert whose(desk, key) == Stranger(ADDRESS)
+    assert whose(desk, key) == STRANGER
 
 
 def test_no_number_of_tokens_makes_a_busy_one_unknown(desk: Desk, monkeypatch: Any) -> None:

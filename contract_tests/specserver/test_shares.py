@@ -9,7 +9,14 @@ import pytest
 
 from contract_tests.specserver.calling import bakery, minimal, play, scope, served
 from specserver import Unavailable
-from specserver.shares import BLOCK_BYTES, BODY_BLOCKS, BODY_BLOCKS_OF_ONE, Shares, Stranger
+from specserver.shares import (
+    BLOCK_BYTES,
+    BODY_BLOCKS,
+    BODY_BLOCKS_OF_ONE,
+    Pool,
+    Shares,
+    Stranger,
+)
 from specserver.turns import Turns
 
 DONE = {"responses": {"200": {"description": "Done."}}}
@@ -62,6 +69,69 @@ def test_who_has_fewer_waiting_replaces_the_latest_of_who_has_most() -> None:
         assert pool.try_enter("late")
 
     asyncio.run(run())
+
+
+def of_network(network: int, address: int) -> Stranger:
+    return Stranger(f"2001:db8:{network:x}::/48", f"2001:db8:{network:x}:{address:x}::/64")
+
+
+def test_a_network_full_of_addresses_has_one_turn_among_networks() -> None:
+    """One holder of a /48 fills all that may wait, each address with one request."""
+
+    async def run() -> list[Stranger]:
+        pool, order = Pool(2, 1, waiting_of_one=16), []
+
+        async def verify(caller: Stranger) -> None:
+            await pool.enter(caller)
+            order.append(caller)
+            await asyncio.sleep(0)
+            pool.leave(caller)
+
+        crowd = [asyncio.create_task(verify(of_network(1, n))) for n in range(700)]
+        await asyncio.sleep(0)
+        victims = [asyncio.create_task(verify(of_network(n, 0))) for n in (2, 3)]
+        await asyncio.gather(*victims)
+        ends = await asyncio.gather(*crowd, return_exceptions=True)
+        # What gave way are the latest, and the others came in their order.
+        served = sum(end is None for end in ends)
+        ours = [caller for caller in order if caller[0] == of_network(1, 0)[0]]
+        assert 500 < served < 514
+        assert ours == [of_network(1, n) for n in range(served)]
+        return order
+
+    order = asyncio.run(run())
+    # One was under way, one came before the first of them began to wait, and one had its turn.
+    assert max(order.index(of_network(n, 0)) for n in (2, 3)) <= 4
+
+
+def test_within_a_network_addresses_take_turns_too() -> None:
+    async def run() -> None:
+        pool, order = Turns(1, 1, waiting_of_one=9, waiting=9), []
+        await pool.enter("first")
+
+        async def verify(caller: Stranger) -> None:
+            await pool.enter(caller)
+            order.append(caller[1])
+            pool.leave(caller)
+
+        crowd = [asyncio.create_task(verify(of_network(1, 1))) for _ in range(9)]
+        await asyncio.sleep(0)
+        neighbor = asyncio.create_task(verify(of_network(1, 2)))
+        await asyncio.sleep(0)
+        pool.leave("first")
+        ends = await asyncio.gather(*crowd, neighbor, return_exceptions=True)
+        assert isinstance(ends[8], Unavailable)
+        assert order.index(of_network(1, 2)[1]) == 1
+        assert pool.try_enter("late")
+
+    asyncio.run(run())
+
+
+def test_a_network_leaves_places_to_strangers_of_others() -> None:
+    pool = Pool(64, 32)
+    crowd = [pool.try_enter(of_network(1, n)) for n in range(64)]
+    assert crowd.count(True) == 16
+    assert all(pool.try_enter(of_network(2, n)) for n in range(8))
 
 
 def test_a_waiter_cancelled_as_it_is_replaced_gives_nothing_back() -> None:

@@ -57,6 +57,13 @@ def networks(address: str) -> tuple[str, str]:
     )
 
 
+def levels(address: str) -> tuple[str, ...]:
+    """By what those who are not known take turns: network, what one holder has, and `rate_key`."""
+    near, far = networks(address)
+    own = rate_key(address)
+    return (far, near, own) if near.endswith("/56") else (far, own) if far != own else (own,)
+
+
 def _network(cidr: str) -> IPv4Network | IPv6Network:
     return ip_network(cidr, strict=False)
 

@@ -25,6 +25,8 @@ _QUARTER_HOUR_S = 900
 _LEFT_ALONE_S = 1.0
 VERDICT = "rate_limit"
 """Where an exchange keeps the verdict that its caller is told of."""
+BY_NETWORK = ("unauthenticated", "authentication", "refused")
+"""What counts by address; a window of the address's network, `{name}_network`, is beside it."""
 _NO_STORAGE = "must be memory, database, or a redis:// or valkey:// URL"
 _log = structlog.get_logger(__name__)
 
@@ -110,7 +112,7 @@ def check_storage(where: str) -> None:
 
 
 def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
-    return {
+    windows = {
         "default": (
             Window("default", rates.per_minute, _MINUTE_S),
             Window("burst", rates.burst, rates.burst_window_s),
@@ -130,3 +132,7 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         "reveal_keys": (Window("reveal_keys", rates.reveal_keys_per_minute, _MINUTE_S),),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
     }
+    for name in BY_NETWORK:
+        amount = windows[name][0].amount * rates.network_times
+        windows[f"{name}_network"] = (Window(f"{name}_network", amount, _MINUTE_S),)
+    return windows

@@ -16,12 +16,12 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from control.boundary import accounts, connecting, credentials, failures, passwords, subjects
-from control.boundary.addresses import Proxies, rate_key
+from control.boundary.addresses import Proxies, levels, networks, rate_key
 from control.boundary.authorization import authorize
 from control.boundary.call import Call, Forgotten, refuse_closed
 from control.boundary.credentials import Admission, Caller
 from control.boundary.last_used import LastUsed
-from control.boundary.rates import VERDICT, Verdict
+from control.boundary.rates import BY_NETWORK, VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.services import Services
@@ -103,10 +103,11 @@ class Way:
         """Whose share of the API a request takes: of the organization or the user of its token.
 
         Where the token has not been let in before, and without one, it is a stranger's, by
-        address: nobody gets a share by making up a token, or by naming an organization.
+        address within its network: nobody gets a share by making up a token, by naming an
+        organization, or by having a network full of addresses.
         """
         caller = self._known.get(_known_as(exchange))
-        return Stranger(rate_key(self._ip(exchange))) if caller is None else caller
+        return Stranger(*levels(self._ip(exchange))) if caller is None else caller
 
     def is_heavy(self, exchange: Exchange) -> bool:
         """Whether a request takes much of a CPU, which those that hash a password do."""
@@ -346,7 +347,9 @@ def _charges(rate: str, caller: Caller | None, ip: str) -> list[tuple[str, str]]
     person made in an organization together, so that many of them fetch no more than a few.
     """
     if caller is None or rate == "unauthenticated":
-        return [(rate, rate_key(ip))]
+        # A network is no more than some of its addresses: a /48 of IPv6 has 65,536.
+        own = [(rate, rate_key(ip))]
+        return [*own, (f"{rate}_network", networks(ip)[1])] if rate in BY_NETWORK else own
     if rate == "reveal" and caller.key is None:
         return [(rate, caller.user.id)]
     if caller.key is None:
