@@ -7,6 +7,9 @@ from typing import Any
 import structlog
 
 _EXCEPTION = "exception"
+# Of each text in a line; a traceback has its own end and beginning.
+_TEXT_MAX = 4_000
+_EXCEPTION_MAX = 20_000
 
 
 def escape(_logger: Any, _method: str, event: structlog.typing.EventDict) -> dict[str, Any]:
@@ -15,6 +18,19 @@ def escape(_logger: Any, _method: str, event: structlog.typing.EventDict) -> dic
     A traceback has more, each of them indented, so that none looks like a line of its own.
     """
     return {escaped(name): _escaped(name, value) for name, value in event.items()}
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a text, and how long it was: others choose what it holds."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
+
+
+def _middle_cut(text: str) -> str:
+    """Of a traceback, where it began and what it ended in."""
+    if len(text) <= _EXCEPTION_MAX:
+        return text
+    half = _EXCEPTION_MAX // 2
+    return f"{text[:half]}…\n… ({len(text)} characters)\n…{text[-half:]}"
 
 
 def escaped(text: str) -> str:
@@ -30,9 +46,9 @@ def _escaped(name: str, value: Any) -> Any:
     if name.startswith("_"):  # structlog's own, which are not written
         return value
     if name == _EXCEPTION and isinstance(value, str):
-        return "\n    ".join(escaped(line) for line in value.split("\n"))
+        return "\n    ".join(escaped(line) for line in _middle_cut(value).split("\n"))
     if isinstance(value, str):
-        return escaped(value)
+        return escaped(cut(value, _TEXT_MAX))
     if isinstance(value, dict):
         return {escaped(str(key)): _escaped("", each) for key, each in value.items()}
     if isinstance(value, list | tuple):

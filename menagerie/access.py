@@ -1,12 +1,19 @@
 """One log line per request: what was asked, how it ended, how long it took, under which id."""
 
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 import structlog
 
+from control.boundary.addresses import Proxies
+from gateway.log_lines import cut
+from specserver.log_budget import LogBudget
+
 _LOG = structlog.get_logger("api")
+_PATH_MAX = 256
+# Refusals that cost whoever causes them nothing, so that only some are told one by one.
+_CHEAP = frozenset({None, 408, 413, 429, 503})
 _QUIET = frozenset({"/healthz"})
 
 Message = MutableMapping[str, Any]
@@ -18,8 +25,10 @@ Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
 class AccessLog:
     """An ASGI app around another. Queries are left out: they may hold what a person typed."""
 
-    def __init__(self, app: Asgi) -> None:
+    def __init__(self, app: Asgi, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
+        self._proxies = Proxies(trusted_proxies)
+        self._budget = LogBudget()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in _QUIET:
@@ -37,14 +46,23 @@ class AccessLog:
         try:
             await self._app(scope, receive, watch)
         finally:
-            _LOG.info(
-                "request",
-                method=scope["method"],
-                # As it was sent, percent-encoded: what is decoded may hold control characters.
-                path=scope.get("raw_path", b"").decode("latin-1"),
-                duration_ms=round((time.perf_counter() - started) * 1000, 1),
-                **seen,
-            )
+            self._tell(scope, (time.perf_counter() - started) * 1000, seen)
+
+    def _tell(self, scope: Message, duration_ms: float, seen: dict[str, Any]) -> None:
+        facts = {
+            "method": scope["method"],
+            # As it was sent, percent-encoded: what is decoded may hold control characters.
+            "path": cut(scope.get("raw_path", b"").decode("latin-1"), _PATH_MAX),
+            "duration_ms": round(duration_ms, 1),
+            **seen,
+        }
+        if seen["status"] not in _CHEAP or self._budget.takes(self._address(scope)):
+            _LOG.info("request", **facts)
+
+    def _address(self, scope: Message) -> str:
+        forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        peer = scope["client"][0] if scope.get("client") else None
+        return self._proxies.client_address(peer, b",".join(forwarded).decode("latin-1"))
 
 
 def _request_id(message: Message) -> str | None:

@@ -57,7 +57,7 @@ def build_app(settings: Settings) -> AccessLog:
         on_startup=[worker.start] if worker else [],
         on_shutdown=[*([worker.stop] if worker else []), services.database.dispose],
     )
-    return AccessLog(app)
+    return AccessLog(app, settings.trusted_proxies)
 
 
 def build_worker(settings: Settings, services: Services) -> Worker:

@@ -96,6 +96,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
             extra_routes=dict(extra_routes or {}),
             validate_responses=validate_responses,
             shares=shares,
+            charge_stray=getattr(boundary, "charge_stray", None),
         )
         # At once and not at the first request, so that what is wrong is known at start-up.
         self.app, self.middleware_stack = self._build_middleware_stack()

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from specserver.crowds import Crowds
+from specserver.log_budget import LogBudget
 from specserver.problems import (
     BadRequest,
     InternalError,
@@ -47,6 +48,8 @@ _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}( |$)")
 _HOST = re.compile(rb"([0-9A-Za-z._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{0,5})?")
 
 log = structlog.get_logger("specserver")
+# Connections are had for nothing, and each may end in a refusal.
+_refusals = LogBudget()
 
 
 def http_protocol(
@@ -290,9 +293,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _encode(self, problem: Problem) -> bytes:
         request_id = request_id_of(Headers(self.headers or []))
         reply = self.render(problem, request_id)
-        log.info(
-            "request refused", status=reply.status, reason=problem.detail, request_id=request_id
-        )
+        refused = {"status": reply.status, "reason": problem.detail, "request_id": request_id}
+        _refusals.info(self.client[0] if self.client else "", "request refused", **refused)
         body = reply.encode()
         fields = [*self.server_state.default_headers, *raw_headers(reply, request_id, len(body))]
         lines = [name + b": " + value for name, value in (*fields, (b"connection", b"close"))]

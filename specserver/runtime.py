@@ -32,6 +32,11 @@ from specserver.threads import Threads
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 Checks: TypeAlias = Callable[[Operation, Reply], None]
+# Counts a request to no operation, which no boundary sees; raises where its sender made too many.
+ChargeStray: TypeAlias = Callable[[Request], None]
+
+# So much of a path is told in the log.
+_PATH_MAX = 256
 
 log = structlog.get_logger("specserver")
 
@@ -63,6 +68,7 @@ class Runtime:
         extra_routes: Mapping[str, AsgiApp],
         checks: Checks | None,
         shares: Shares | None,
+        charge_stray: ChargeStray | None = None,
     ) -> None:
         by_path: dict[str, dict[str, Plan]] = {}
         for plan in plans:
@@ -72,6 +78,7 @@ class Runtime:
         self._problems = problems
         self._threads = threads
         self._shares = shares
+        self._charge_stray = charge_stray
         self._app_state = app_state
         self._pages = pages
         self._exact = dict(extra_routes)
@@ -90,13 +97,13 @@ class Runtime:
                 if extra is not None:
                     await extra(scope, receive, _with_request_id(send, request_id))
                     return
-                reply = self._undocumented(scope, path, request_id)
+                reply = self._undocumented(request, path, request_id)
             else:
                 reply = await self._answer(request, request_id, found, receive)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001 - every failure ends in an answer
-            self._log("request failed", error, method=request.method, path=request.path)
+            self._log("request failed", error, method=request.method, path=request.path[:_PATH_MAX])
             reply = self._problems(InternalError(), request_id)
         await self._send(reply, request_id, request.method == "HEAD", receive, send)
 
@@ -113,13 +120,28 @@ class Runtime:
             return found
         return next((app for prefix, app in self._prefixes if path.startswith(prefix)), None)
 
-    def _undocumented(self, scope: Scope, path: str, request_id: str) -> Reply:
-        if self._pages is not None and path in self._pages:
-            try:
-                return self._pages.answer(scope, path)
-            except Problem as problem:
-                return self._problems(problem, request_id)
-        return self._problems(NotFound("no such path", code="no_such_path"), request_id)
+    def _undocumented(self, request: Request, path: str, request_id: str) -> Reply:
+        try:
+            self._charge(request)
+            if self._pages is not None and path in self._pages:
+                return self._pages.answer(request.scope, path)
+            raise NotFound("no such path", code="no_such_path")
+        except Problem as problem:
+            return self._problems(problem, request_id)
+
+    def _unknown_method(self, request: Request, route: Route, request_id: str) -> Reply:
+        allow = {"Allow": route.allow}
+        try:
+            self._charge(request)
+            if request.method == "OPTIONS":
+                return Reply(204, None, allow)
+            raise MethodNotAllowed(f"{request.method} is not allowed here", headers=allow)
+        except Problem as problem:
+            return self._problems(problem, request_id)
+
+    def _charge(self, request: Request) -> None:
+        if self._charge_stray is not None:
+            self._charge_stray(request)
 
     async def _answer(
         self,
@@ -131,11 +153,7 @@ class Runtime:
         route, path = found
         plan = route.plans.get(request.method)
         if plan is None:
-            allow = {"Allow": route.allow}
-            if request.method == "OPTIONS":
-                return Reply(204, None, allow)
-            refusal = MethodNotAllowed(f"{request.method} is not allowed here", headers=allow)
-            return self._problems(refusal, request_id)
+            return self._unknown_method(request, route, request_id)
         try:
             exchange = Exchange(plan, request, path, request_id, self._app_state, receive)
             reply = await self._read_and_attempt(plan, exchange, receive)

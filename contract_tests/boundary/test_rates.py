@@ -352,6 +352,18 @@ def test_refused_credentials_are_limited_by_address_and_good_ones_are_not(
     assert desk.get("/v1/me", "nonsense", peer="198.51.100.9").status_code == 401
 
 
+def test_paths_that_do_not_exist_are_counted_by_address(make_desk: MakeDesk) -> None:
+    desk = make_desk(rate_limits=True, rates=RateLimits(unauthenticated_per_minute=4))
+    ann = desk.person()
+    paths = ["/nowhere", "/docs", "/docs/scalar.js", "/v1/me/nothing"]
+    assert [desk.get(path).status_code for path in paths] == [404, 200, 200, 404]
+    refused = desk.get("/docs/scalar.js", ann.session)
+    assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+    assert int(refused.headers["retry-after"]) > 0
+    assert desk.get("/v1/me", ann.session).status_code == 200
+    assert desk.get("/docs", peer="198.51.100.9").status_code == 200
+
+
 def test_a_long_poll_is_charged_once(limited: Desk) -> None:
     ann = limited.person()
     org = limited.org((ann, "owner"))

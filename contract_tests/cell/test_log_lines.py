@@ -51,3 +51,13 @@ def test_control_characters_are_escaped_in_every_line(
 def test_what_is_nested_is_escaped_too() -> None:
     event = escape(None, "", {"event": "x", "detail": {"a\n": ["b\r"]}, "count": 1})
     assert event == {"event": "x", "detail": {"a\\n": ["b\\r"]}, "count": 1}
+
+
+def test_no_text_of_others_makes_a_long_line() -> None:
+    """Whatever it is, and wherever it comes from."""
+    long = {"path": "a" * 100_000, "errors": ["b" * 100_000]}
+    event = escape(None, "", {"event": "c" * 100_000, "exception": "d\n" * 100_000, **long})
+    assert event["path"].endswith("a… (100000 characters)")
+    assert all(len(str(value)) < 70_000 for value in event.values())
+    assert len(str(event["path"])) < 4_100
+    assert len(str(event["errors"])) < 4_100

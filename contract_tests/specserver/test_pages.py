@@ -1,6 +1,8 @@
 """Owns the proof that the description and its reference page are served, complete and offline."""
 
 import asyncio
+import gzip
+import io
 import re
 from typing import Any
 
@@ -17,7 +19,7 @@ from contract_tests.specserver.calling import (
     scope,
     served,
 )
-from specserver import Reply
+from specserver import Reply, Request, TooManyRequests, reference
 from specserver.public import public
 
 
@@ -158,3 +160,50 @@ def test_other_middleware_may_stand_in_front() -> None:
     app = bakery(middlewares=[Teapot])
     assert asyncio.run(play(app, scope("GET", "/tea"), [request_event()]))[0]["status"] == 418
     assert call(app, "GET", "/loaves").status_code == 200
+
+
+def test_what_is_kept_packed_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 16 ms, and nobody is asked for credentials here."""
+    unpacked: list[bytes] = []
+
+    def unpack(content: bytes) -> bytes:
+        unpacked.append(content)
+        return gzip.GzipFile(fileobj=io.BytesIO(content)).read()
+
+    monkeypatch.setattr("specserver.reference.gzip.decompress", unpack)
+    reference._asset.cache_clear()
+    app = bakery()
+    for method in ("HEAD", "GET", "HEAD", "GET"):
+        for path in ("/docs/scalar.js", "/docs/scalar.LICENSE.txt"):
+            answer = call(app, method, path, headers={"accept-encoding": "identity"})
+            assert answer.status_code == 200
+            assert "content-encoding" not in answer.headers
+    assert len(unpacked) == len(set(unpacked))
+    reference._asset.cache_clear()
+
+
+def test_requests_to_no_operation_are_charged_to_whoever_sends_them() -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Boundary:
+        full = False
+
+        def __call__(self, exchange: Any) -> Any:
+            return exchange.invoke()
+
+        def charge_stray(self, request: Request) -> None:
+            asked.append((request.method, request.path))
+            if self.full:
+                raise TooManyRequests(headers={"Retry-After": "7"})
+
+    boundary = Boundary()
+    app = served(minimal({}), lambda: Reply.ok({}), boundary=boundary)
+    strays = [("GET", "/nowhere"), ("HEAD", "/docs"), ("GET", "/openapi.json"), ("PUT", "/thing")]
+    strays += [("OPTIONS", "/thing"), ("POST", "/docs")]
+    statuses = [call(app, *one).status_code for one in strays]
+    assert statuses == [404, 200, 200, 405, 204, 405]
+    boundary.full = True
+    refused = [call(app, *one) for one in strays]
+    assert {(one.status_code, one.headers["retry-after"]) for one in refused} == {(429, "7")}
+    assert asked == [*strays, *strays]
+    assert call(app, "GET", "/thing").status_code == 200

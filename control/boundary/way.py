@@ -24,6 +24,7 @@ from control.boundary.last_used import LastUsed
 from control.boundary.rates import BY_NETWORK, VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
+from control.boundary.strays import Strays
 from control.services import Services
 from specserver import (
     Exchange,
@@ -79,6 +80,7 @@ class Way:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._proxies = Proxies(services.settings.trusted_proxies)
+        self.charge_stray = Strays(self._proxies, services.settings).charge
         self._replays = Replays(services.sealer, services.settings)
         self._rules: dict[str, Rule] = {}
         # The organization or user of each token, the one used last at the end.

@@ -14,6 +14,8 @@ _ENGINES_TRACE = re.compile(r"\s*Stack Trace:.*", re.DOTALL)
 # Of a path of two parts or more, the last tells enough.
 _PATH = re.compile(r"(?<![\w:/])(?:/[\w.+@-]+)+/([\w.+@-]+)")
 _EXCEPTION = re.compile(r"^[\w.]+: .*", re.MULTILINE)
+# Of each text in a line, whatever those who are logged have sent.
+_TEXT_MAX = 4_000
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}\b")
 
 
@@ -40,7 +42,8 @@ def cleaned(text: str) -> str:
 
 def _without_places(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return {
-        name: cleaned(value) if isinstance(value, str) else value for name, value in event.items()
+        name: cleaned(value)[:_TEXT_MAX] if isinstance(value, str) else value
+        for name, value in event.items()
     }
 
 
