@@ -109,3 +109,33 @@ def test_what_an_earlier_version_let_in_is_dropped_at_start(tmp_path: Path) -> N
     left = json.loads(session.answer(corpus.WHAT_IS_STORED, []))["rows"]
     assert left == [["kept_macro"], ["kept_view"]]
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_refused"),
+    [
+        ("CREATE TEMP MACRO m(x) AS x + 1", True),
+        ("create or replace /* */ temporary function m(x) AS x + 1", True),
+        ("CREATE TEMP SEQUENCE s", True),
+        ("CREATE TEMP TYPE t AS ENUM ('a')", True),
+        ("CREATE MACRO temp.m(x) AS x + 1", True),
+        ('CREATE SEQUENCE IF NOT EXISTS "temp".main.s', True),
+        ("USE temp", True),
+        ('USE "TEMP".main', True),
+        ("CREATE MACRO m(x) AS x + 1", False),
+        ("CREATE OR REPLACE MACRO macro(temp) AS temp + 1", False),
+        ("CREATE TEMP TABLE sequence (i INTEGER)", False),
+        ("CREATE TEMP VIEW type AS SELECT 1", False),
+        ("CREATE TABLE temp (function INTEGER)", False),
+    ],
+)
+def test_what_a_table_is_made_of_does_not_end_before_it(
+    connection: duckdb.DuckDBPyConnection, refusals: Refusals, sql: str, is_refused: bool
+) -> None:
+    """Such a table or index could neither be written nor checkpointed after the next start."""
+    (statement,) = connection.extract_statements(sql)
+    if not is_refused:
+        refusals.check(statement)
+        return
+    with pytest.raises(Refused, match="is not supported"):
+        refusals.check(statement)

@@ -75,6 +75,8 @@ _UNREAD = (
     "the views and macros of this database cannot be read to check them; until those that cause"
     " this are dropped with DROP, no other statement is run"
 )
+_LASTING = frozenset({"macro", "function", "sequence", "type"})
+_TEMPORARY = frozenset({"temp", "temporary"})
 _BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table"})
 
 
@@ -221,9 +223,26 @@ def _check_set(found: list[str], database: str) -> None:  # noqa: ARG001 - as th
             "ADD COLUMN with a computed DEFAULT cannot be part of a transaction; send it as a"
             " request of its own"
         )
+    if found[0] == "use" and found[1:2] and found[1].strip('"') == "temp":
+        raise Refused("USE of the database temp is not supported; write TEMP TABLE or TEMP VIEW")
     rest = [word for word in found[1:3] if word not in ("session", "local", "global")]
     if found[:1] != ["use"] and rest[:1] != ["variable"]:
         raise Refused("settings are locked; only variables can be set: SET VARIABLE x = 1")
+
+
+def _check_create(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
+    """What tables and indexes can be made of must not end with the process before they do."""
+    plain = [word.strip('"') for word in found]
+    kind = 3 if plain[1:3] == ["or", "replace"] else 1
+    kind += plain[kind] in _TEMPORARY
+    if plain[kind] not in _LASTING:
+        return
+    name = kind + 4 if plain[kind + 1 : kind + 4] == ["if", "not", "exists"] else kind + 1
+    if _TEMPORARY & set(found[1:kind]) or plain[name : name + 2] == ["temp", "."]:
+        raise Refused(
+            f"a temporary {plain[kind].upper()} is not supported; create it without TEMP, as what"
+            " is made of it stays"
+        )
 
 
 def _check_alter(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
@@ -246,6 +265,7 @@ def _check_explain(found: list[str], database: str) -> None:  # noqa: ARG001 - a
 _CHECKS = {
     "ALTER": _check_alter,
     "CALL": _check_call,
+    "CREATE": _check_create,
     "EXPLAIN": _check_explain,
     "SET": _check_set,
 }
