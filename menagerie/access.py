@@ -9,11 +9,12 @@ import structlog
 from control.boundary.addresses import Proxies
 from gateway.log_lines import cut
 from specserver.log_budget import LogBudget
+from specserver.runtime import STRAY
 
 _LOG = structlog.get_logger("api")
 _PATH_MAX = 256
-# Refusals that cost whoever causes them nothing, so that only some are told one by one.
-_CHEAP = frozenset({None, 408, 413, 429, 503})
+# What costs whoever causes it nothing, credentials included: only some of it is told one by one.
+_CHEAP = frozenset({None, 401, 408, 413, 429, 503})
 _QUIET = frozenset({"/healthz"})
 
 Message = MutableMapping[str, Any]
@@ -56,7 +57,8 @@ class AccessLog:
             "duration_ms": round(duration_ms, 1),
             **seen,
         }
-        if seen["status"] not in _CHEAP or self._budget.takes(self._address(scope)):
+        cheap = seen["status"] in _CHEAP or scope.get(STRAY)
+        if not cheap or self._budget.takes(self._address(scope)):
             _LOG.info("request", **facts)
 
     def _address(self, scope: Message) -> str:

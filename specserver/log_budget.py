@@ -15,7 +15,7 @@ log = structlog.get_logger("specserver")
 
 
 class LogBudget:
-    """For lines that tell of refusals, which cost their sender nothing.
+    """For lines that tell of requests, most of them refused, which cost their sender nothing.
 
     What is left out is told in one line by the next one after the minute: how many, and who sent
     the most. No more addresses are kept than lines are written.
@@ -48,7 +48,7 @@ class LogBudget:
     def _begin_again(self) -> None:
         if self._total:
             most = dict(self._left_out.most_common(3))
-            log.info("lines of refused requests left out", lines=self._total, most_by_address=most)
+            log.info("lines of the log left out", lines=self._total, most_by_address=most)
         self._ends_at = self._clock() + WITHIN_S
         self._lines = 0
         self._written.clear()

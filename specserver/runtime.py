@@ -35,6 +35,8 @@ Checks: TypeAlias = Callable[[Operation, Reply], None]
 # Counts a request to no operation, which no boundary sees; raises where its sender made too many.
 ChargeStray: TypeAlias = Callable[[Request], None]
 
+# In the scope of a request for a page or to no operation, for what is around the app.
+STRAY = "specserver.stray"
 # So much of a path is told in the log.
 _PATH_MAX = 256
 
@@ -140,6 +142,7 @@ class Runtime:
             return self._problems(problem, request_id)
 
     def _charge(self, request: Request) -> None:
+        request.scope[STRAY] = True
         if self._charge_stray is not None:
             self._charge_stray(request)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
+from instance_services.duckdb import logs
 from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import Refusals, Refused
 
@@ -30,3 +31,8 @@ def test_a_long_text_is_judged_in_one_pass(refusals: Refusals, piece: str) -> No
 def test_a_long_text_of_calls_is_judged_in_one_pass(refusals: Refusals, sql: str) -> None:
     with contextlib.suppress(Refused):
         refusals.check_text((sql * LENGTH)[:LENGTH])
+
+
+def test_a_long_text_makes_no_long_line_of_the_log() -> None:
+    event = logs._without_places(None, "", {"event": "x" * LENGTH, "reason": "y" * LENGTH})
+    assert max(map(len, event.values())) <= 4_000

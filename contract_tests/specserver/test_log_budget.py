@@ -80,3 +80,15 @@ def test_requests_refused_by_a_limit_fill_no_access_log() -> None:
             address = f"192.0.2.{number % 2}"
             assert call(app, "GET", "/", headers={"x-forwarded-for": address}).status_code == 429
     assert len(lines) == 2 * OF_ONE
+
+
+def test_requests_to_no_operation_fill_no_access_log() -> None:
+    app = AccessLog(served(minimal({}), lambda: Reply.ok({})))
+    with capture_logs() as lines:
+        for _ in range(100):
+            call(app, "GET", "/nowhere")
+            call(app, "PUT", "/thing")
+        assert len(lines) == OF_ONE
+        for _ in range(100):
+            call(app, "GET", "/thing")
+    assert len(lines) == OF_ONE + 100
