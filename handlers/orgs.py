@@ -22,9 +22,11 @@ def list_(call: CallerCall) -> list[Body]:
 
 
 def mine(call: CallerCall) -> list[Body]:
-    """The caller's organizations; an API key has the one it belongs to."""
+    """The caller's organizations; an API key that may read one has the one it belongs to."""
     caller = call.caller
     if caller.key is not None:
+        if not caller.rights.has("org:read"):
+            return []
         org = organizations.of_key(call.db, caller.key)
         return [views.organization(org, caller.role or caller.key.role)]
     found = organizations.of_user(call.db, caller.user.id)

@@ -289,6 +289,22 @@ def test_a_session_that_passed_the_second_factor_is_not_locked_out(
 
 
 @pytest.mark.usefixtures("counting")
+def test_whoever_knows_the_password_is_shut_out_from_the_owners_device(
+    house: House, person: Person, enrolled: pyotp.TOTP
+) -> None:
+    """The count of codes is kept full by somebody else, who has the password only."""
+    thief = {"password": PASSWORD, "totp_code": wrong(house, enrolled)}
+    assert statuses(crowd(house, person.email, 12, **thief))[-1] == 429
+    own = {"password": PASSWORD, "totp_code": code(house, enrolled, 1)}
+    again = attempt(house, person.email, next(strangers()), person.session, **own)
+    assert again.status_code == 201
+    changed = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
+    answer = house.post("/v1/me/password", again.json()["token"], json=changed)
+    assert answer.status_code == 204
+    assert statuses(crowd(house, person.email, 1, **thief)) == [401]
+
+
+@pytest.mark.usefixtures("counting")
 def test_who_does_not_know_the_password_uses_up_no_codes(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:

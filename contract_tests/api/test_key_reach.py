@@ -53,3 +53,14 @@ def test_a_key_with_more_rights_stays_suspended(house: House) -> None:
     house.change_key(tenant.org_id, own_id, **why)
     own = f"{tenant.path}/api-keys/{own_id}/actions/unsuspend"
     assert house.post(own, developer.session).status_code == 200
+
+
+def test_a_key_that_may_not_read_its_organization_learns_only_its_id(house: House) -> None:
+    tenant = house.tenant()
+    for scopes, seen in (([], []), (["instances:read"], []), (["org:read"], [tenant.org_id])):
+        key, _ = house.key(tenant.org_id, tenant.owner, "owner", scopes=scopes)
+        me, orgs = house.get("/v1/me", key), house.get("/v1/orgs", key)
+        assert (me.status_code, orgs.status_code) == (200, 200)
+        assert me.json()["api_key"]["org_id"] == tenant.org_id
+        assert [org["id"] for org in me.json()["orgs"]] == seen
+        assert [org["id"] for org in orgs.json()] == seen

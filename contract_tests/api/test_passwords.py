@@ -1,10 +1,12 @@
 """Passwords are verified before any transaction, so that sign-ins hold no other request up."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
@@ -97,6 +99,59 @@ def test_a_password_changed_while_it_is_verified_signs_nobody_in(
     monkeypatch.setattr(identity, "verify_password", verify)
     is_problem(send(house, person, asks(person, PASSWORD)["sign in"]), 401)
     assert send(house, person, asks(person, NEW)["sign in"]).status_code == 201
+
+
+@pytest.mark.every_database  # who waits for whom is the database's
+def test_no_session_that_begins_as_the_password_changes_outlives_the_change(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change comes between the look at the old password and the new session's commit."""
+    found = threading.Event()
+    new_token, hash_password = identity.new_session_token, identity.hash_password
+
+    def overtaken() -> identity.Token:
+        found.set()
+        until(lambda: is_changed(house.database, person) or somebody_waits(house.database))
+        return new_token()
+
+    def hashed_late(password: str) -> str:
+        assert found.wait(60)
+        return hash_password(password)
+
+    assert house.get("/v1/me", person.session).status_code == 200  # no stranger from now on
+    monkeypatch.setattr(identity, "new_session_token", overtaken)
+    monkeypatch.setattr(identity, "hash_password", hashed_late)
+    ask = asks(person, PASSWORD)
+    signed_in, answer = house.together(
+        ("POST", ask["sign in"][0], None, {"json": ask["sign in"][1]}),
+        ("POST", ask["change"][0], person.session, {"json": ask["change"][1]}),
+    )
+    assert (signed_in.status_code, answer.status_code) == (201, 204)
+    is_problem(house.get("/v1/me", signed_in.json()["token"]), 401)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_changed(database: Database, person: Person) -> bool:
+    with database.read() as db:
+        stored = users.fetch(db, person.id).password_hash
+    return stored is not None and not identity.verify_password(stored, PASSWORD)
+
+
+def somebody_waits(database: Database) -> bool:
+    if database.dialect == "sqlite":
+        return True  # all writers do, for the one that writes
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    with database.read() as db:
+        return bool(db.scalar(waiting))
 
 
 def test_a_repeated_change_of_the_password_gets_its_first_answer(

@@ -72,6 +72,8 @@ class Call:
         proof = proof_of(self.exchange)
         if user is None or proof is None or not proof.right:
             return False
+        # Held until the commit: a change of it sees, and ends, the session that begins here.
+        self.db.refresh(user, with_for_update=True)
         if user.password_hash != proof.stored:
             raise Conflict("the password was changed at the same time; try again")
         user.password_hash = proof.new_hash or proof.stored
