@@ -274,6 +274,45 @@ def test_nothing_an_owner_made_is_touched(running: Subject) -> None:
     assert "ERROR" not in running.site.log.read_text()[started:]
 
 
+# As a cluster of an earlier version of ours has it.
+GRANTED = (
+    "DELETE FROM pg_init_privs WHERE objoid IN (SELECT oid FROM pg_proc WHERE proname = '{0}')",
+    "UPDATE pg_proc SET proacl = NULL WHERE proname = '{0}'",
+)
+DENIED = """
+SELECT p.proacl IS NOT DISTINCT FROM i.initprivs FROM pg_proc p
+LEFT JOIN pg_init_privs i ON i.objoid = p.oid AND i.classoid = 'pg_proc'::regclass
+WHERE p.proname = %s
+"""
+LARGE_RECORD = "SELECT pg_logical_emit_message(false, 'p', repeat('x', 1024))"
+
+
+@every_version
+def test_records_that_recovery_has_no_memory_for_are_nobodys(running: Subject) -> None:
+    for database in ("postgres", "template0", "template1", "app"):
+        with session(running, superuser(running), "postgres") as connection:
+            connection.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS true".encode())
+        with session(running, superuser(running), database) as connection:
+            for statement in GRANTED:
+                connection.execute(statement.format("pg_logical_emit_message").encode())
+    with session(running, superuser(running), "postgres") as connection:
+        connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS false")
+    ask(running, LARGE_RECORD)
+    start(running)
+    ask(running, "CREATE DATABASE copied TEMPLATE template0")
+    for database in ("postgres", "app", "copied"):
+        with (
+            session(running, database=database) as connection,
+            pytest.raises(psycopg.errors.InsufficientPrivilege),
+        ):
+            connection.execute(LARGE_RECORD.encode())
+    # Dumps of them say nothing of it: elsewhere, their owner could not revoke it.
+    with session(running, superuser(running)) as connection:
+        told = connection.execute(DENIED, ["pg_logical_emit_message"]).fetchall()
+    assert told == [(True,)] * len(told)
+    assert told
+
+
 @newest
 def test_extensions_nobody_is_offered_are_dropped(running: Subject) -> None:
     with session(running, superuser(running)) as connection:

@@ -11,13 +11,13 @@ import hashlib
 import os
 import pwd
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import archive, extensions, roles, scram
+from cell.engines.postgres import archive, extensions, roles, scram, searches
 from cell.engines.postgres.settings import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
@@ -25,7 +25,7 @@ from cell.runtime.confinement import NOBODY, Mount
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 
-TEMPLATE_VERSION = 1
+TEMPLATE_VERSION = 2
 INSIDE = Path("/opt/postgres")
 SPARES = 2
 INITDB_TIMEOUT_S = 120.0
@@ -192,6 +192,8 @@ class Installations:
     async def _fill(self, installation: Installation, made: Site) -> None:
         secret = self._host.secret(self.template_site(), SECRET)
         major = int(installation.source.major)
+        for database in searches.NAMES:
+            await self._single(installation, made, database, searches.DENY)
         cluster = roles.cluster_statements(major, scram.verifier(secret))
         await self._single(installation, made, "postgres", cluster)
         if self._family.extension is not None:
@@ -199,7 +201,7 @@ class Installations:
             await self._single(installation, made, roles.DATABASE, [statement])
 
     async def _single(
-        self, installation: Installation, site: Site, database: str, statements: list[str]
+        self, installation: Installation, site: Site, database: str, statements: Sequence[str]
     ) -> None:
         """Runs statements in a server without clients, each by itself, until one fails."""
         preload = self._family.extension or ""

@@ -206,6 +206,10 @@ async def clear_one(connection: Connection, database: str, called: Called) -> No
     await connection.execute(SILENCE.encode())
     await connection.execute("SET allow_system_table_mods = on")
     await connection.execute(DEFAULTS)
+    if await (await connection.execute(searches.GRANTED.encode())).fetchone() is not None:
+        # As every cluster of an earlier version of ours.
+        for statement in searches.DENY:
+            await connection.execute(statement.encode())
     for right in searches.RIGHTS:
         if (await connection.execute(searches.restored(*right).encode())).rowcount:
             _warn("cell.postgres.rights_restored", database, f"rights of {right[0]}")

@@ -85,6 +85,20 @@ RIGHTS = (
     ("pg_language", "lanacl", "true", "oid", "0"),
     ("pg_namespace", "nspacl", "o.nspname = 'pg_catalog'", "oid", "0"),
 )
+# Unlike in a new cluster, these are nobody's: one record of the log may be as large as what they
+# are given, and to recover takes twice its size. They count as such from the beginning, so that
+# they are watched with the other rights, and dumps do not mention them.
+DENIED = "SELECT oid FROM pg_proc WHERE proname = 'pg_logical_emit_message' AND pronamespace = 11"
+_NOBODYS = "ARRAY[makeaclitem(10, 10, 'EXECUTE', false)]"
+_DENIED_YET = f"""SELECT FROM pg_init_privs p WHERE p.classoid = 'pg_proc'::regclass
+    AND p.objoid = d.oid AND p.initprivs = {_NOBODYS}"""
+GRANTED = f"SELECT FROM ({DENIED}) d WHERE NOT EXISTS ({_DENIED_YET})"
+DENY = (
+    f"DELETE FROM pg_init_privs WHERE classoid = 'pg_proc'::regclass AND objoid IN ({DENIED})",  # noqa: S608 - our own words
+    f"""INSERT INTO pg_init_privs (objoid, classoid, objsubid, privtype, initprivs)
+    SELECT d.oid, 'pg_proc'::regclass, 0, 'i', {_NOBODYS} FROM ({DENIED}) d""",  # noqa: S608 - our own words
+    f"UPDATE pg_proc SET proacl = {_NOBODYS} WHERE oid IN ({DENIED})",  # noqa: S608 - our own words
+)
 
 
 @functools.cache
@@ -92,6 +106,7 @@ def anything(called: Called, *, ours: bool) -> bytes:
     """One question instead of thirty: of most databases the answer is that there is nothing."""
     found = [
         "SELECT FROM pg_default_acl WHERE defaclrole = 10",
+        GRANTED,
         *(_differing(*each) for each in RIGHTS),
         f"SELECT FROM ({GRANTS}) AS g",
         *everything(called, ours=ours),
