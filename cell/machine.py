@@ -15,9 +15,15 @@ def capacity(home: Path, root: Path = ROOT, own: Path = SELF) -> dict[str, Any]:
     disk = os.statvfs(home)
     return {
         "vcpu": min([float(len(os.sched_getaffinity(0))), *_each(groups, _quota)]),
-        "memory_bytes": min([_memory_bytes(), *_each(groups, _limit_bytes)]),
+        "memory_bytes": min([_memory_bytes("MemTotal"), *_each(groups, _limit_bytes)]),
         "storage_bytes": disk.f_blocks * disk.f_frsize,
     }
+
+
+def free_memory_bytes(root: Path = ROOT, own: Path = SELF) -> int:
+    """What the machine has left, and the groups that the cell is in."""
+    left = [_memory_bytes("MemAvailable"), *_each(_groups(root, own), _left_bytes)]
+    return max(0, int(min(left)))
 
 
 def _each(groups: list[Path], figure: Any) -> list[Any]:
@@ -41,16 +47,28 @@ def _groups(root: Path, own: Path) -> list[Path]:
     return found
 
 
-def _memory_bytes() -> int:
+def _memory_bytes(name: str) -> int:
     for line in MEMORY.read_text().splitlines():
-        if line.startswith("MemTotal:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
-    raise OSError("/proc/meminfo has no MemTotal")
+    raise OSError(f"/proc/meminfo has no {name}")
 
 
 def _limit_bytes(group: Path) -> int | None:
     told = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
     return int(told[0]) if told and told[0].isdecimal() else None
+
+
+def _left_bytes(group: Path) -> int | None:
+    limit = _limit_bytes(group)
+    told = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
+    if limit is None or told is None:
+        return None
+    stat = _read(group / "memory.stat") or []
+    figures = dict(zip(stat[::2], map(int, stat[1::2]), strict=True))
+    # What the kernel can drop at once counts as free.
+    dropped = figures.get("total_inactive_file", figures.get("inactive_file", 0))
+    return limit - int(told[0]) + dropped
 
 
 def _quota(group: Path) -> float | None:

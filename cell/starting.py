@@ -3,8 +3,9 @@
 import asyncio
 import time
 
-from cell.engines.driver import EngineError, Loading, Login, why_not_started
+from cell.engines.driver import EngineError, Loading, Login, Slow, why_not_started
 from cell.residents import Resident
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 
@@ -17,25 +18,58 @@ SLOW = (
     "instance's logs"
 )
 
+OUT_OF_MEMORY = (
+    "the engine was stopped because it needs more memory to read its data back when it starts than "
+    "its size allows, also with what is added for that; choose a larger size (resize)"
+)
+NEEDS_MEMORY = (
+    "the data of the engine needs more memory than its size has; choose a larger size (resize)"
+)
+# What was taken to recover is given back within moments.
+GIVEN_BACK_WITHIN_S = 10.0
+# What an engine that hangs uses, for its clocks, is a tenth of this share of a CPU.
+BUSY_SHARE = 0.01
+BUSY_WITHIN_S = 10.0
+
+
+class _Work:
+    """Whether a process works: one that reads its data may say nothing to anybody meanwhile."""
+
+    def __init__(self, process: Process, window_s: float) -> None:
+        self._process = process
+        self._window_s = min(BUSY_WITHIN_S, window_s)
+        self._seen = (time.monotonic(), process.cpu_s)
+        self.goes_on = False
+
+    def look(self) -> None:
+        now, (seen_at, seen_s) = time.monotonic(), self._seen
+        if now - seen_at < self._window_s:
+            return
+        cpu_s = self._process.cpu_s
+        self.goes_on = cpu_s - seen_s >= BUSY_SHARE * (now - seen_at)
+        self._seen = (now, cpu_s)
+
 
 async def until_usable(
     resident: Resident, process: Process, login: Login, settings: CellSettings
 ) -> None:
     """Raises EngineError where it ends, or accepts nobody for too long.
 
-    One that says that it reads its data is waited for longer: ended and started again, it would
-    have to begin anew, and never be done.
+    One that reads its data is waited for longer: ended and started again, it would have to begin
+    anew, and never be done.
     """
     began = time.monotonic()
     wait_s = FIRST_LOOK_S
+    work = _Work(process, settings.start_timeout_s)
     while not await resident.driver.ready(resident.site, login):
         if not process.alive:
             await process.ended()
             why = why_not_started(resident.driver, resident.site, process)
             raise EngineError(f"the engine did not start: {why}")
         waited_s = time.monotonic() - began
+        work.look()
         if waited_s > settings.start_timeout_s:
-            await _look_whether_it_loads(resident, login, waited_s, settings)
+            await _look_whether_it_loads(resident, login, waited_s, settings, work)
         if resident.reason is None and waited_s > SLOW_AFTER_S:
             resident.reason = SLOW
         await asyncio.sleep(wait_s)
@@ -43,11 +77,28 @@ async def until_usable(
 
 
 async def _look_whether_it_loads(
-    resident: Resident, login: Login, waited_s: float, settings: CellSettings
+    resident: Resident, login: Login, waited_s: float, settings: CellSettings, work: _Work
 ) -> None:
-    driver, limit_s = resident.driver, settings.start_timeout_s
-    if isinstance(driver, Loading) and await driver.is_loading(resident.site):
+    driver, limit_s, while_ = resident.driver, settings.start_timeout_s, ""
+    says_so = isinstance(driver, Loading) and await driver.is_loading(resident.site)
+    if says_so or work.goes_on:
         limit_s = settings.load_timeout_s
+        helps = driver.slow_start if isinstance(driver, Slow) else "restore a backup"
+        while_ = f", and was still reading its data; {helps}"
     # It may have finished between the two looks.
     if waited_s > limit_s and not await driver.ready(resident.site, login):
-        raise EngineError(f"the engine accepted no login within {limit_s:.0f} s")
+        raise EngineError(f"the engine accepted no login within {limit_s:.0f} s{while_}")
+
+
+async def limit(host: Host, resident: Resident, process: Process) -> None:
+    """What it has beyond its size while it starts ends, before anybody is let in.
+
+    Raises EngineError where its data takes more memory than the size has.
+    """
+    size = resident.record.spec.size
+    deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
+    while not await asyncio.to_thread(host.headroom.take_back, process.group, size.memory_bytes):
+        if not process.alive or time.monotonic() > deadline:
+            raise EngineError(NEEDS_MEMORY)
+        await asyncio.sleep(LOOK_AGAIN_MAX_S)
+    host.limit_cpu(process, size.vcpu)

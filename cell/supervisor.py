@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from cell import activity, ceilings, liveness, logs, snapshots
+from cell import activity, ceilings, liveness, logs, snapshots, starting
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.domains import Domains
@@ -21,7 +21,6 @@ from cell.residents import ROUTED, Resident, Routes, for_owner, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
-from cell.starting import until_usable
 
 log = structlog.get_logger("cell.supervisor")
 
@@ -127,18 +126,21 @@ class Supervisor:
         """Returns when a login works; raises EngineError, and leaves nothing running then."""
         started = time.monotonic()
         spec = resident.record.spec
+        kills = self._host.memory_kills(resident.site)
         try:
             process = await resident.driver.start(resident.site, spec)
         except OSError as error:
             raise EngineError(f"the engine cannot be started: {error}") from error
         resident.process = process
+        self._host.headroom.give(process.group, spec.size.memory_bytes)
         try:
-            await until_usable(resident, process, self.login(resident), self._settings)
-        except EngineError:
+            await self._until_usable(resident, process)
+        except EngineError as error:
             resident.process = None
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
+            if self._host.memory_kills(resident.site) > kills:
+                raise EngineError(starting.OUT_OF_MEMORY) from error
             raise
-        self._host.limit_cpu(process, spec.size.vcpu)
         self._usable(resident, process)
         elapsed_s = round(time.monotonic() - started, 3)
         log.info("cell.usable", instance_id=resident.instance_id, elapsed_s=elapsed_s)
@@ -164,14 +166,18 @@ class Supervisor:
         try:
             # The former cell may have died between making a credential and handing it out.
             await self.hand_out_credentials(resident)
-            await until_usable(resident, process, self.login(resident), self._settings)
+            await self._until_usable(resident, process)
         except (EngineError, OSError):
             await self.stop(resident)
             return False
-        self._host.limit_cpu(process, resident.record.spec.size.vcpu)
         self._usable(resident, process)
         log.info("cell.adopted", instance_id=resident.instance_id, pid=process.pid)
         return True
+
+    async def _until_usable(self, resident: Resident, process: Process) -> None:
+        login = self.login(resident)
+        await starting.until_usable(resident, process, login, self._settings)
+        await starting.limit(self._host, resident, process)
 
     def watch(self, resident: Resident, process: Process) -> None:
         resident.watch = self.spawn(self._watch(resident, process))

@@ -173,6 +173,14 @@ class Loading(Protocol):
 
 
 @runtime_checkable
+class Slow(Protocol):
+    """A driver whose engine's start an owner can make long."""
+
+    slow_start: str
+    """For the owner: by what, and what helps."""
+
+
+@runtime_checkable
 class Explaining(Protocol):
     """A driver whose engine says why it did not start."""
 

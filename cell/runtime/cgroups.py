@@ -36,6 +36,9 @@ class Groups(Protocol):
     def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:
         """Creates the group; answers the files a process writes its pid to, to enter it."""
 
+    def set_memory(self, name: str, memory_bytes: int) -> bool:
+        """False where more than that is in use, which changes nothing."""
+
     def set_cpu(self, name: str, vcpu: float | None) -> None: ...
     def set_cpus(self, name: str, place: Place) -> None: ...
     def cpu_s(self, name: str) -> float | None: ...
@@ -75,6 +78,9 @@ class NoGroups:
 
     def make(self, name: str, memory_bytes: int, pids_max: int) -> list[Path]:  # noqa: ARG002 - nothing to do
         return []
+
+    def set_memory(self, name: str, memory_bytes: int) -> bool:  # noqa: ARG002 - nothing to do
+        return True
 
     def set_cpu(self, name: str, vcpu: float | None) -> None: ...
 
@@ -125,13 +131,25 @@ class GroupsV1:
         for base in self._bases.values():
             (base / name).mkdir(exist_ok=True)
         self._open_cpuset(name)
+        self._limit_memory(name, memory_bytes)
+        self._set("pids", name, "pids.max", pids_max)
+        return [base / name / "cgroup.procs" for base in self._bases.values()]
+
+    def set_memory(self, name: str, memory_bytes: int) -> bool:
+        if (self.memory_bytes(name) or 0) > memory_bytes:
+            return False
+        self._limit_memory(name, memory_bytes)
+        base = self._bases.get("memory")
+        limit = None if base is None else _number(base / name / "memory.limit_in_bytes")
+        # The kernel refuses what it cannot bring the group to at once, and rounds to pages.
+        return limit is None or limit <= memory_bytes
+
+    def _limit_memory(self, name: str, memory_bytes: int) -> None:
         self._set("memory", name, "memory.limit_in_bytes", memory_bytes)
         # Memory and swap together; without swap accounting the file is not there.
         self._set("memory", name, "memory.memsw.limit_in_bytes", memory_bytes)
         # A limit that is raised meets the old one of both together, so once more.
         self._set("memory", name, "memory.limit_in_bytes", memory_bytes)
-        self._set("pids", name, "pids.max", pids_max)
-        return [base / name / "cgroup.procs" for base in self._bases.values()]
 
     def set_cpu(self, name: str, vcpu: float | None) -> None:
         self._set("cpu", name, "cpu.cfs_period_us", PERIOD_US)
@@ -211,6 +229,14 @@ class GroupsV2:
             with contextlib.suppress(OSError):
                 (group / file).write_text(str(value))
         return [group / "cgroup.procs"]
+
+    def set_memory(self, name: str, memory_bytes: int) -> bool:
+        # Here the kernel would end the engine instead of refusing.
+        if (self.memory_bytes(name) or 0) > memory_bytes:
+            return False
+        with contextlib.suppress(OSError):
+            (self._base / name / "memory.max").write_text(str(memory_bytes))
+        return True
 
     def set_cpu(self, name: str, vcpu: float | None) -> None:
         quota = "max" if vcpu is None else str(_quota(vcpu))

@@ -25,6 +25,7 @@ from cell.records import Size
 from cell.runtime import budget, cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
+from cell.runtime.headroom import Headroom
 from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, mark_of, strays
 from cell.runtime.reach import Python, Shelf, passable
 
@@ -86,6 +87,7 @@ class Host:
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uids.start)
         self._home = Path(mark)
         self._groups = cgroups.find(cell_name, confine=confine)
+        self.headroom = Headroom(self._groups)
         cpus = sorted(os.sched_getaffinity(0))
         # Cells of one machine do not all begin with the same CPU.
         first = zlib.crc32(cell_name.encode()) % len(cpus)
@@ -230,6 +232,7 @@ class Host:
         """Removes what stays of an engine that has ended."""
         site.process.unlink(missing_ok=True)
         self._groups.remove(site.instance_id)
+        self.headroom.forget(site.instance_id)
         self._place(site.instance_id, None)
 
     def find(self, site: Site) -> Process | None:

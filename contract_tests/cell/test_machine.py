@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cell.machine import capacity
+from cell.machine import capacity, free_memory_bytes
 from control.policy.sizes import GIB
 
 
@@ -60,3 +60,35 @@ def test_limits_of_groups_are_respected(tmp_path: Path, groups: str, files: dict
     (tmp_path / "self").write_text(f"{groups}\n")
     told = capacity(tmp_path, tmp_path, tmp_path / "self")
     assert (told["vcpu"], told["memory_bytes"]) == (0.5, GIB)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files"),
+    [
+        (
+            "0::/service",
+            {
+                "service/memory.max": str(GIB),
+                "service/memory.current": str(GIB // 2),
+                "service/memory.stat": f"anon 5\ninactive_file {GIB // 4}",
+                "memory.max": "max",
+                "memory.current": "1",
+            },
+        ),
+        (
+            "6:memory:/c",
+            {
+                "memory/c/memory.limit_in_bytes": str(GIB),
+                "memory/c/memory.usage_in_bytes": str(GIB // 2),
+                "memory/c/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB // 4}",
+            },
+        ),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_what_is_free_is_what_the_groups_have_left(
+    tmp_path: Path, groups: str, files: dict[str, str]
+) -> None:
+    written(tmp_path, files)
+    (tmp_path / "self").write_text(f"{groups}\n")
+    assert free_memory_bytes(tmp_path, tmp_path / "self") == GIB * 3 // 4

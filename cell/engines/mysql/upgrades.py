@@ -45,6 +45,7 @@ class Upgrade:
         process = await self.host.start(
             self.site, words, {}, self.spec.size, mounts=self.server.mounts
         )
+        self.host.headroom.give(process.group, self.spec.size.memory_bytes)
         try:
             await self._until_ready(process, login)
             tool = self.dialect.upgrade_tool

@@ -105,6 +105,7 @@ async def private(
         f"hba_file={access}",
     )
     process = await launch(host, family, installation, site, SIZE, options)
+    host.headroom.give(process.group, SIZE.memory_bytes)
     try:
         await _until_ready(site, process, folder, log)
         yield folder
