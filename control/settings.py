@@ -25,6 +25,9 @@ class RateLimits:
     # an organization, together.
     reveal_per_minute: int = 5
     reveal_keys_per_minute: int = 20
+    # Requests for pages, and for paths and methods that do not exist, per client address and
+    # process. A visit of the reference makes six, and an office is one address.
+    pages_per_minute: int = 120
     # Requests whose credentials were refused, per client address.
     refused_per_minute: int = 600
     # What counts by address allows a network (IPv4: a /24, IPv6: a /48) so many times as much.

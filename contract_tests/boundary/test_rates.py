@@ -353,7 +353,7 @@ def test_refused_credentials_are_limited_by_address_and_good_ones_are_not(
 
 
 def test_paths_that_do_not_exist_are_counted_by_address(make_desk: MakeDesk) -> None:
-    desk = make_desk(rate_limits=True, rates=RateLimits(unauthenticated_per_minute=4))
+    desk = make_desk(rate_limits=True, rates=RateLimits(pages_per_minute=4))
     ann = desk.person()
     paths = ["/nowhere", "/docs", "/docs/scalar.js", "/v1/me/nothing"]
     assert [desk.get(path).status_code for path in paths] == [404, 200, 200, 404]

@@ -120,6 +120,7 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         "unauthenticated": (
             Window("unauthenticated", rates.unauthenticated_per_minute, _MINUTE_S),
         ),
+        "pages": (Window("pages", rates.pages_per_minute, _MINUTE_S),),
         "authentication": (Window("authentication", rates.authentication_per_minute, _MINUTE_S),),
         "account": (Window("account", rates.account_per_quarter_hour, _QUARTER_HOUR_S),),
         "account_address": (

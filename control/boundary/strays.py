@@ -21,7 +21,7 @@ class Strays:
         """Raises where the address has made too many; whether it has a token is not looked at."""
         forwarded_for = request.headers.get("x-forwarded-for")
         address = self._proxies.client_address(request.client, forwarded_for)
-        verdict = self._limiter.charge("unauthenticated", rate_key(address))
+        verdict = self._limiter.charge("pages", rate_key(address))
         if verdict is not None and not verdict.allowed:
             raise TooManyRequests(
                 "too many requests for pages and for paths and methods that do not exist; try"
