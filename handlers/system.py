@@ -25,7 +25,7 @@ _TURNS: Final = timedelta(seconds=90)
 
 def health(call: Call) -> dict[str, Any]:
     """The boundary has asked the database for the time already, and answered 503 without it."""
-    checks = {"database": _OK, "cells": _cells(call), "worker": _worker(call)}
+    checks = {"database": _database(call), "cells": _cells(call), "worker": _worker(call)}
     well = all(check["status"] == "ok" for check in checks.values())
     version = metadata.version("menagerie")
     return {"status": "ok" if well else "degraded", "version": version, "checks": checks}
@@ -33,6 +33,11 @@ def health(call: Call) -> dict[str, Any]:
 
 def description(call: Call) -> Reply:
     return Reply(200, call.exchange.public_document)
+
+
+def _database(call: Call) -> Check:
+    lacking = call.services.database.lacks_space()
+    return _OK if lacking is None else _degraded(lacking)
 
 
 def _cells(call: Call) -> Check:

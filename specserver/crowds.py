@@ -2,7 +2,9 @@
 
 import math
 from asyncio import Transport
+from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Protocol
 
@@ -23,7 +25,9 @@ class Crowds:
         self._exempt = [ip_network(cidr, strict=False) for cidr in exempt]
         self._all_told = all_told
         self._total = 0
-        self._of: dict[str, dict[Connection, None]] = {}
+        # By network and then by address; and how many connections each network has.
+        self._customers: dict[str, dict[str, dict[Connection, None]]] = {}
+        self._of_network: Counter[str] = Counter()
 
     def enter(self, peer: str, connection: Connection) -> tuple[str, int]:
         """The address that it is counted under, and how many connections that has now."""
@@ -31,24 +35,38 @@ class Crowds:
         customer = self._customer(peer)
         if not customer:
             return "", 0
-        own = self._of.setdefault(customer, {})
+        network = _network(customer)
+        own = self._customers.setdefault(network, {}).setdefault(customer, {})
         own[connection] = None
+        self._of_network[network] += 1
         return customer, len(own)
 
     def leave(self, customer: str, connection: Connection) -> None:
         self._total -= 1
-        own = self._of.get(customer, {})
-        own.pop(connection, None)
+        network = _network(customer) if customer else ""
+        within = self._customers.get(network, {})
+        own = within.get(customer, {})
+        if connection not in own:
+            return
+        del own[connection]
+        self._of_network[network] -= 1
         if not own:
-            self._of.pop(customer, None)
+            del within[customer]
+        if not within:
+            del self._customers[network], self._of_network[network]
 
     def is_full(self) -> bool:
         return self._total > self._all_told
 
     def first_to_go(self, newcomer: Connection) -> Connection | None:
-        """The oldest of the address that has the most; None if there is only the newcomer."""
-        most = max(self._of.values(), key=len, default={})
-        return next((each for each in most if each is not newcomer), None)
+        """The oldest of the address that has most, in the network that has most.
+
+        None if there is only the newcomer.
+        """
+        network = max(self._of_network, key=self._of_network.__getitem__, default="")
+        within = self._customers.get(network, {})
+        own = max(within.values(), key=len, default={})
+        return next((each for each in own if each is not newcomer), None)
 
     def _customer(self, peer: str) -> str:
         """The address to count under; empty if it is not counted."""
@@ -63,3 +81,10 @@ class Crowds:
             else:
                 address = mapped
         return "" if any(address in network for network in self._exempt) else str(address)
+
+
+@lru_cache(16_384)
+def _network(customer: str) -> str:
+    """An IPv4 /24 or an IPv6 /48, of whose addresses one holder may have all."""
+    bits = 48 if ":" in customer else 24
+    return str(ip_network((customer, bits), strict=False))

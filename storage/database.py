@@ -1,6 +1,8 @@
 """The database: engine, transactions, clock and the translation of its errors."""
 
 import importlib
+import math
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,9 @@ from storage.errors import SchemaUnknown, Unavailable
 POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
 PING_AFTER_S: Final = 1.0
+FULL_FOR_S: Final = 60.0
+FREE_MIN_BYTES: Final = 64 * 2**20
+_NO_SPACE: Final = "the database has no space left"
 _WRITING: Final = "menagerie_writing"
 _ON_COMMIT: Final = "menagerie_on_commit"
 _OFFSET: Final = "menagerie_clock_offset"
@@ -50,6 +55,7 @@ class Database:
         self.engine = _sqlite(self.url) if self.dialect == "sqlite" else _postgresql(self.url)
         self._writer = self.engine.execution_options(**{_WRITING: True})
         self._lock = threading.Lock() if self.dialect == "sqlite" else None
+        self._full_at = -math.inf
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -65,13 +71,32 @@ class Database:
         On SQLite writers of this process queue on one lock, which is fairer and faster than the
         file's own; it is not reentrant, so never open a second `write` inside the first.
         """
-        with _held(self._lock), _translated():
+        with _held(self._lock), self._noted(), _translated():
             with Session(self._writer, expire_on_commit=False) as db, db.begin():
                 db.info[_OFFSET] = self.clock_offset
                 yield db
             after = db.info.pop(_ON_COMMIT, ())
         for act in after:
             act()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        try:
+            yield
+        except Unavailable as error:
+            if error.detail == _NO_SPACE:
+                self._full_at = time.monotonic()
+            raise
+
+    def lacks_space(self) -> str | None:
+        """What to do where space is short; told without a write, as anybody may ask."""
+        file = self.url.database if self.dialect == "sqlite" else None
+        free = shutil.disk_usage(Path(file).parent).free if file else FREE_MIN_BYTES
+        if free < FREE_MIN_BYTES:
+            return f"{free // 2**20} MiB are free on the database's disk; free some space on it"
+        if time.monotonic() - self._full_at < FULL_FOR_S:
+            return "a write failed for lack of disk space; free some space on the database's disk"
+        return None
 
     def now(self, db: Session) -> datetime:
         """The database's clock, which alone decides what is due, leased or expired."""
@@ -158,7 +183,7 @@ def _translated() -> Iterator[None]:
 def _outage(error: Exception) -> str:
     text = str(getattr(error, "orig", error)).lower()
     if "full" in text or "no space" in text:
-        return "the database has no space left"
+        return _NO_SPACE
     if "locked" in text or "busy" in text:
         return "the database is busy with other writes"
     return "the database cannot be reached"

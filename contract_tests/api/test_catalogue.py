@@ -1,5 +1,6 @@
 """The catalogue and the service itself: engines, plans, regions, sizes, health, description."""
 
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -139,3 +140,14 @@ def test_only_the_catalogue_needs_a_token_of_anyone(house: House, tenant: Tenant
         is_problem(house.get(path), 401)
         assert house.get(path, tenant.owner.session).status_code == 200
         assert house.get(path, tenant.key).status_code == 200
+
+
+def test_health_tells_that_the_database_has_no_space(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house.database, "_full_at", time.monotonic())
+    answer = house.get("/healthz")
+    check = answer.json()["checks"]["database"]
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert check["status"] == "degraded"
+    assert "free some space" in check["detail"]

@@ -99,7 +99,7 @@ def small_disk() -> Iterator[Path]:
 
 
 def test_a_full_disk_refuses_writes_corrupts_nothing_and_heals(
-    small_disk: Path, databases: Databases
+    small_disk: Path, databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = small_disk / "menagerie.db"
     path.write_bytes(Path(databases.migrated("sqlite").removeprefix("sqlite:///")).read_bytes())
@@ -112,13 +112,19 @@ def test_a_full_disk_refuses_writes_corrupts_nothing_and_heals(
         for _ in range(TMPFS_MIB * 1024):
             written.append(_fill(database))  # noqa: PERF401 - what was written counts when it fails
 
+    assert "MiB are free" in str(database.lacks_space())
+    monkeypatch.setattr("storage.database.FREE_MIN_BYTES", 0)
+    assert database.lacks_space() is None
     with pytest.raises(Unavailable, match="no space left"):
         fill()
+    assert "a write failed" in str(database.lacks_space())
     with database.read() as db:
         assert set(db.scalars(select(Organization.slug))) == set(written)
         assert db.execute(text("PRAGMA integrity_check")).scalar_one() == "ok"
     filler.unlink()
     written.append(_fill(database))
+    monkeypatch.setattr("storage.database.FULL_FOR_S", 0)
+    assert database.lacks_space() is None
     with database.read() as db:
         assert set(db.scalars(select(Organization.slug))) == set(written)
     database.dispose()
