@@ -142,13 +142,15 @@ class Handshake:
         self._shared = shared
         self._connection = connection
         self._customer: str | None = None
+        self._provider = ""
         shared.unproven[connection] = None
 
     def is_from(self, address: str) -> None:
         """The oldest of one address makes room for its newest."""
         if self._customer is not None or self._connection not in self._shared.unproven:
             return
-        self._customer = customer(address)
+        self._customer, self._provider = customer(address), provider(address)
+        self._shared.handshake_networks.join(self._provider, self._connection)
         count = self._shared.handshakes.join(self._customer, self._connection)
         if count > self._shared.settings.address_handshakes_max:
             self._shared.refused["made_room"] += 1
@@ -158,6 +160,7 @@ class Handshake:
         self._shared.unproven.pop(self._connection, None)
         if self._customer is not None:
             self._shared.handshakes.leave(self._customer, self._connection)
+            self._shared.handshake_networks.leave(self._provider, self._connection)
 
 
 def _waiting(route: Route) -> str:

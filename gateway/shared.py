@@ -26,7 +26,8 @@ RECEIVE_BYTES = 262_144
 class Shared:
     """`unproven` are the connections, oldest first, that have not asked for anything yet.
 
-    `handshakes` are those of them whose address is known; `pools` are the connections after them.
+    `handshakes` are those of them whose address is known, `handshake_networks` the same by network;
+    `pools` are the connections after them.
     """
 
     settings: GatewaySettings
@@ -41,6 +42,7 @@ class Shared:
     connections: "set[Connection]" = field(default_factory=set)
     unproven: "dict[Connection, None]" = field(default_factory=dict)
     handshakes: Crowd = field(default_factory=Crowd)
+    handshake_networks: Crowd = field(default_factory=Crowd)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     abandoned: Abandoned = field(init=False)
     pools: Pools = field(init=False)

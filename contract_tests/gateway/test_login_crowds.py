@@ -5,6 +5,8 @@ import contextlib
 import ssl
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import Door, until
@@ -17,6 +19,7 @@ from contract_tests.gateway.postgres_clients import (
 )
 from contract_tests.gateway.test_bounds import not_logged_in
 from gateway.addresses import provider
+from gateway.bounds import Handshake
 from gateway.crowds import Crowd
 from gateway.known import ROWS, Known
 
@@ -147,3 +150,21 @@ def test_who_goes_is_chosen_by_chance_among_equals_and_not_before_its_time() -> 
 def test_a_network_of_ipv6_with_many_addresses_counts_as_one() -> None:
     assert provider("2001:db8:1:2::3") == provider("2001:db8:1:ffff::9") == "2001:db8:1::/48"
     assert provider("::ffff:192.0.2.1") == "192.0.2.1"
+
+
+def test_a_network_with_a_handshake_from_each_address_is_the_first_to_make_room() -> None:
+    shared: Any = SimpleNamespace(
+        unproven={},
+        handshakes=Crowd(),
+        handshake_networks=Crowd(),
+        settings=SimpleNamespace(address_handshakes_max=4),
+    )
+    members: list[Any] = [Patient() for _ in range(7)]
+    sources = ["192.0.2.1", "192.0.2.1", *(f"2001:db8:7:{n}::1" for n in range(5))]
+    begun = [Handshake(shared, member) for member in members]
+    for handshake, source in zip(begun, sources, strict=True):
+        handshake.is_from(source)
+    assert shared.handshake_networks.first_to_go() is members[2]
+    for handshake in begun:
+        handshake.end()
+    assert not any((shared.unproven, shared.handshakes, shared.handshake_networks))
