@@ -32,6 +32,7 @@ ADMINISTRATOR_RULES = (
     "resetchannels",
     "-@all",
     *("+ping", "+info", "+bgsave", "+config|set", "+script|kill", "+function|kill"),
+    *("+bgrewriteaof", "+function|stats", "+function|list", "+function|delete", "+function|flush"),
     *("+acl|setuser", "+acl|list", "+acl|users", "+acl|deluser", "+client|kill"),
 )
 # Nobody can log in as it, but it is whose rights Redis 7.0 holds the transactions of its own log

@@ -1,6 +1,7 @@
 """What the cell can do with Redis and Valkey: the same, but for where the server comes from."""
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from cell.engines.resp.configuration import (
 )
 from cell.engines.resp.connection import Connection, RefusalError, connected, is_full
 from cell.engines.resp.servers import Server, redis_servers, valkey_servers
+from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
 from cell.records import Size, Spec
@@ -50,11 +52,13 @@ class Resp:
     engine: str
     protocol = "resp"
     missing: Refusal
+    slow_start = SLOW_START
 
     def __init__(self, host: Host, servers: list[Server]) -> None:
         self._host = host
         self._servers = servers
         self._sizes = Sizes()
+        self._upkeep = Upkeep()
         self.source = ", ".join(f"{each.origin} {each.release}" for each in servers) or "none found"
 
     def versions(self) -> tuple[str, ...]:
@@ -102,13 +106,16 @@ class Resp:
         return False
 
     async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
-        try:
-            async with self._connected(site, PULSE_TIMEOUT_S) as connection:
-                return await _pulse(connection)
-        except RefusalError as error:
-            return Pulse.FULL if is_full(error) else Pulse.WELL
-        except OSError:
-            return Pulse.SILENT
+        pulse = Pulse.SILENT
+        with contextlib.suppress(OSError):
+            try:
+                async with self._connected(site, PULSE_TIMEOUT_S) as connection:
+                    pulse = await _pulse(connection)
+                    if pulse is Pulse.WELL:
+                        await self._upkeep.look(connection, site)
+            except RefusalError as error:
+                return Pulse.FULL if is_full(error) else Pulse.WELL
+        return pulse
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
         tenant = rules_of(logins, TENANT_RULES)
@@ -201,6 +208,7 @@ class Resp:
 
     async def erase(self, site: Site) -> None:
         self._sizes.forget(site)
+        self._upkeep.forget(site)
 
     async def flush(self, site: Site) -> None:
         await asyncio.to_thread(files.flush, site.data)
