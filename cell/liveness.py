@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import structlog
 
+from cell import doubted
 from cell.engines.driver import Login, Pulse
 from cell.residents import Resident
 from cell.settings import CellSettings
 
 log = structlog.get_logger("cell.liveness")
+
+WELL = {Pulse.WELL, Pulse.CHANGED}
 
 
 def is_due(resident: Resident, settings: CellSettings) -> bool:
@@ -38,7 +41,9 @@ async def look(resident: Resident, login: Login, settings: CellSettings) -> None
         return
     pulse = await resident.driver.pulse(resident.site, login)
     resident.looked_at = now = time.monotonic()
-    if pulse is Pulse.WELL or resident.lock.locked() or resident.process is not process:
+    if pulse is Pulse.CHANGED:
+        await doubted.check(resident)
+    if pulse in WELL or resident.lock.locked() or resident.process is not process:
         # Held still for a copy, it answers nobody either.
         resident.unwell_since = None
         return

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 
 import psycopg
 
+from cell import doubted
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, relay, roles
-from cell.engines.postgres.connections import HeldUpError, NotRunningError
+from cell.engines.postgres.connections import HeldUpError, NotRunningError, WrongPasswordError
 from cell.engines.postgres.relay import Relay
 from cell.engines.postgres.settings import SOCKET
 from cell.lifecycle import Lifecycle
@@ -120,6 +121,9 @@ class QueueDatabases:
         try:
             return await connections.connect(way, login, roles.DATABASE, SETTINGS)
         except NotRunningError as error:
+            raise _not_now() from error
+        except WrongPasswordError as error:
+            await doubted.check(resident)
             raise _not_now() from error
         except psycopg.OperationalError as error:
             if connections.is_full(error):

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from cell.activity import Traffic
-from cell.engines.driver import Driver, Metrics
+from cell.engines.driver import Driver, Metrics, Proving
 from cell.layout import Layout, Site, write_atomically
 from cell.records import Record
 from cell.runtime.process import Process
@@ -51,8 +51,20 @@ class Resident:
     cut: str | None = None
     """Why we ended the engine ourselves, to have it started again."""
     memory_kills: int = 0
+    proofs: dict[str, str] = field(default_factory=dict)
+    """What the gateway knows the passwords of logins by."""
+    checking: asyncio.Task[None] | None = None
+    checked_at: float = 0.0
     told_erased_at: float | None = None
     """When the control plane first heard that it is erased (monotonic)."""
+
+    def __post_init__(self) -> None:
+        self.read_proofs()
+
+    def read_proofs(self) -> None:
+        """Once its logins are other ones."""
+        if isinstance(self.driver, Proving):
+            self.proofs = self.driver.proofs(self.site)
 
     @property
     def instance_id(self) -> str:
@@ -197,4 +209,5 @@ def _route(resident: Resident) -> dict[str, Any]:
         "refusal": refusals.get(state),
         "domains": list(spec.domains),
         "client_ca_pem": spec.client_ca_pem,
+        "logins": resident.proofs,
     }

@@ -88,9 +88,14 @@ class Supervisor:
         """Makes what is valid now what the engine accepts."""
         valid = self._credentials.valid(resident.instance_id)
         logins = [login_of(resident.driver, each) for each in valid]
-        if resident.usable and logins:
-            await self._try_newest(resident, logins)
-        await liveness.tell(resident, logins)
+        try:
+            if resident.usable and logins:
+                await self._try_newest(resident, logins)
+            await liveness.tell(resident, logins)
+        finally:
+            # Known to the gateway before anybody has the credential.
+            await asyncio.to_thread(resident.read_proofs)
+            self.publish()
 
     async def _try_newest(self, resident: Resident, logins: list[Login]) -> None:
         """Before an older one ends, lest nobody can get in; EngineError, and it stays then."""

@@ -243,7 +243,8 @@ class Connection(Relay):
             first = opening.announcement(self._shared, self._preface.address) + first
         if self._talk.logs_in and self._places.logs_in:
             self._wait(self._shared.settings.login_timeout_s, "login_timeout")
-        self._take(self._talk.opened(first, instance_id))
+        logins = opening.logins(self._shared, self._entered, self._entry.protocols)
+        self._take(self._talk.opened(first, instance_id, logins))
         self.asked_last = True
         self._backend.resume()
         if self.session.peer_ended:
@@ -280,6 +281,8 @@ class Connection(Relay):
             self.moved = True
             self.traffic.bytes_in += len(turn.to_backend)
             self._backend.write([turn.to_backend])
+        if turn.doubted:
+            self._doubt()
         if turn.to_client:
             self._to_client(turn.to_client)
 
@@ -325,6 +328,8 @@ class Connection(Relay):
     def _refuse(self, refusal: Refusal) -> None:
         self._stop_waiting()
         self._count(refusal.kind)
+        if refusal.kind == "changed_login":
+            self._doubt()
         self._drop_backend()
         route = self._shared.routes.find(self._host, self._entry.protocols)
         problem = route is not None and route.is_cell

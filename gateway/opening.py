@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 
 from gateway import proxy_header, sockets
+from gateway.protocols.postgres_login import Logins
 from gateway.refusal import Refusal
 from gateway.routes import Route
 from gateway.shared import Shared
@@ -93,6 +94,14 @@ async def wait_for_backend(
             if now() >= give_up_at:
                 raise Refusal("unreachable", "the instance is not responding", 1) from None
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def logins(shared: Shared, entered: Route | None, protocols: tuple[str, ...]) -> Logins:
+    """Those of the instance as they are now: one may be new since the routes were last read."""
+    if entered is None or entered.instance_id is None:
+        return {}
+    shared.routes.refresh()
+    return check(shared.routes.of_instance(entered.instance_id, protocols)).logins
 
 
 def announcement(shared: Shared, client: str) -> bytes:

@@ -11,6 +11,7 @@ Kind = Literal[
     "unknown",  # no such instance, or none was named
     "not_permitted",  # what nobody may ask of an instance through the gateway
     "malformed",
+    "changed_login",  # the engine has another password than the cell gave it
 ]
 
 

@@ -224,6 +224,11 @@ class Relay:
                 return
         self._client.write([output])
 
+    def _doubt(self) -> None:
+        """The engine does not have the login that the cell gave it, or may not."""
+        if self._entered is not None and self._entered.instance_id is not None:
+            self._shared.doubts.note(self._entered.instance_id, self._shared.routes.cell_socket)
+
     def _leave(self) -> None:
         self._places.leave()
         if self._entered is not None:

@@ -1,6 +1,6 @@
 """Which instance a host names, from the file the cell writes; the last good state is kept."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import structlog
 
 from gateway import addresses
 from gateway.addresses import Network
+from gateway.protocols.postgres_login import Logins, Proof
 
 log = structlog.get_logger("gateway.routes")
 
@@ -21,7 +22,7 @@ class Route:
 
     `networks` None admits every address; `connections_max` None counts nothing; `alpn` None is
     what the protocol has; `client_ca_pem` None asks clients for no certificate; `announces` tells
-    the backend who calls.
+    the backend who calls; `logins` are those of which more is known than their names.
     """
 
     host: str
@@ -35,6 +36,7 @@ class Route:
     client_ca_pem: str | None = None
     alpn: tuple[str, ...] | None = None
     announces: bool = False
+    logins: Logins = field(default_factory=dict, hash=False)
 
     @property
     def is_cell(self) -> bool:
@@ -183,6 +185,9 @@ def _route(host: str, entry: dict[str, Any]) -> Route:
         connections_max=None if limit is None else int(limit),
         refusal=entry.get("refusal"),
         client_ca_pem=authorities,
+        logins={
+            name.encode(): Proof.parse(proof) for name, proof in (entry.get("logins") or {}).items()
+        },
     )
 
 

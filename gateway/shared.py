@@ -10,6 +10,7 @@ from gateway.activity import Activity
 from gateway.addresses import Network
 from gateway.certificates import Certificates
 from gateway.crowds import Crowd, Pools
+from gateway.doubts import Doubts
 from gateway.routes import Routes
 from gateway.settings import GatewaySettings
 from gateway.slots import Slots
@@ -45,8 +46,10 @@ class Shared:
     handshake_networks: Crowd = field(default_factory=Crowd)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     abandoned: Abandoned = field(init=False)
+    doubts: Doubts = field(init=False)
     pools: Pools = field(init=False)
 
     def __post_init__(self) -> None:
         self.abandoned = Abandoned(self.waker)
+        self.doubts = Doubts(self.waker)
         self.pools = Pools(self)

@@ -94,6 +94,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._shared.waker.stop()
         await self._shared.abandoned.stop()
+        await self._shared.doubts.stop()
         self._report()
         self._shared.activity.write()
         log.info("gateway.worker_stopped")

@@ -30,11 +30,13 @@ class Pulse(Enum):
     WELL: it answers, be it with a refusal. SILENT: it says nothing in time, as a busy one may for
     a while. STUCK: it says itself that it will not go on. FULL: it has no room for the cell itself,
     which has places of its own, so that its credentials cannot be changed.
+    CHANGED: it answers, and does not know the password of a login of ours any more.
     """
 
     WELL = "well"
     SILENT = "it does not respond to logins"
     STUCK = "a script that has written cannot be stopped"
+    CHANGED = "the password of its login is another"
     FULL = "it has no thread, connection or memory left for the cell's own login"
 
 
@@ -199,6 +201,17 @@ class Ending(Protocol):
 
     async def end_sessions(self, site: Site, numbers: Sequence[int]) -> int:
         """Ends those of the owner's sessions with the engine's own numbers; how many there were."""
+
+
+@runtime_checkable
+class Proving(Protocol):
+    """A driver whose engine lets each user change their own password, and so any code of theirs."""
+
+    def proofs(self, site: Site) -> dict[str, str]:
+        """By user name, what the gateway tells by whether the engine has the password of ours."""
+
+    async def restore_logins(self, site: Site) -> list[str]:
+        """Gives the logins that were changed the passwords of ours again; answers which."""
 
 
 @runtime_checkable

@@ -2,12 +2,18 @@
 
 from typing import Any
 
+from cell import doubted
 from cell.agent import Cell
 
 
 async def wake(cell: Cell, instance_id: str) -> dict[str, Any]:
     resident = await cell.lifecycle.wake(instance_id)
     return {"instance_id": instance_id, "status": resident.status}
+
+
+async def check_logins(cell: Cell, instance_id: str) -> dict[str, Any]:
+    await doubted.check(cell.lifecycle.find(instance_id))
+    return {"instance_id": instance_id}
 
 
 async def abandon(cell: Cell, instance_id: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def test_whoever_waits_too_long_for_a_login_is_told(
 )
 def test_an_error_of_redis_lets_nobody_in(said: list[bytes], let_in: bool) -> None:
     talk = RespTalk()
-    talk.opened(b"", "inst_x")
+    talk.opened(b"", "inst_x", {})
     assert [talk.from_backend(part).spliced for part in said][-1] == let_in
 
 
@@ -145,7 +145,7 @@ def test_https_counts_who_shows_credentials_that_are_good(door: Door) -> None:
 def test_what_anybody_may_ask_lets_nobody_in(head: bytes) -> None:
     talk = HttpsTalk()
     assert talk.begin(bytearray(head + b"\r\nauthorization: x\r\n\r\n"))
-    talk.opened(b"", "inst_x")
+    talk.opened(b"", "inst_x", {})
     assert not talk.from_backend(b"HTTP/1.1 200 OK\r\n\r\n").spliced
 
 
@@ -246,7 +246,7 @@ def test_a_whole_request_that_is_worked_on_is_not_broken_off(
 ) -> None:
     talk = HttpsTalk()
     assert talk.begin(bytearray(head))
-    talk.opened(head, "inst_x")
+    talk.opened(head, "inst_x", {})
     talk.from_client(rest)
     assert talk.gives_way is not stays
     talk.from_backend(b"HTTP/1.1 401 Unauthorized\r\n\r\n")

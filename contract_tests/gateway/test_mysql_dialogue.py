@@ -54,7 +54,7 @@ def opened(version: str = "5.5.5-10.11.0-MariaDB", **members: object) -> MySqlTa
     talk = MySql(version).talk()
     begun = talk.begin(bytearray(packet(login(**members), 2)))
     assert isinstance(begun, Begun)
-    talk.opened(begun.first, "inst_1")
+    talk.opened(begun.first, "inst_1", {})
     return talk
 
 
@@ -158,7 +158,7 @@ def test_no_bytes_of_either_side_raise_anything_but_a_refusal(
         begun = talk.begin(bytearray(hello))
         if begun is None:
             return
-        talk.opened(begun.first, "inst_1")
+        talk.opened(begun.first, "inst_1", {})
         for by_client, data in said:
             turn = talk.from_client(data) if by_client else talk.from_backend(data)
             if turn.spliced:

@@ -6,6 +6,7 @@ Bytes only: neither waits nor knows sockets. docs/gateway.md says when what is c
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from gateway.protocols.postgres_login import Logins
 from gateway.refusal import Refusal
 
 
@@ -53,7 +54,8 @@ class Turn:
 
     `spliced` also tells that the engine has let the client in, which then takes a place among its
     connections. Where there is none it is refused, unless what it asked for is `done` already.
-    `session` is its number at an engine that does not notice when a client goes.
+    `session` is its number at an engine that does not notice when a client goes. `doubted` is a
+    login of the cell's that the engine does not accept: it may have been changed.
     """
 
     to_client: bytes = b""
@@ -61,6 +63,7 @@ class Turn:
     spliced: bool = False
     done: bool = False
     session: int | None = None
+    doubted: bool = False
 
 
 TLS: Final = "tls"
@@ -106,8 +109,11 @@ class Talk(Protocol):
         None while more is needed; it must bound what it waits for.
         """
 
-    def opened(self, first: bytes, instance_id: str | None) -> Turn:
-        """The backend is connected; `first` is that of `begin`."""
+    def opened(self, first: bytes, instance_id: str | None, logins: Logins) -> Turn:
+        """The backend is connected; `first` is that of `begin`.
+
+        `logins` are those that the cell made, whose passwords nobody else may change.
+        """
 
     def from_client(self, data: bytes) -> Turn:
         """What arrived before a turn was `spliced`, and so with the backend."""

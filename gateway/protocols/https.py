@@ -6,6 +6,7 @@ import struct
 import orjson
 
 from gateway.protocols.front import Begun, Turn
+from gateway.protocols.postgres_login import Logins
 from gateway.protocols.tls_first import TlsFirst
 from gateway.refusal import Refusal
 
@@ -71,7 +72,12 @@ class HttpsTalk(TlsFirst):
     # A client that shows no credentials with its first request, or wrong ones, stays among those
     # who have not logged in: what it asks later need not begin where a message does.
 
-    def opened(self, first: bytes, instance_id: str | None) -> Turn:
+    def opened(
+        self,
+        first: bytes,
+        instance_id: str | None,
+        logins: Logins,  # noqa: ARG002 - of the seam
+    ) -> Turn:
         seen = instance_id is None or self._first == HTTP2[:FIRST_BYTES]
         return Turn(to_backend=first, spliced=seen)
 

@@ -20,6 +20,7 @@ from gateway.protocols.mysql_wire import (
     ServerError,
     WireError,
 )
+from gateway.protocols.postgres_login import Logins
 from gateway.refusal import Kind, Refusal
 
 # What servers of both families can do, TLS included. Nothing a server lacks may be promised: the
@@ -145,7 +146,12 @@ class MySqlTalk:
             return Begun(login.username)
         return Begun(username, name.decode("ascii", "replace"), otherwise=login.username)
 
-    def opened(self, first: bytes, instance_id: str | None) -> Turn:  # noqa: ARG002 - of the seam
+    def opened(
+        self,
+        first: bytes,
+        instance_id: str | None,  # noqa: ARG002 - of the seam
+        logins: Logins,  # noqa: ARG002 - of the seam
+    ) -> Turn:
         self._login = replace(self._known_login, username=first)
         return Turn()
 

@@ -1,11 +1,13 @@
 """PostgreSQL: TLS after SSLRequest or at once, cancel requests that find their backend."""
 
 import struct
+from dataclasses import replace
 from typing import Literal
 
 from gateway.cancels import Cancels, Session
 from gateway.protocols import postgres_wire as wire
 from gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.postgres_login import Login, Logins
 from gateway.protocols.tls_first import HANDSHAKE_RECORD
 from gateway.refusal import Kind, Refusal
 
@@ -22,6 +24,7 @@ SQLSTATES: dict[Kind, str] = {
     "unknown": "08004",
     "not_permitted": "28000",
     "malformed": "08P01",
+    "changed_login": "57P03",
 }
 HOW_TO_NAME = (
     "Send the instance's host in TLS (SNI, as libpq 14 and later do), or the "
@@ -53,6 +56,8 @@ class PostgresTalk:
         self._instance_id = ""
         self._messages = wire.Messages()
         self._row: int | None = None
+        self._user = self._early = b""
+        self._login: Login | None = None
 
     def before_tls(
         self, received: bytearray
@@ -95,20 +100,38 @@ class PostgresTalk:
         if not OFF.issuperset(first.values(b"replication")):
             raise Refusal("not_permitted", "replication connections are not supported")
         startup, name = wire.take_endpoint(first)
-        return Begun(wire.build(startup) + bytes(received[size:]), name)
+        # Where one is named twice, the server takes the last.
+        self._user = (first.values(b"user") or [b""])[-1]
+        self._early = bytes(received[size:])
+        return Begun(wire.build(startup), name)
 
-    def opened(self, first: bytes, instance_id: str | None) -> Turn:
+    def opened(self, first: bytes, instance_id: str | None, logins: Logins) -> Turn:
         self._instance_id = instance_id or ""
-        return Turn(to_backend=first)
+        # Roles that owners made are theirs to change.
+        if (proof := logins.get(self._user)) is not None:
+            self._login = Login(self._user, proof)
+        early, self._early = self._early, b""
+        return Turn(to_backend=first + self.from_client(early).to_backend)
 
     def from_client(self, data: bytes) -> Turn:
-        return Turn(to_backend=data)
+        if self._login is None:
+            return Turn(to_backend=data)
+        self._login.from_client(data)
+        return Turn(to_backend=self._login.answers())
 
     def from_backend(self, data: bytes) -> Turn:
         try:
-            passing, end = self._messages.take(data)
+            if (login := self._login) is None:
+                return self._pass_on(data)
+            passing = self._pass_on(login.from_backend(data))
         except wire.WireError as error:
             raise Refusal("unreachable", "the instance does not speak this protocol") from error
+        if login.proved:
+            self._login = None
+        return replace(passing, to_backend=login.answers(), doubted=login.failed)
+
+    def _pass_on(self, data: bytes) -> Turn:
+        passing, end = self._messages.take(data)
         if end is None:
             return Turn(to_client=passing)
         return Turn(to_client=passing + self._with_our_key(end), spliced=True)

@@ -3,6 +3,7 @@
 import re
 
 from gateway.protocols.front import Begun, Turn
+from gateway.protocols.postgres_login import Logins
 from gateway.protocols.tls_first import TlsFirst
 from gateway.refusal import Refusal
 
@@ -29,7 +30,12 @@ class RespTalk(TlsFirst):
     def __init__(self) -> None:
         self._line = b""
 
-    def opened(self, first: bytes, instance_id: str | None) -> Turn:  # noqa: ARG002 - of the seam
+    def opened(
+        self,
+        first: bytes,
+        instance_id: str | None,  # noqa: ARG002 - of the seam
+        logins: Logins,  # noqa: ARG002 - of the seam
+    ) -> Turn:
         return Turn(to_backend=first)
 
     def from_client(self, data: bytes) -> Turn:

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from gateway.protocols.front import TLS, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.postgres_login import Logins
 
 HANDSHAKE_RECORD = 0x16
 
@@ -33,7 +34,12 @@ class TlsFirst:
         answer = self.plaintext_refusal(bytes(received))
         return TurnedAway("plaintext", answer or b"", linger=answer is not None)
 
-    def opened(self, first: bytes, instance_id: str | None) -> Turn:  # noqa: ARG002 - of the seam
+    def opened(
+        self,
+        first: bytes,
+        instance_id: str | None,  # noqa: ARG002 - of the seam
+        logins: Logins,  # noqa: ARG002 - of the seam
+    ) -> Turn:
         return Turn(to_backend=first, spliced=True)
 
     def from_client(self, data: bytes) -> Turn:

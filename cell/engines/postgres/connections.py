@@ -22,6 +22,8 @@ PATIENCE_S = 1.0
 LOOKS_MAX = 5
 # Of all that a database with tenants' code in it may answer the superuser: names, and errors.
 ADMINISTRATION_BYTES_MAX = 64 * 2**20
+# Of what a server says to a login that is only tried.
+OWNERS_BYTES_MAX = 2**20
 # Nothing of a tenant's runs there: nobody but the superuser makes anything in it.
 OURS = "postgres"
 # Owners may set defaults for their database and their roles, which must not bend what we do.
@@ -51,6 +53,7 @@ WHERE pid = ANY (pg_catalog.pg_blocking_pids(%s)) AND usename <> %s
 """
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"
+WRONG_PASSWORD = "password authentication failed"  # noqa: S105 - what it says
 NOT_NOW = "the database system is"
 SHUTDOWN = "57P"
 FULL = ("too many clients already", "remaining connection slots are reserved")
@@ -58,6 +61,10 @@ FULL = ("too many clients already", "remaining connection slots are reserved")
 
 class LoginError(Exception):
     """A login that was just made does not work."""
+
+
+class WrongPasswordError(psycopg.OperationalError):
+    """The server has another password for a login."""
 
 
 class HeldUpError(Exception):
@@ -136,7 +143,13 @@ async def connect(
     The way is the socket's folder, or a relay, which has looked who answers there.
     """
     if isinstance(way, Relay):
-        return await _connected(str(way.folder), login, database, settings)
+        try:
+            return await _connected(str(way.folder), login, database, settings)
+        except NotRunningError as error:
+            if way.foreign:
+                said = f'{SAID}  {WRONG_PASSWORD} for user "{login.username}"'
+                raise WrongPasswordError(said) from error
+            raise
     path = way / SOCKET
     with contextlib.ExitStack() as stack:
         try:
@@ -176,6 +189,8 @@ async def _connected(
     except psycopg.OperationalError as error:
         if SAID not in str(error) or NOT_NOW in str(error):
             raise NotRunningError from error
+        if WRONG_PASSWORD in str(error):
+            raise WrongPasswordError(str(error)) from error
         raise
 
 
@@ -192,17 +207,28 @@ def is_gone(error: NotRunningError | psycopg.OperationalError) -> bool:
     return SAID not in str(error) and (state is None or state.startswith(SHUTDOWN))
 
 
+@contextlib.asynccontextmanager
+async def as_owner(folder: Path, login: Login) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+    """To a database where nothing of the owner's runs; what he can change is not trusted."""
+    async with relay.opened(folder / SOCKET, bytes_max=OWNERS_BYTES_MAX) as way:
+        connection = await connect(way, login, OURS)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+
 async def try_login(folder: Path, login: Login) -> None:
     """Raises LoginError where it does not work; where the server is full it may."""
     try:
-        connection = await connect(folder, login, "postgres")
+        async with as_owner(folder, login):
+            pass
     except psycopg.OperationalError as error:
         if is_full(error):
             return
         said = str(error).rpartition(SAID)[2].strip()
         complaint = f"the login {login.username} does not work, so no other was ended: {said}"
         raise LoginError(complaint) from error
-    await connection.close()
 
 
 def is_full(error: psycopg.Error) -> bool:

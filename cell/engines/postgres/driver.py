@@ -18,6 +18,7 @@ from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, me
 from cell.engines.postgres import (
     archive,
     backup,
+    changed,
     connections,
     ended,
     extensions,
@@ -33,7 +34,12 @@ from cell.engines.postgres import (
     storage,
     upgrade,
 )
-from cell.engines.postgres.connections import HeldUpError, LoginError, NotRunningError
+from cell.engines.postgres.connections import (
+    HeldUpError,
+    LoginError,
+    NotRunningError,
+    WrongPasswordError,
+)
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
@@ -121,15 +127,12 @@ class PostgreSQL:
         try:
             if not logins.applied(site):
                 await self._apply(site, [login])
-            connection = await connections.connect(site.run, login, "postgres")
-        except NotRunningError:
-            return False
-        except (LoginError, HeldUpError):
+            async with connections.as_owner(site.run, login) as connection:
+                await connection.execute("SELECT 1")
+        except (NotRunningError, LoginError, HeldUpError):
             return False
         except psycopg.Error as error:
             return connections.is_full(error)
-        async with connection:
-            await connection.execute("SELECT 1")
         return True
 
     async def is_loading(self, site: Site) -> bool:
@@ -138,13 +141,14 @@ class PostgreSQL:
 
     async def pulse(self, site: Site, login: Login) -> Pulse:
         try:
-            connection = await connections.connect(site.run, login, "postgres")
+            async with connections.as_owner(site.run, login):
+                return Pulse.WELL
         except NotRunningError as error:
             return Pulse.WELL if connections.is_said(error.__cause__) else Pulse.SILENT
+        except WrongPasswordError:
+            return Pulse.CHANGED
         except psycopg.Error:
             return Pulse.WELL
-        await connection.close()
-        return Pulse.WELL
 
     async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> str | None:
         former = logins.wanted(site)
@@ -163,6 +167,13 @@ class PostgreSQL:
         except psycopg.Error as error:
             raise EngineError(f"the server rejected the credentials: {error}") from error
         return None
+
+    def proofs(self, site: Site) -> dict[str, str]:
+        wanted = logins.wanted(site)
+        return {name: scram.without_way_in(each) for name, each in wanted.items()}
+
+    async def restore_logins(self, site: Site) -> list[str]:
+        return await changed.restore(site.run, self._superuser(site), logins.wanted(site))
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self._installation(places.major(site) or "", site)

@@ -6,13 +6,53 @@ settings, which code in the database can lift.
 
 import asyncio
 import contextlib
+import struct
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from cell.engines.postgres import scram
 from gateway import sockets
 
 CHUNK_BYTES = 64 * 1024
+HEARD_MAX_BYTES = 64 * 1024
+# Of a message: its kind, its length, and of an authentication what it asks for.
+HEADER = struct.Struct("!cII")
+SASL, SASL_CONTINUE = 10, 11
+BEFORE_SALT = (b"R", b"N", b"v")
+
+
+class Salting:
+    """What a server asks of who logs in: no more iterations than of a verifier of ours.
+
+    Each role can give itself a verifier of any, and libpq works them all out, without an end, on
+    the thread that everything else of the cell runs on.
+    """
+
+    def __init__(self) -> None:
+        self._heard: bytes | None = b""
+
+    def is_ours(self, content: bytes) -> bool:
+        """To be asked before what a server says is passed on."""
+        if self._heard is None:
+            return True
+        heard = self._heard + content
+        while len(heard) >= HEADER.size:
+            kind, size, code = HEADER.unpack_from(heard)
+            if kind == b"R" and code == SASL_CONTINUE:
+                if len(heard) <= size:
+                    break
+                self._heard = None
+                iterations = heard[: size + 1].rpartition(b",i=")[2]
+                return iterations == str(scram.ITERATIONS).encode()
+            if kind not in BEFORE_SALT or (kind == b"R" and code != SASL):
+                self._heard = None
+                return True
+            if len(heard) <= size:
+                break
+            heard = heard[size + 1 :]
+        self._heard = heard
+        return len(heard) < HEARD_MAX_BYTES
 
 
 class Relay:
@@ -23,6 +63,8 @@ class Relay:
         self.exceeded = False
         """The server sent more than is allowed."""
         self.late = False
+        self.foreign = False
+        """The password of the login is none that the cell made."""
         self._target = target
         self._left = bytes_max
         self._writers: set[asyncio.StreamWriter] = set()
@@ -49,7 +91,12 @@ class Relay:
             self._hang_up(writer)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        salting = Salting()
         while content := await reader.read(CHUNK_BYTES):
+            if not salting.is_ours(content):
+                self.foreign = True
+                self.end()
+                return
             self._left -= len(content)
             if self._left < 0:
                 self.exceeded = True
