@@ -1,0 +1,253 @@
+"""A login of the cell's is let in by a server that proves to have its verifier, and by no other."""
+
+import base64
+import hmac
+import itertools
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cell.engines.postgres import scram
+from contract_tests.gateway.scram_client import ScramClient, authentication, message
+from gateway.cancels import Cancels
+from gateway.protocols.front import Begun
+from gateway.protocols.postgres import PostgresTalk
+from gateway.protocols.postgres_login import MESSAGE_MAX_BYTES, Proof
+from gateway.refusal import Refusal
+
+PASSWORD, SALT = "of the cell", b"sixteen bytes of"
+OK, READY = authentication(0), message(b"Z", b"I")
+LET_IN = OK + message(b"S", b"a\0b\0") + READY
+MECHANISMS = authentication(10, b"SCRAM-SHA-256\0\0")
+STEPS = st.lists(st.integers(1, 400), max_size=8)
+
+
+class Server:
+    """Has one verifier, and answers as PostgreSQL does."""
+
+    def __init__(
+        self, password: str = PASSWORD, salt: bytes = SALT, iterations: int = 4096
+    ) -> None:
+        self.verifier = scram.verifier(password, salt, iterations)
+        _, salting, keys = self.verifier.split("$")
+        self._salting = salting
+        self._key = base64.b64decode(keys.partition(":")[2])
+
+    def first(self, nonce: str = "fyko+d2lbbFgONRv9qkxdawL") -> bytes:
+        iterations, _, salt = self._salting.partition(":")
+        return authentication(11, f"r={nonce}3rfcNHYJY1ZVvWVs7j,s={salt},i={iterations}".encode())
+
+    def final(self, signed: bytes) -> bytes:
+        made = hmac.digest(self._key, signed, "sha256")
+        return authentication(12, b"v=" + base64.b64encode(made))
+
+
+def begun(
+    user: str = "app_2", early: bytes = b"", known: str = "app_2"
+) -> tuple[PostgresTalk, bytes]:
+    """The talk, and what the server hears of it first."""
+    talk = PostgresTalk(Cancels(1))
+    startup = ScramClient(user, "").startup({"database": "app"})
+    found = talk.begin(bytearray(startup + early))
+    assert isinstance(found, Begun)
+    proof = Proof.parse(scram.without_way_in(Server().verifier))
+    return talk, talk.opened(found.first, "inst_x", {b"app_2": proof}).to_backend
+
+
+def talked(server: Server, password: str = PASSWORD) -> tuple[PostgresTalk, bytes, bytes]:
+    """As far as the proof; then what the server says of it, and what follows."""
+    talk, _ = begun()
+    client = ScramClient("app_2", password)
+    assert talk.from_backend(MECHANISMS).to_client == MECHANISMS
+    assert talk.from_client(client.initial()).to_backend == client.initial()
+    asked = server.first()
+    assert talk.from_backend(asked).to_client == asked
+    client.hear(asked[9:])
+    proof = client.proof()
+    assert talk.from_client(proof).to_backend == proof
+    return talk, server.final(client.signed), LET_IN
+
+
+def test_a_server_with_the_cells_verifier_lets_in() -> None:
+    talk, final, rest = talked(Server())
+    turn = talk.from_backend(final + rest)
+    assert (turn.to_client, turn.spliced, turn.doubted) == (final + rest, True, False)
+    assert talk.from_client(b"anything").to_backend == b"anything"
+
+
+@pytest.mark.parametrize("lie", [b"", b"v=", b"v=AAAA", b"e=other-error", b"v=%", b"V="])
+def test_a_signature_that_is_none_of_ours_lets_nobody_in(lie: bytes) -> None:
+    talk, _, rest = talked(Server())
+    refused(lambda: talk.from_backend(authentication(12, lie) + rest))
+
+
+def test_a_server_with_another_key_lets_nobody_in() -> None:
+    """Salt and iterations are ours, and the password is the one that it was given."""
+    talk, final, rest = talked(Server("of a former holder"), "of a former holder")
+    refused(lambda: talk.from_backend(final + rest))
+
+
+@pytest.mark.parametrize(
+    "server",
+    [Server(salt=b"another salt...."), Server(iterations=4095), Server(iterations=2_000_000)],
+)
+def test_other_salts_and_iterations_are_not_even_asked_for(server: Server) -> None:
+    talk, _ = begun()
+    talk.from_backend(MECHANISMS)
+    talk.from_client(ScramClient("app_2", PASSWORD).initial())
+    refused(lambda: talk.from_backend(server.first()))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        LET_IN,
+        authentication(3),
+        authentication(5, b"salt"),
+        authentication(7),
+        authentication(10, b"SCRAM-SHA-256-PLUS\0\0"),
+        authentication(10, b"OAUTHBEARER\0\0"),
+        authentication(12, b"v=AAAA"),
+        Server().first(),
+        message(b"S", b"a\0b\0"),
+        message(b"K", b"12345678"),
+        READY,
+        message(b"R", b""),
+        message(b"R", b"\0\0\0"),
+    ],
+)
+def test_no_other_way_in_is_taken(said: bytes) -> None:
+    """Trust, cleartext, MD5, GSS, and whatever comes out of turn."""
+    talk, _ = begun()
+    refused(lambda: talk.from_backend(said))
+
+
+@pytest.mark.parametrize("said", [OK, LET_IN, MECHANISMS, Server().first(), READY])
+def test_no_step_is_left_out(said: bytes) -> None:
+    talk, _, _ = talked(Server())
+    refused(lambda: talk.from_backend(said))
+
+
+@given(cuts=STEPS, early=st.binary(max_size=60))
+def test_what_is_sent_with_the_proof_waits_for_the_signature(cuts: list[int], early: bytes) -> None:
+    """However messages are cut, and from whichever end."""
+    client, server = ScramClient("app_2", PASSWORD), Server()
+    talk, heard = begun()
+    said = b""
+
+    def hear(content: bytes) -> None:
+        nonlocal heard, said
+        for part in cut(content, cuts):
+            turn = talk.from_backend(part)
+            heard, said = heard + turn.to_backend, said + turn.to_client
+
+    def say(content: bytes) -> None:
+        nonlocal heard
+        for part in cut(content, cuts):
+            heard += talk.from_client(part).to_backend
+
+    startup = client.startup({"database": "app"})
+    say(client.initial())
+    assert heard == startup
+    hear(MECHANISMS)
+    assert heard == startup + client.initial()
+    hear(message(b"N", b"SNOTICE\0\0") + server.first())
+    client.hear(server.first()[9:])
+    proof = client.proof()
+    say(proof + early)
+    assert heard == startup + client.initial() + proof
+    hear(server.final(client.signed))
+    assert heard == startup + client.initial() + proof + early
+    assert said.endswith(server.final(client.signed))
+
+
+def cut(content: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted({each % len(content) for each in cuts}), len(content)] if content else []
+    return [content[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def test_what_comes_with_the_startup_packet_waits_too() -> None:
+    client = ScramClient("app_2", PASSWORD)
+    talk, heard = begun(early=client.initial() + b"Q")
+    assert heard == client.startup({"database": "app"})
+    assert talk.from_backend(MECHANISMS).to_backend == client.initial()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        message(b"Q", b"SELECT 1\0"),
+        message(b"p", b"a password\0"),
+        message(b"p", b"SCRAM-SHA-256-PLUS\0\0\0\0\x08p=x,,n=,r=1"),
+        message(b"p", b"SCRAM-SHA-256\0\xff\xff\xff\xff"),
+        message(b"p", b""),
+        b"p\0\0\0\1",
+        b"p\xff\xff\xff\xff",
+        b"p" * (MESSAGE_MAX_BYTES + 1),
+    ],
+)
+def test_a_client_that_says_anything_else_is_refused(said: bytes) -> None:
+    talk, _ = begun()
+    talk.from_backend(MECHANISMS)
+    with pytest.raises(Refusal) as refusal:
+        talk.from_client(said)
+    assert refusal.value.kind == "malformed"
+
+
+def test_a_wrong_password_is_told_the_client_and_the_cell() -> None:
+    talk, _, _ = talked(Server(), "wrong")
+    error = message(b"E", b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed\0\0")
+    turn = talk.from_backend(error)
+    assert (turn.to_client, turn.doubted, turn.spliced) == (error, True, False)
+    full = message(b"E", b"SFATAL\0C53300\0MC28P01\0\0")
+    talk, _, _ = talked(Server())
+    assert not talk.from_backend(full).doubted
+
+
+def test_a_backend_that_speaks_nonsense_is_refused() -> None:
+    talk, _ = begun()
+    with pytest.raises(Refusal) as refusal:
+        talk.from_backend(b"Ecould not fork new process\n\0")
+    assert refusal.value.kind == "unreachable"
+
+
+def test_roles_of_the_owners_pass_unseen() -> None:
+    talk, _ = begun(user="reporting")
+    assert talk.from_backend(authentication(5, b"salt")).to_client == authentication(5, b"salt")
+    assert talk.from_client(b"pmd5").to_backend == b"pmd5"
+    assert talk.from_backend(LET_IN).spliced
+
+
+def test_of_two_names_the_last_counts() -> None:
+    """As for the server."""
+    talk = PostgresTalk(Cancels(1))
+    body = b"user\0reporting\0user\0app_2\0\0"
+    found = talk.begin(bytearray(struct.pack("!II", 8 + len(body), 3 << 16) + body))
+    assert isinstance(found, Begun)
+    proof = Proof.parse(scram.without_way_in(Server().verifier))
+    talk.opened(found.first, "inst_x", {b"app_2": proof})
+    refused(lambda: talk.from_backend(LET_IN))
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "4096", "4096:c2FsdA==", "x:c2FsdA==$AAAA", "4096:c2FsdA==$AAAA", "1:$", "$"],
+)
+def test_what_is_known_of_a_login_is_read_whole_or_not_at_all(written: str) -> None:
+    with pytest.raises(ValueError, match="of a login"):
+        Proof.parse(written)
+
+
+def test_nobody_logs_in_with_what_the_gateway_knows() -> None:
+    verifier = scram.verifier(PASSWORD)
+    stored_key = verifier.split("$")[2].partition(":")[0]
+    assert stored_key not in scram.without_way_in(verifier)
+
+
+def refused(act: Callable[[], object]) -> None:
+    with pytest.raises(Refusal) as refusal:
+        act()
+    assert refusal.value.kind == "changed_login"

@@ -1,0 +1,108 @@
+"""Logins whose verifiers the gateway knows, on a real server, by the clients that people have."""
+
+import random
+import subprocess
+from typing import Any
+
+import psycopg
+import pytest
+
+from cell.engines.postgres import scram
+from contract_tests.gateway.conftest import MakeDoor
+from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.postgres_clients import (
+    Postgres,
+    add_postgres,
+    connect,
+    libpq_environment,
+)
+from contract_tests.gateway.test_wake import Cell
+
+PASSWORD = "of the cell"
+
+
+def known(postgres: Postgres, name: str, password: str, iterations: int = 4096) -> dict[str, str]:
+    """A role with a verifier of ours, and what the route says of it."""
+    verifier = scram.verifier(password, iterations=iterations)
+    with postgres.administrator() as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{verifier}'".encode())
+    return {name: scram.without_way_in(verifier)}
+
+
+def test_what_libpq_and_the_server_agree_on_is_what_is_verified(
+    pg_door: Door, postgres: Postgres
+) -> None:
+    """Of any password, salt and number of iterations; each of them brings new nonces."""
+    chance = random.Random(7)
+    logins, passwords = {}, {}
+    for number in range(12):
+        name = f"known_{number}"
+        passwords[name] = "".join(chance.choices("abc,=$ %+/\\x", k=1 + number * 3))
+        logins |= known(postgres, name, passwords[name], chance.randint(1, 9_000))
+    host = add_postgres(pg_door, "proofs", postgres, logins=logins)
+    for name, password in passwords.items():
+        with connect(pg_door, host, user=name, password=password) as connection:
+            assert connection.execute("SELECT current_user").fetchone() == (name,)
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            connect(pg_door, host, user=name, password=f"{password}x").close()
+    # Nobody's role but those is looked at.
+    with connect(pg_door, host) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == ("app",)
+
+
+def test_psql_logs_in_by_either_negotiation(pg_door: Door, postgres: Postgres) -> None:
+    logins = known(postgres, "known_psql", PASSWORD)
+    host = add_postgres(pg_door, "proof-psql", postgres, logins=logins)
+    environment = libpq_environment(pg_door, host, PGUSER="known_psql", PGPASSWORD=PASSWORD)
+    asked = ["psql", "-X", "-Atc", "SELECT current_user"]
+    try:
+        done = subprocess.run(
+            asked, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+    except FileNotFoundError:
+        pytest.skip("psql is not installed")
+    assert (done.returncode, done.stdout) == (0, "known_psql\n"), done.stderr
+
+
+@pytest.mark.parametrize("change", ["PASSWORD 'another'", "PASSWORD NULL", "PASSWORD 'md5{}'"])
+def test_a_changed_password_is_refused_and_told(
+    make_door: MakeDoor, postgres: Postgres, change: str
+) -> None:
+    door = make_door(ports={"https": 0, "postgres": 0})
+    cell = Cell(door)
+    cell.go.set()
+    name = f"changed_{len(change)}"
+    host = add_postgres(door, "changed", postgres, logins=known(postgres, name, PASSWORD))
+    with postgres.administrator() as connection:
+        connection.execute(f"ALTER ROLE {name} {change.format('0' * 32)}".encode())
+    for password in ("another", PASSWORD):
+        with pytest.raises(psycopg.OperationalError, match="was changed in the database"):
+            connect(door, host, user=name, password=password).close()
+    until(lambda: cell.asked, "the cell is told")
+    assert {path for _, path, _ in cell.asked} == {"/v1/doubted-logins/inst_changed"}
+
+
+def test_failing_logins_are_told_once_a_second(make_door: MakeDoor, postgres: Postgres) -> None:
+    door = make_door(ports={"https": 0, "postgres": 0})
+    cell = Cell(door)
+    host = add_postgres(door, "failing", postgres, logins=known(postgres, "failing", PASSWORD))
+
+    def fail() -> None:
+        with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+            connect(door, host, user="failing", password="wrong").close()
+
+    for _ in range(5):
+        fail()
+    until(lambda: cell.asked, "the cell is told")
+    # It has not answered yet, and is told of what came meanwhile once more.
+    assert len(cell.asked) == 1
+    cell.go.set()
+    until(lambda: len(cell.asked) == 2, "it is told again")
+    for _ in range(3):
+        fail()
+    assert connected(door, host, user="failing", password=PASSWORD)
+
+
+def connected(door: Door, host: str, **further: Any) -> bool:
+    with connect(door, host, **further) as connection:
+        return connection.execute("SELECT 1").fetchone() == (1,)
