@@ -61,10 +61,12 @@ class Resident:
     def __post_init__(self) -> None:
         self.read_proofs()
 
-    def read_proofs(self) -> None:
-        """Once its logins are other ones."""
+    def read_proofs(self) -> bool:
+        """True where its logins are other ones than before."""
+        former = self.proofs
         if isinstance(self.driver, Proving):
             self.proofs = self.driver.proofs(self.site)
+        return self.proofs != former
 
     @property
     def instance_id(self) -> str:

@@ -94,8 +94,8 @@ class Supervisor:
             await liveness.tell(resident, logins)
         finally:
             # Known to the gateway before anybody has the credential.
-            await asyncio.to_thread(resident.read_proofs)
-            self.publish()
+            if await asyncio.to_thread(resident.read_proofs):
+                self.publish()
 
     async def _try_newest(self, resident: Resident, logins: list[Login]) -> None:
         """Before an older one ends, lest nobody can get in; EngineError, and it stays then."""

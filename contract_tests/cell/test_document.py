@@ -55,7 +55,7 @@ class Caller(AuthBase):
         content = body.encode() if isinstance(body, str) else body
         assert isinstance(content, bytes)
         assert request.method is not None
-        if request.path_url.startswith(("/v1/wake/", "/v1/abandoned/")):
+        if request.path_url.startswith(("/v1/wake/", "/v1/abandoned/", "/v1/doubted-logins/")):
             token = (self.rig.home / "run" / "gateway.token").read_text()
             request.headers["Authorization"] = f"Bearer {token}"
         else:

@@ -51,7 +51,11 @@ BEGIN
   END LOOP;
 END
 """
-ROUTINE = f"CREATE PROCEDURE own() {SET}"
+ALTER = f"ALTER USER IF EXISTS CURRENT_USER() IDENTIFIED BY '{INTRUDER.password}'"
+ROUTINES = (
+    f"CREATE PROCEDURE own() {SET}",
+    f"CREATE DEFINER = CURRENT_USER PROCEDURE altered() SQL SECURITY DEFINER {ALTER}",
+)
 
 
 @on_mariadb
@@ -131,7 +135,8 @@ def test_an_event_of_the_former_holder_sets_no_password(running: Subject) -> Non
     with session(running.site, running.login) as cursor:
         cursor.execute("CREATE TABLE ticks (at TIMESTAMP)")
         cursor.execute(EVENT)
-        cursor.execute(ROUTINE)
+        for routine in ROUTINES:
+            cursor.execute(routine)
     running.login = running.new_login()
     running.accept(running.login)
     for begun_anew in (False, True):
@@ -141,8 +146,9 @@ def test_an_event_of_the_former_holder_sets_no_password(running: Subject) -> Non
         let_events_run(running)
         before = ticks(running)
         until(lambda since=before: ticks(running) > since + 1, "the event has run")  # type: ignore[misc]
-        with pytest.raises(pymysql.err.MySQLError):
-            rows(running, "CALL own()")
+        for name in ("own", "altered"):
+            with pytest.raises(pymysql.err.MySQLError):
+                rows(running, f"CALL {name}()")
         assert not running.works(INTRUDER)
 
 
