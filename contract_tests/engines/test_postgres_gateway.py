@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def test_a_credential_that_fails_is_put_right(door: Door) -> None:
             said = scram.verifier(KNOWN, salt)
             connection.execute(f"ALTER ROLE {name['username']} PASSWORD '{said}'".encode())
         assert not door.works(name)
-        until(lambda shown=name: door.works(shown), "the credential works again")
+        until(partial(door.works, name), "the credential works again")
 
 
 def test_a_statement_sent_with_the_proof_is_not_run(door: Door) -> None:

@@ -34,7 +34,8 @@ def test_what_libpq_and_the_server_agree_on_is_what_is_verified(
 ) -> None:
     """Of any password, salt and number of iterations; each of them brings new nonces."""
     chance = random.Random(7)
-    logins, passwords = {}, {}
+    logins: dict[str, str] = {}
+    passwords: dict[str, str] = {}
     for number in range(12):
         name = f"known_{number}"
         passwords[name] = "".join(chance.choices("abc,=$ %+/\\x", k=1 + number * 3))
