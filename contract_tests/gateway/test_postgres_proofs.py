@@ -1,7 +1,9 @@
 """Logins whose verifiers the gateway knows, on a real server, by the clients that people have."""
 
+import concurrent.futures
 import random
 import subprocess
+import threading
 from typing import Any
 
 import psycopg
@@ -51,7 +53,7 @@ def test_what_libpq_and_the_server_agree_on_is_what_is_verified(
         assert connection.execute("SELECT current_user").fetchone() == ("app",)
 
 
-def test_psql_logs_in_by_either_negotiation(pg_door: Door, postgres: Postgres) -> None:
+def test_psql_logs_in(pg_door: Door, postgres: Postgres) -> None:
     logins = known(postgres, "known_psql", PASSWORD)
     host = add_postgres(pg_door, "proof-psql", postgres, logins=logins)
     environment = libpq_environment(pg_door, host, PGUSER="known_psql", PGPASSWORD=PASSWORD)
@@ -63,6 +65,31 @@ def test_psql_logs_in_by_either_negotiation(pg_door: Door, postgres: Postgres) -
     except FileNotFoundError:
         pytest.skip("psql is not installed")
     assert (done.returncode, done.stdout) == (0, "known_psql\n"), done.stderr
+
+
+@pytest.mark.parametrize("negotiation", ["postgres", "direct"])
+def test_such_a_login_can_be_cancelled_and_replicates_nothing(
+    pg_door: Door, postgres: Postgres, negotiation: str
+) -> None:
+    name = f"known_{negotiation}"
+    host = add_postgres(
+        pg_door, f"cancel-{negotiation}", postgres, logins=known(postgres, name, PASSWORD)
+    )
+    given = {"user": name, "password": PASSWORD, "sslnegotiation": negotiation}
+    with connect(pg_door, host, **given) as connection:
+        over = threading.Event()
+
+        def cancel() -> None:
+            while not over.wait(0.1):
+                connection.cancel_safe()
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(cancel)
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                connection.execute("SELECT pg_sleep(60)")
+            over.set()
+    with pytest.raises(psycopg.OperationalError, match="replication connections"):
+        connect(pg_door, host, **given, replication="database").close()
 
 
 @pytest.mark.parametrize("change", ["PASSWORD 'another'", "PASSWORD NULL", "PASSWORD 'md5{}'"])
