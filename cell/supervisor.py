@@ -45,6 +45,7 @@ class Supervisor:
         self._settings = settings
         self._layout = layout
         self._host = host
+        self.groups_of_console = host.groups_of_console
         self._records = records
         self._credentials = credentials
         self._routes = routes

@@ -44,6 +44,7 @@ class Desk:
         self.sessions = sessions
         self._lifecycle = lifecycle
         self._login = supervisor.login
+        self._groups = supervisor.groups_of_console
         self._places = supervisor.pools.runs
         self._limits = limits or Limits()
         # By session and what is run for it, each with its instance.
@@ -131,7 +132,7 @@ class Desk:
             raise Refused(503, f"{text}, or on this cell; try again in a moment.")
         instance_id = resident.instance_id
         try:
-            run = Run(self._place(resident), limits)
+            run = Run(self._place(resident), limits, self._groups())
             self._runs[key] = instance_id, run
             resident.touch(for_s=limits.seconds)
             # One that sleeps wakes, as it does when somebody connects.

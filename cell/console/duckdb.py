@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from cell.console.place import Place
-from cell.console.table import Column, StatementError, Table
+from cell.console.table import TOO_MUCH, Column, StatementError, Table
 from gateway import sockets
 
 ANSWER_BYTES_MAX = 64_000_000
@@ -26,7 +26,7 @@ def run(place: Place, sql: str, table: Table) -> None:
     finally:
         connection.close()
     if len(content) > ANSWER_BYTES_MAX:
-        raise StatementError("the result is too large for the console: select fewer rows")
+        raise StatementError(TOO_MUCH)
     answer = json.loads(content)
     if response.status != OK:
         raise StatementError(str(answer.get("error") or answer.get("detail") or response.reason))

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import postgres, pq
 
 from cell.console.place import Place
-from cell.console.table import Column, StatementError, Table
+from cell.console.table import TOO_MUCH, Column, StatementError, Table
 from gateway import sockets
 
 DATABASE = "app"
@@ -22,6 +22,8 @@ NUMERIC = {"int2", "int4", "int8", "float4", "float8", "numeric", "oid", "money"
 _QUERY = re.compile(
     rb"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:select|table|values|with)\b", re.IGNORECASE | re.DOTALL
 )
+# In libpq's words; those of the engine begin with a severity.
+_NO_MEMORY = ("out of memory", "cannot allocate memory")
 _COPIES = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 
 
@@ -41,7 +43,7 @@ def _run(connection: psycopg.Connection[Any], sql: str, table: Table) -> None:
     try:
         session.run(sql.encode())
     except psycopg.Error as error:
-        raise StatementError(str(error)) from error
+        raise StatementError(_text(str(error))) from error
     except BaseException:
         # Stopped or too late: the engine is told, and does not go on for nobody.
         if session.is_busy:
@@ -161,7 +163,12 @@ def _check(result: pq.abc.PGresult) -> None:
     if result.status in _COPIES:
         raise StatementError("COPY FROM STDIN and COPY TO STDOUT need another client, such as psql")
     if result.status in {pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE}:
-        raise StatementError((result.error_message or b"").decode(errors="replace").rstrip())
+        told = (result.error_message or b"").decode(errors="replace")
+        raise StatementError(_text(told.rstrip()))
+
+
+def _text(told: str) -> str:
+    return TOO_MUCH if told.startswith(_NO_MEMORY) else told
 
 
 def _columns(result: pq.abc.PGresult) -> list[Column]:

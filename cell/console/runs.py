@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import os
+import signal
 import stat
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import orjson
 import structlog
 
 from cell.console.place import Place
-from cell.console.table import Limits
+from cell.console.table import TOO_MUCH, Limits
 
 log = structlog.get_logger("cell.console")
 
@@ -25,9 +27,13 @@ GRACE_S = 15.0
 
 
 class Run:
-    """One statement, or several in one text. `stop` may be called at any time."""
+    """One statement, or several in one text. `stop` may be called at any time.
 
-    def __init__(self, place: Place, limits: Limits) -> None:
+    `groups` are what its process enters, which bound the memory of all such processes together.
+    """
+
+    def __init__(self, place: Place, limits: Limits, groups: Sequence[Path] = ()) -> None:
+        self._groups = [str(group) for group in groups]
         self._place = place
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
@@ -37,7 +43,12 @@ class Run:
         """The table, or `error` with the engine's words."""
         if not _is_socket(self._place.socket):
             return {"error": "the engine is not responding", "elapsed_ms": 0}
-        told = {"place": asdict(self._place), "limits": asdict(self._limits), "sql": sql}
+        told = {
+            "place": asdict(self._place),
+            "limits": asdict(self._limits),
+            "groups": self._groups,
+            "sql": sql,
+        }
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             stdin=asyncio.subprocess.PIPE,
@@ -57,8 +68,7 @@ class Run:
             # Killed, by us or for its memory; what the engine still does it ends by itself.
             if not self._stopped:
                 log.warning("cell.console_worker_ended", status=process.returncode)
-            why = "" if self._stopped else " because it used too much memory"
-            return {"error": f"the statement was stopped{why}", "elapsed_ms": 0}
+            return {"error": self._why(process.returncode), "elapsed_ms": 0}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -66,6 +76,11 @@ class Run:
         if (failed := answer.pop("failed", None)) is not None:
             log.warning("cell.console_worker_failed", reason=failed)
         return answer
+
+    def _why(self, status: int | None) -> str:
+        # Without a status it is not at its end, long past its time; SIGALRM is its own.
+        over = self._stopped or status in {None, -signal.SIGALRM}
+        return "the statement was stopped" if over else TOO_MUCH
 
     def stop(self) -> None:
         self._stopped = True

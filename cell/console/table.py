@@ -6,6 +6,7 @@ from typing import Any
 
 CHARACTERS_MAX = 100_000
 """Of one value; what is longer is cut."""
+TOO_MUCH = "the result needs more memory than the console has: use LIMIT or another client"
 NOTES_MAX = 50
 NOTE_CHARACTERS_MAX = 10_000
 
@@ -16,12 +17,16 @@ class StatementError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one run. `bytes` are those of the text that is shown, `memory_bytes` of the process."""
+    """Of one run. `bytes` are those of the text that is shown, `memory_bytes` of the process.
+
+    `alone_memory_bytes` are where no group bounds the processes of all runs together.
+    """
 
     seconds: float = 30.0
     rows: int = 1_000
     bytes: int = 4_000_000
     memory_bytes: int = 512 * 2**20
+    alone_memory_bytes: int = 128 * 2**20
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,19 @@ It is a process so that an answer of any size, or a client library in trouble, t
 the cell, and so that it can be ended whatever it does.
 """
 
+import contextlib
 import importlib
 import json
 import resource
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from cell.console.place import Place
-from cell.console.table import CHARACTERS_MAX, Limits, StatementError, Table
+from cell.console.table import CHARACTERS_MAX, TOO_MUCH, Limits, StatementError, Table
 
 # By the driver's protocol; loaded one at a time, for each takes its while.
 DIALECTS = {"https": "duckdb", "postgres": "postgres", "mysql": "mysql"}
@@ -28,7 +31,9 @@ class Stopped(BaseException):
 def main() -> None:
     told = json.load(sys.stdin)
     limits = Limits(**told["limits"])
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    grouped = _enter(told["groups"])
+    memory_bytes = limits.memory_bytes if grouped else limits.alone_memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     signal.signal(signal.SIGALRM, _on_time)
     signal.signal(signal.SIGTERM, _on_stop)
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)
@@ -42,6 +47,19 @@ def main() -> None:
     json.dump(answer, sys.stdout)
 
 
+def _enter(groups: Sequence[str]) -> bool:
+    """False where none bounds the memory of all runs together."""
+    with contextlib.suppress(OSError):
+        # Where the machine has no memory left, this ends before an engine or the cell.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    try:
+        for group in groups:
+            Path(group).write_text("0")
+    except OSError:
+        return False
+    return bool(groups)
+
+
 def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
     table = Table(limits)
     started = time.monotonic()
@@ -53,7 +71,7 @@ def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
     except (StatementError, Stopped) as error:
         return _error(str(error), started)
     except MemoryError:
-        return _error("the result is too large for the console: select less data", started)
+        return _error(TOO_MUCH, started)
     except (OSError, EOFError) as error:
         return _error(f"the engine is not responding: {error}", started)
     except Exception as error:  # noqa: BLE001 - a library in trouble, mostly as its engine ends

@@ -26,6 +26,10 @@ WEIGHT_PER_CPU = 100
 WEIGHT_MAX = 10_000
 REMOVE_FOR_S = 2.0
 AGENT = "agent"
+# Of all processes of the console together; most statements need some 20 MiB.
+CONSOLE = "console"
+CONSOLE_BYTES = 2**30
+CONSOLE_PIDS = 256
 
 
 class Groups(Protocol):
@@ -223,7 +227,8 @@ class GroupsV2:
         for file, value in (
             ("memory.max", memory_bytes),
             ("memory.swap.max", 0),
-            ("memory.oom.group", 1),
+            # An engine is of no use in part; of the console the largest process ends.
+            ("memory.oom.group", int(name != CONSOLE)),
             ("pids.max", pids_max),
         ):
             with contextlib.suppress(OSError):
@@ -267,6 +272,13 @@ class GroupsV2:
 
     def close(self) -> None:
         _remove_all(self._base)
+
+
+def for_console(groups: Groups) -> list[Path]:
+    """What each process of the console enters; nothing where no group would bound its memory."""
+    if not groups.means["memory"].enforced:
+        return []
+    return groups.make(CONSOLE, CONSOLE_BYTES, CONSOLE_PIDS)
 
 
 def _unified(own: Path, cell_name: str) -> Groups:

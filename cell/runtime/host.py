@@ -188,9 +188,8 @@ class Host:
 
         `mounts` are what it sees beside its folders, where files are hidden at all.
         """
-        starting = asyncio.ensure_future(
-            asyncio.to_thread(self._start, site, argv, environment, size, mounts)
-        )
+        work = asyncio.to_thread(self._start, site, argv, environment, size, mounts)
+        starting = asyncio.ensure_future(work)
         try:
             process = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -206,6 +205,9 @@ class Host:
             confinement={name: means.enforced for name, means in self.confinement.items()},
         )
         return process
+
+    def groups_of_console(self) -> list[Path]:
+        return cgroups.for_console(self._groups)
 
     def limit_cpu(self, process: Process, vcpu: float | None) -> None:
         self._groups.set_cpu(process.group, vcpu)
@@ -338,11 +340,10 @@ class Host:
         self._groups.set_cpu(site.instance_id, None)
         self._place(site.instance_id, None)
         info = os.pipe() if self._sandbox.hides_files else None
-        folders = _folders(site, mounts)
         info_fd = info[1] if info else -1
         with self._sandbox.filter() as filter_fd:
             return launch(
-                self._sandbox.command(site.uid, folders, argv, info_fd, filter_fd),
+                self._sandbox.command(site.uid, _folders(site, mounts), argv, info_fd, filter_fd),
                 environment=self._environment(site, environment),
                 groups=groups,
                 log=site.log,

@@ -317,6 +317,10 @@ def test_groups_of_version_two_are_nested_and_limited(tmp_path: Path) -> None:
     assert entered == [own / "cell-x" / "inst_a" / "cgroup.procs"]
     groups.set_cpu("inst_a", 0.25)
     group = entered[0].parent
+    assert (group / "memory.oom.group").read_text() == "1"
+    (console,) = cgroups.for_console(groups)
+    assert (console.parent / "memory.max").read_text() == str(2**30)
+    assert (console.parent / "memory.oom.group").read_text() == "0"
     groups.set_cpus("inst_a", frozenset({5, 2}))
     assert (group / "cpuset.cpus").read_text() == "2,5\n"
     groups.set_cpus("inst_a", None)
