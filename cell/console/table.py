@@ -1,5 +1,6 @@
 """What a run shows: the columns, rows and words of its last statement, within bounds."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -7,6 +8,13 @@ from typing import Any
 CHARACTERS_MAX = 100_000
 """Of one value; what is longer is cut."""
 TOO_MUCH = "the result needs more memory than the console has: use LIMIT or another client"
+VALUE_BYTES = 32
+"""What a value counts for besides its text, as many short ones take memory too."""
+COLUMNS_MAX = 2_000
+COLUMN_CHARACTERS_MAX = 200
+"""Of a column's name, and of its type."""
+ESCAPED_BYTES = 6
+"""What a character takes at most in JSON."""
 NOTES_MAX = 50
 NOTE_CHARACTERS_MAX = 10_000
 
@@ -17,16 +25,16 @@ class StatementError(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one run. `bytes` are those of the text that is shown, `memory_bytes` of the process.
+    """Of one run. `bytes` are those of all rows in JSON, `memory_bytes` of the process's addresses.
 
-    `alone_memory_bytes` are where no group bounds the processes of all runs together.
+    `alone_bytes` are of its data where no group bounds the processes of all runs together.
     """
 
     seconds: float = 30.0
     rows: int = 1_000
     bytes: int = 4_000_000
     memory_bytes: int = 512 * 2**20
-    alone_memory_bytes: int = 128 * 2**20
+    alone_bytes: int = 128 * 2**20
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Table:
     _bytes: int = 0
 
     def begin(self, columns: Sequence[Column] = ()) -> None:
-        self.columns = list(columns)
+        self.columns = [_bounded(column) for column in columns[:COLUMNS_MAX]]
         self.rows = []
         self.changed, self.message = None, ""
         self.truncated = self.cut = False
@@ -60,10 +68,14 @@ class Table:
     def add(self, values: Sequence[str | None]) -> bool:
         if self.truncated:
             return False
-        row = [self._fitting(value) for value in values]
-        size = sum(len(value.encode(errors="replace")) for value in row if value is not None)
+        row = [self._fitting(value, CHARACTERS_MAX) for value in values[:COLUMNS_MAX]]
+        size = _size(row)
+        if not self.rows and size > self.limits.bytes:
+            # The first is always shown; of too large a one each value is cut to its part.
+            part = (self.limits.bytes // len(row) - VALUE_BYTES) // ESCAPED_BYTES
+            row = [self._fitting(value, max(1, part)) for value in row]
+            size = _size(row)
         full = len(self.rows) == self.limits.rows or self._bytes + size > self.limits.bytes
-        # One row is shown however large it is: its values have their own bound.
         if full and self.rows:
             self.truncated = True
             return False
@@ -88,8 +100,18 @@ class Table:
             "elapsed_ms": round(elapsed_ms, 1),
         }
 
-    def _fitting(self, value: str | None) -> str | None:
-        if value is None or len(value) <= CHARACTERS_MAX:
+    def _fitting(self, value: str | None, characters_max: int) -> str | None:
+        if value is None or len(value) <= characters_max:
             return value
         self.cut = True
-        return value[:CHARACTERS_MAX]
+        return value[:characters_max]
+
+
+def _bounded(column: Column) -> Column:
+    shown = slice(COLUMN_CHARACTERS_MAX)
+    return Column(column.name[shown], column.type[shown], column.numeric)
+
+
+def _size(row: Sequence[str | None]) -> int:
+    texts = json.dumps(row, ensure_ascii=False).encode(errors="replace")
+    return len(texts) + VALUE_BYTES * len(row)

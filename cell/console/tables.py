@@ -8,7 +8,7 @@ from typing import Any, Final
 from cell.console.table import Limits
 
 COLUMNS_MAX: Final = 5_000
-LIMITS: Final = Limits(seconds=10.0, rows=COLUMNS_MAX, bytes=2_000_000)
+LIMITS: Final = Limits(seconds=10.0, rows=COLUMNS_MAX, bytes=3_000_000)
 
 _POSTGRES = """
 SELECT n.nspname, c.relname,

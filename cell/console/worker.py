@@ -31,9 +31,9 @@ class Stopped(BaseException):
 def main() -> None:
     told = json.load(sys.stdin)
     limits = Limits(**told["limits"])
-    grouped = _enter(told["groups"])
-    memory_bytes = limits.memory_bytes if grouped else limits.alone_memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    if not _enter(told["groups"]):
+        resource.setrlimit(resource.RLIMIT_DATA, (limits.alone_bytes, limits.alone_bytes))
     signal.signal(signal.SIGALRM, _on_time)
     signal.signal(signal.SIGTERM, _on_stop)
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)
@@ -44,7 +44,9 @@ def main() -> None:
         # It came while something else that had failed was answered.
         answer = _error(str(stopped), started)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    json.dump(answer, sys.stdout)
+    # As few bytes as it can be, since the cell holds them: é and not \\u00e9.
+    sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=False).encode(errors="replace"))
+    sys.stdout.flush()
 
 
 def _enter(groups: Sequence[str]) -> bool:
