@@ -150,7 +150,7 @@ class Handshake:
         if self._customer is not None or self._connection not in self._shared.unproven:
             return
         self._customer, self._provider = customer(address), provider(address)
-        self._shared.handshake_networks.join(self._provider, self._connection)
+        self._shared.handshake_networks.join(self._provider, self._customer, self._connection)
         count = self._shared.handshakes.join(self._customer, self._connection)
         if count > self._shared.settings.address_handshakes_max:
             self._shared.refused["made_room"] += 1
@@ -160,7 +160,10 @@ class Handshake:
         self._shared.unproven.pop(self._connection, None)
         if self._customer is not None:
             self._shared.handshakes.leave(self._customer, self._connection)
-            self._shared.handshake_networks.leave(self._provider, self._connection)
+            of = (self._provider, self._customer)
+            self._shared.handshake_networks.leave(*of, self._connection)
+            # It may be told so more than once.
+            self._customer = None
 
 
 def _waiting(route: Route) -> str:

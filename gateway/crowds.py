@@ -5,7 +5,7 @@ decides between equals, and nobody gives way before having had the time that a l
 """
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -112,6 +112,35 @@ def _shuffled(of_each: list[dict[Member, _Since]]) -> Iterator[dict[Member, _Sin
     start = _CHANCE.randrange(len(of_each)) if of_each else 0
     yield from of_each[start:]
     yield from of_each[:start]
+
+
+class Networks:
+    """The crowd of each network: of the one with most, whoever has most in it is the first to go.
+
+    All of its members may be hung up on at any time.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, Crowd] = {}
+        self._sizes: Counter[str] = Counter()
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def join(self, network: str, customer: str, member: Member) -> None:
+        self._of.setdefault(network, Crowd()).join(customer, member)
+        self._sizes[network] += 1
+
+    def leave(self, network: str, customer: str, member: Member) -> None:
+        self._of[network].leave(customer, member)
+        self._sizes[network] -= 1
+        if not self._of[network]:
+            del self._of[network], self._sizes[network]
+
+    def first_to_go(self) -> Member | None:
+        largest = max(self._sizes.values(), default=0)
+        equals = [network for network, size in self._sizes.items() if size == largest]
+        return self._of[_CHANCE.choice(equals)].first_to_go() if equals else None
 
 
 class Pools:

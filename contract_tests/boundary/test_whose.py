@@ -35,7 +35,8 @@ def test_made_up_tokens_and_no_token_are_of_one_address(desk: Desk) -> None:
 
 
 def test_strangers_of_one_network_are_within_it(desk: Desk) -> None:
-    levels = ("2001:db8:7::/48", "2001:db8:7:100::/56", "2001:db8:7:1a3::/64")
+    wide = ("2001:db8::/32", "2001:db8:7::/48")
+    levels = (*wide, "2001:db8:7:100::/56", "2001:db8:7:1a3::/64")
     assert whose(desk, "junk", peer="2001:db8:7:1a3:1:2:3:4") == Stranger(*levels)
     assert whose(desk, None, peer="::ffff:203.0.113.7") == Stranger("203.0.113.0/24", ADDRESS)
     assert whose(desk, None, peer="local") == Stranger("local")

@@ -58,10 +58,15 @@ def networks(address: str) -> tuple[str, str]:
 
 
 def levels(address: str) -> tuple[str, ...]:
-    """By what those who are not known take turns: network, what one holder has, and `rate_key`."""
+    """By what those who are not known take turns: network, what one holder has, and `rate_key`.
+
+    In IPv6 a network's provider comes first: whoever is one has a /32, and so 65,536 of a /48.
+    """
     near, far = networks(address)
     own = rate_key(address)
-    return (far, near, own) if near.endswith("/56") else (far, own) if far != own else (own,)
+    if near.endswith("/56"):
+        return str(ip_network(far).supernet(new_prefix=32)), far, near, own
+    return (far, own) if far != own else (own,)
 
 
 def _network(cidr: str) -> IPv4Network | IPv6Network:
