@@ -18,6 +18,7 @@ from cell.residents import Resident
 from cell.supervisor import Supervisor
 from pages.console import About, Refused, Visit
 from specserver import NotFound, Problem
+from specserver.turns import Together
 
 log = structlog.get_logger("cell.console")
 
@@ -156,6 +157,14 @@ class Desk:
         if found is not None:
             await self._stop(visit)
             self.sessions.end(found[0].key)
+
+    def whose(self, visit: Visit) -> Together | None:
+        """Of whose share an answer is; on the loop."""
+        try:
+            found = self._find(visit)
+        except Refused:
+            return None
+        return pools.taker(found[1].record.tenant, found[0].person) if found else None
 
     def _found(self, visit: Visit) -> tuple[Session, Resident]:
         found = self._find(visit)

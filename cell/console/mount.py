@@ -10,8 +10,10 @@ from typing import Any
 from werkzeug.http import parse_cookie
 from werkzeug.test import run_wsgi_app
 
+from cell.console.answers import SMALL_BYTES, Answers
 from cell.console.bodies import Bodies, RefusedBody
-from pages.console import COOKIE, Desk, Refused, Visit, make_app
+from cell.console.desk import Desk
+from pages.console import COOKIE, Refused, Visit, make_app
 
 ROOT = "/console"
 THREADS = 32
@@ -28,6 +30,7 @@ class Pages:
         self._app = make_app(desk)
         self._desk = desk
         self._bodies = Bodies()
+        self._answers = Answers()
         self._threads = ThreadPoolExecutor(THREADS, "pages")
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
@@ -48,15 +51,19 @@ class Pages:
                 status, headers, content = await answering
             finally:
                 body.let_go()
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
+        whose = self._desk.whose(_visit(environ)) if len(content) > SMALL_BYTES else None
+        if whose and not self._answers.hold(whose):
+            whose, status, headers, content = None, 503, _JSON, _TOO_MANY
+        try:
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._answers.send(send, content)
+        finally:
+            if whose:
+                self._answers.let_go(whose)
 
     def _has_session(self, environ: dict[str, Any]) -> bool:
-        instance_id = environ["PATH_INFO"].split("/")[1:2]
-        secret = parse_cookie(environ.get("HTTP_COOKIE", "")).get(COOKIE, "")
         try:
-            visit = Visit("".join(instance_id), secret, environ["REMOTE_ADDR"])
-            return self._desk.about(visit) is not None
+            return self._desk.about(_visit(environ)) is not None
         except Refused:
             return False
 
@@ -65,6 +72,17 @@ class Pages:
         return int(status.split()[0]), _encoded(headers), b"".join(chunks)
 
 
+def _visit(environ: dict[str, Any]) -> Visit:
+    instance_id = environ["PATH_INFO"].split("/")[1:2]
+    secret = parse_cookie(environ.get("HTTP_COOKIE", "")).get(COOKIE, "")
+    return Visit("".join(instance_id), secret, environ["REMOTE_ADDR"])
+
+
+_JSON = [(b"content-type", b"application/json")]
+_TOO_MANY = (
+    b'{"error": "The statement was run, but too many large results of your or your organization\'s'
+    b' consoles are still being read; try again in a moment."}'
+)
 _TEXT = [(b"content-type", b"text/plain"), (b"connection", b"close")]
 
 

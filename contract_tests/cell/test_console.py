@@ -45,8 +45,11 @@ class Browser:
         return page
 
     def post(self, verb: str, body: Any = None, **headers: str) -> httpx.Response:
-        given = {"Cookie": f"{COOKIE}={self.secret}", "X-Console-Proof": self.proof, **headers}
+        given = {**self.headers(), **headers}
         return self.http.post(f"{self.path}{verb}", json=body, headers=given)
+
+    def headers(self) -> dict[str, str]:
+        return {"Cookie": f"{COOKIE}={self.secret}", "X-Console-Proof": self.proof}
 
     def run(self, sql: str) -> dict[str, Any]:
         answer = self.post("run", {"sql": sql})
