@@ -125,7 +125,9 @@ class Settings(BaseSettings):
     session_ttl_s: int = Field(2_592_000, ge=60, description="how long a user session lasts")
     mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor is valid in a session")
     reveal_ttl_s: int = Field(60, ge=1, le=600, description="how long a one-time URL is valid")
-    replay_ttl_s: int = Field(86_400, ge=1, description="how long an Idempotency-Key is kept")
+    replay_ttl_s: int = Field(
+        86_400, ge=86_400, description="how long an Idempotency-Key is kept; at least a day"
+    )
     idle_pause_s: int = Field(
         900, ge=1, description="free plan: pause an instance after this long without connections"
     )

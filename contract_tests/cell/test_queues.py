@@ -173,6 +173,16 @@ def test_an_act_with_the_same_key_is_done_once(queues: Queues) -> None:
     assert queues.send(name, {}, key="other:send") == [2]
 
 
+def test_an_act_is_done_again_with_a_key_of_the_day_before(queues: Queues) -> None:
+    """The control plane has forgotten it by then, and says 201: a message must have been sent."""
+    name = queues.make("daily")
+    assert queues.send(name, {}, key="daily:send") == [1]
+    with queues.session() as owner:
+        owner.execute("UPDATE menagerie_queues.answers SET at = at - interval '24 hours'")
+    assert queues.send(name, {}, key="daily:send") == [2]
+    assert queues.send(name, {}, key="daily:send") == [2]
+
+
 def test_what_is_not_there_and_what_is_there_already(queues: Queues) -> None:
     name = queues.make("there")
     problem(queues.act("POST", body={"name": name, "unlogged": True}), 409, "has a queue there")

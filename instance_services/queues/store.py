@@ -23,8 +23,8 @@ READ_BYTES_MAX: Final = 4 * 2**20
 DEPTH_MAX: Final = 200
 """Of a message: what writes JSON stops at 254, and others put an answer into more of it."""
 _SPARE: Final = 254 - DEPTH_MAX
-KEPT: Final = "2 days"
-"""How long an answer is kept; longer than the control plane keeps its own."""
+KEPT: Final = "23 hours 55 minutes"
+"""Less than the control plane keeps an answer: what it has forgotten is a new request here too."""
 
 # Whatever SQL made of these tables and functions: the columns are of the kinds that an answer has,
 # and what cannot be a queue is none.
@@ -67,6 +67,9 @@ FROM measured ORDER BY msg_id
 """
 _DELETE: Final = "SELECT d.id::bigint FROM pgmq.delete(%s, %s::bigint[]) AS d(id)"
 _ARCHIVE: Final = "SELECT a.id::bigint FROM pgmq.archive(%s, %s::bigint[]) AS a(id)"
+_FORGET_ONE: Final = f"""
+DELETE FROM menagerie_queues.answers WHERE key = %s AND at < now() - interval '{KEPT}'
+"""  # noqa: S608 - our own words
 _FORGET: Final = f"""
 DELETE FROM menagerie_queues.answers WHERE key IN (
     SELECT key FROM menagerie_queues.answers WHERE at < now() - interval '{KEPT}'
@@ -81,6 +84,7 @@ async def once(connection: Connection, key: str, act: Callable[[], Awaitable[Ans
     Both are one transaction of the instance: whatever ends in between, it is done once or not.
     """
     async with connection.transaction():
+        await connection.execute(_FORGET_ONE.encode(), [key])
         begun = await connection.execute(
             "INSERT INTO menagerie_queues.answers (key) VALUES (%s) ON CONFLICT DO NOTHING", [key]
         )
