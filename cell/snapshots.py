@@ -27,12 +27,16 @@ NOTE = "snapshot.json"
 BEGUN = "begun-with"
 STOPPED_FACTOR = 2
 """What may have been written past the ceiling before an engine was stopped (decision 0025)."""
-BRANCH_WITHIN_S = 3600.0
-"""How long a branch's snapshot waits for its branch, which may never come."""
+ABANDONED_AFTER_S = 60.0
+"""A branch begins with its snapshot at once, unless it was deleted meanwhile."""
+WAITING_MAX = 3
+"""Snapshots of one instance that wait for their branches; each may be as large as it is."""
 
 
 async def make(resident: Resident, label: str, login: Login) -> dict[str, Any]:
     """Copies everything committed by now. Raises EngineError, and leaves nothing behind then."""
+    if label == FOR_BRANCH:
+        await asyncio.to_thread(_make_room, resident.site.snapshots)
     name = f"snap_{ULID()}"
     target = resident.site.snapshots / name
     process = resident.process if resident.usable else None
@@ -104,16 +108,22 @@ async def begin(resident: Resident, layout: Layout) -> None:
 
 
 def _drop_old(folder: Path, label: str) -> None:
-    """Names are ULIDs, so their order is that of time; one that is being made has no note yet."""
-    notes = [
-        note
-        for note in sorted(folder.glob(f"*/{NOTE}"))
-        if orjson.loads(note.read_bytes())["label"] == label
-    ]
-    if label == FOR_BRANCH:
-        # Any number of branches may be on their way at once.
-        old = [note for note in notes if time.time() - note.stat().st_mtime > BRANCH_WITHIN_S]
-    else:
-        old = notes[:-KEPT]
-    for note in old:
+    """But for those that wait for their branches, the newest are kept."""
+    if label != FOR_BRANCH:
+        for note in _labelled(folder, label)[:-KEPT]:
+            shutil.rmtree(note.parent, ignore_errors=True)
+
+
+def _make_room(folder: Path) -> None:
+    """For one more that waits for its branch. Raises EngineError where those there are all new."""
+    waiting = _labelled(folder, FOR_BRANCH)
+    for note in waiting[: max(len(waiting) + 1 - WAITING_MAX, 0)]:
+        if time.time() - note.stat().st_mtime < ABANDONED_AFTER_S:
+            raise EngineError("other branches of the instance are being created; try again")
         shutil.rmtree(note.parent, ignore_errors=True)
+
+
+def _labelled(folder: Path, label: str) -> list[Path]:
+    """Names are ULIDs, so their order is that of time; one that is being made has no note yet."""
+    notes = sorted(folder.glob(f"*/{NOTE}"))
+    return [note for note in notes if orjson.loads(note.read_bytes())["label"] == label]

@@ -1,7 +1,9 @@
 """Holds that an instance can begin with the data of another, and with nothing else of it."""
 
+import os
 from pathlib import Path
 
+from cell.snapshots import ABANDONED_AFTER_S
 from contract_tests.cell.rig import Rig, new_id, spec
 
 
@@ -47,7 +49,7 @@ def test_a_snapshot_that_is_not_there_makes_no_instance(shared_rig: Rig) -> None
 
 def test_the_newest_snapshots_of_each_label_are_kept(shared_rig: Rig) -> None:
     source = shared_rig.make()
-    labels = ["before-change"] * 4 + ["branch"] * 4
+    labels = ["before-change"] * 4 + ["branch"] * 3
     made = [
         shared_rig.action(source, "snapshot", {"label": label})["snapshot_id"] for label in labels
     ]
@@ -55,5 +57,15 @@ def test_the_newest_snapshots_of_each_label_are_kept(shared_rig: Rig) -> None:
     # What was taken before a change can be begun with, and stays.
     branch = shared_rig.make(source_snapshot=f"{source}/{made[1]}")
     assert made[1] in {path.name for path in snapshots(shared_rig, source)}
+    # Those that nobody begins with do not pile up: each may be as large as the instance.
+    path, asked = f"/v1/instances/{source}/actions/snapshot", {"label": "branch"}
+    refused = shared_rig.act("POST", path, asked)
+    assert refused.status_code == 503, refused.text
+    for each in snapshots(shared_rig, source):
+        note = each / "snapshot.json"
+        os.utime(note, (0, note.stat().st_mtime - ABANDONED_AFTER_S))
+    last = shared_rig.action(source, "snapshot", {"label": "branch"})["snapshot_id"]
+    left = [path.name for path in snapshots(shared_rig, source)]
+    assert sorted(left) == [*made[1:4], *made[5:], last]
     for each in (source, branch):
         shared_rig.action(each, "erase")

@@ -382,3 +382,16 @@ def test_each_cell_is_asked_in_a_lane_of_its_own(stage: Stage) -> None:
     found = sorted((each.kind, each.lane) for each in stage.open_work() if each.kind in asked)
     lanes = ("cell:cell_fake", "cell:cell_other")
     assert found == [(kind, lane) for kind in sorted(asked) for lane in lanes]
+
+
+def test_a_branch_that_was_erased_before_its_turn_copies_nothing(stage: Stage) -> None:
+    """Nobody would begin with the snapshot, which may be as large as its source."""
+    source = stage.instance("running")
+    branch = stage.instance(branch_of=source.id)
+    stage.start("instances.provision", branch)
+    with stage.database.write() as db:
+        instances.fetch(db, stage.org_id, branch.id).erase()
+    stage.start("instances.erase", branch)
+    stage.settle()
+    assert stage.fetch(branch).status == "erased"
+    assert stage.cell.effects(source.id) == []

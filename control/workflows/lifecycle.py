@@ -100,9 +100,12 @@ def _wanted(op: Operation) -> str:
         return instances.fetch(db, op.args["org_id"], op.args["instance_id"]).desired_status
 
 
-def _copy(op: Operation, source_id: str) -> str:
-    """The snapshot of its source that a branch begins with."""
+def _copy(op: Operation, source_id: str) -> str | None:
+    """The snapshot of its source that a branch begins with; None once nobody wants the branch."""
     with op.database.read() as db:
+        branch = instances.fetch(db, op.args["org_id"], op.args["instance_id"])
+        if branch.status != "provisioning":
+            return None
         source = instances.fetch(db, op.args["org_id"], source_id)
         if source.desired_status in GONE:
             raise GiveUp(f"the source instance is {source.status}")

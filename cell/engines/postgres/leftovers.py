@@ -88,7 +88,16 @@ DATABASES = """
 SELECT oid, encode(textsend(datname::text), 'hex'), datallowconn FROM pg_database
 WHERE datconnlimit <> -2 ORDER BY oid
 """
-ALLOW = "UPDATE pg_database SET datallowconn = %s WHERE oid = ANY(%s)"
+# Meanwhile nobody but a superuser gets in: 0 is the limit of all others.
+OPEN = """
+UPDATE pg_database d SET datallowconn = true, datconnlimit = 0
+FROM (SELECT oid, datconnlimit AS former FROM pg_database) b
+WHERE d.oid = b.oid AND d.oid = ANY(%s) RETURNING d.oid, b.former
+"""
+CLOSE = """
+UPDATE pg_database d SET datallowconn = false, datconnlimit = b.former
+FROM unnest(%s::oid[], %s::integer[]) AS b (oid, former) WHERE d.oid = b.oid
+"""
 # Of the databases that are ours; `public` there is its owner's, who is the superuser.
 DATABASE_RIGHTS = f"""
 DO $$
@@ -164,11 +173,12 @@ async def _empty_tablespaces(connection: Connection) -> None:
 @contextlib.asynccontextmanager
 async def _opened(connection: Connection, closed: list[int]) -> AsyncIterator[None]:
     """Databases that let nobody in, which others are copies of."""
-    await connection.execute(ALLOW, [True, closed])
+    rows = await (await connection.execute(OPEN.encode(), [closed])).fetchall()
     try:
         yield
     finally:
-        await connection.execute(ALLOW, [False, closed])
+        oids, limits = [oid for oid, _ in rows], [limit for _, limit in rows]
+        await connection.execute(CLOSE.encode(), [oids, limits])
 
 
 async def _each(folder: Path, ours: Login, names: list[str], source: Source) -> None:
