@@ -61,8 +61,8 @@ def test_the_newest_snapshots_of_each_label_are_kept(shared_rig: Rig) -> None:
     path, asked = f"/v1/instances/{source}/actions/snapshot", {"label": "branch"}
     refused = shared_rig.act("POST", path, asked)
     assert refused.status_code == 503, refused.text
-    for each in snapshots(shared_rig, source):
-        note = each / "snapshot.json"
+    for folder in snapshots(shared_rig, source):
+        note = folder / "snapshot.json"
         os.utime(note, (0, note.stat().st_mtime - ABANDONED_AFTER_S))
     last = shared_rig.action(source, "snapshot", {"label": "branch"})["snapshot_id"]
     left = [path.name for path in snapshots(shared_rig, source)]
