@@ -315,12 +315,18 @@ class Lifecycle:
         try:
             with budget.limit(max(former.size.ceiling_bytes, spec.size.ceiling_bytes)):
                 await resident.driver.upgrade(resident.site, former, spec)
-        except (EngineError, OSError) as error:
-            log.warning("cell.upgrade_failed", instance_id=resident.instance_id, reason=str(error))
+        except Exception as error:  # whatever it is, the instance is not left stopped
+            known = isinstance(error, (EngineError, OSError))
+            log.warning(
+                "cell.upgrade_failed",
+                instance_id=resident.instance_id,
+                reason=str(error),
+                exc_info=None if known else error,
+            )
             if resident.record.desired == "running":
                 await self._start(resident)
             to = f"{former.engine_version} to {spec.engine_version}"
-            why = for_owner(str(error))
+            why = for_owner(str(error)) if known else "an internal error"
             raise Conflict(f"the upgrade from {to} failed: {why}") from error
         versions = {"former": former.engine_version, "version": spec.engine_version}
         log.info("cell.upgraded", instance_id=resident.instance_id, **versions)

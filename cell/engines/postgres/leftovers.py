@@ -7,6 +7,7 @@ itself (a changed body of a function of its own) is not found.
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -47,7 +48,7 @@ SELECT oid, encode(textsend(spcname::text), 'hex') FROM pg_tablespace WHERE oid 
 """  # noqa: S608 - our own words
 RENAME = """
 DO $$ BEGIN
-    EXECUTE format('ALTER DATABASE %I RENAME TO database_{0}',
+    EXECUTE format('ALTER DATABASE %I RENAME TO {1}',
         (SELECT datname FROM pg_database WHERE oid = {0}));
 END $$
 """
@@ -125,6 +126,13 @@ END $$
 """  # noqa: S608 - our own words
 
 
+# Left open where a server died while it was searched; no upgrade takes a cluster with it open.
+CLOSE_TEMPLATE = """
+UPDATE pg_database SET datallowconn = false, datconnlimit = -1
+WHERE datname = 'template0' AND (datallowconn OR datconnlimit <> -1)
+"""
+
+
 async def clear(folder: Path, ours: Login, source: Source) -> None:
     """In all databases; raises nothing that has to do with what is in them."""
     try:
@@ -132,6 +140,7 @@ async def clear(folder: Path, ours: Login, source: Source) -> None:
             asyncio.timeout(WITHIN_S),
             connections.administration(folder, ours) as connection,
         ):
+            await connection.execute(CLOSE_TEMPLATE.encode())
             await connection.execute(DATABASE_RIGHTS.encode())
             await _empty_tablespaces(connection)
             found = await (await connection.execute(DATABASES)).fetchall()
@@ -147,13 +156,15 @@ async def _text(connection: Connection, oid: int, encoded: str) -> str | None:
     name = bytes.fromhex(encoded)
     if roles.is_text(name):
         return name.decode()
+    # One that nobody has taken before, or can foresee.
+    renamed = f"database_{oid}_{secrets.token_hex(4)}"
     try:
-        await connection.execute(RENAME.format(oid).encode())
+        await connection.execute(RENAME.format(oid, renamed).encode())
     except FAILURES as error:
         _log(error, str(oid))
         return None
-    log.warning("cell.postgres.database_renamed", to=f"database_{oid}")
-    return f"database_{oid}"
+    log.warning("cell.postgres.database_renamed", to=renamed)
+    return renamed
 
 
 async def _empty_tablespaces(connection: Connection) -> None:

@@ -69,7 +69,7 @@ async def upgrade(
         await _run(host, family, installations, (old, copy), wanted)
         async with server.private(host, family, new, new_site, site.log) as folder:
             await _finish(folder, int(new.source.major))
-    except (LaunchError, psycopg.Error) as error:
+    except (LaunchError, psycopg.Error, UnicodeError) as error:
         _note(site, new_site, error)
         raise EngineError(
             f"the data could not be upgraded to PostgreSQL {new.source.major}; nothing was "
