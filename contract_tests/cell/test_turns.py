@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +39,8 @@ def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
 
     async def run() -> list[str]:
         settings, layout = CellSettings(tmp_path, "cell_x", b""), Layout.make(tmp_path)
-        supervisor = Slow(settings, layout, *[NOTHING] * 5)
+        host: Any = SimpleNamespace(groups_of_console=list)
+        supervisor = Slow(settings, layout, host, *[NOTHING] * 4)
         supervisor.begun, supervisor.other = [], asyncio.Event()
         tasks = []
         for number in range(21):
