@@ -1,6 +1,8 @@
 """Threads of a worker are shared by organization: nobody waits behind another's many orders."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from contract_tests.workflows.stage import LEASE_S
 from contract_tests.workflows.test_work import Bench, bench, claim, until
@@ -9,30 +11,38 @@ from control.work import Operation, Worker, queue
 __all__ = ["bench"]
 
 
-def test_one_organizations_slow_orders_leave_threads_to_others(bench: Bench) -> None:
-    """However many come first, and however long each takes."""
+@contextmanager
+def working(bench: Bench, slow: tuple[str, str]) -> Iterator[None]:
+    """A worker of four threads; what has that argument ends when the test does."""
     finish = threading.Event()
+    name, held = slow
 
     def body(op: Operation) -> None:
-        bench.ran.append(op.args["org_id"])
-        if op.args["org_id"] == "org_many":
+        bench.ran.append(op.args[name])
+        if op.args[name] == held:
             assert finish.wait(60)
 
     bench.body = body
-    for number in range(20):
-        bench.start("slow", f"many{number}", org_id="org_many")
     worker = Worker(bench.stage.services, bench.stage.registry, threads=4, keep_schedules=False)
     worker.start()
     try:
+        yield
+    finally:
+        finish.set()
+        until(lambda: not bench.stage.open_work())
+        worker.stop(wait_s=60)
+
+
+def test_one_organizations_slow_orders_leave_threads_to_others(bench: Bench) -> None:
+    """However many come first, and however long each takes."""
+    for number in range(20):
+        bench.start("slow", f"many{number}", org_id="org_many")
+    with working(bench, slow=("org_id", "org_many")):
         until(lambda: len(bench.ran) >= 2)
         for number in range(3):
             bench.start("one", f"few{number}", org_id=f"org_few{number}")
             until(lambda number=number: f"org_few{number}" in bench.ran, 20)  # type: ignore[misc]
         assert bench.ran.count("org_many") == 2, "half of the threads, while they are slow"
-    finally:
-        finish.set()
-        until(lambda: not bench.stage.open_work())
-        worker.stop(wait_s=60)
     assert bench.ran.count("org_many") == 20
 
 
@@ -52,26 +62,12 @@ def test_organizations_with_enough_under_way_are_passed_over(bench: Bench) -> No
 
 def test_cells_that_do_not_answer_leave_threads_to_everybody(bench: Bench) -> None:
     """However many of them there are, each asked in its own lane."""
-    finish = threading.Event()
-
-    def body(op: Operation) -> None:
-        bench.ran.append(op.args["name"])
-        if op.args["name"] == "hung":
-            assert finish.wait(60)
-
-    bench.body = body
     for number in range(10):
         bench.start("hung", f"cell:{number}", cell_id=f"cell_{number}")
-    worker = Worker(bench.stage.services, bench.stage.registry, threads=4, keep_schedules=False)
-    worker.start()
-    try:
+    with working(bench, slow=("name", "hung")):
         until(lambda: len(bench.ran) >= 2)
         bench.start("an order", "order", org_id="org_a")
         bench.start("nobodys", "nobodys")
         until(lambda: {"an order", "nobodys"} <= set(bench.ran), 20)
         assert bench.ran.count("hung") == 2, "half of the threads"
-    finally:
-        finish.set()
-        until(lambda: not bench.stage.open_work())
-        worker.stop(wait_s=60)
     assert bench.ran.count("hung") == 10

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -23,13 +23,13 @@ class Registry:
         return {kind: each.deadline_s for kind, each in self.workflows.items()}
 
 
-def registry_of(*workflows: Workflow, schedules: Iterable[Schedule] = ()) -> Registry:
+def registry_of(*workflows: Workflow, schedules: Collection[Schedule] = ()) -> Registry:
     """Raises ValueError where two workflows or two schedules have one name."""
     by_kind = {each.kind: each for each in workflows}
     if len(by_kind) < len(workflows):
         raise ValueError(f"two workflows have the same kind, among {sorted(by_kind)}")
     of_schedules = {each.name: each for each in schedules}
-    if len(of_schedules) < len(tuple(schedules)):
+    if len(of_schedules) < len(schedules):
         raise ValueError(f"two schedules have the same name, among {sorted(of_schedules)}")
     return Registry(by_kind, tuple(of_schedules.values()))
 
@@ -41,4 +41,4 @@ def collect(package: ModuleType) -> Registry:
     # A module that starts another's workflow has it too.
     workflows = {id(each): each for each in values if isinstance(each, Workflow)}
     schedules = {id(each): each for each in values if isinstance(each, Schedule)}
-    return registry_of(*workflows.values(), schedules=tuple(schedules.values()))
+    return registry_of(*workflows.values(), schedules=schedules.values())
