@@ -1,11 +1,9 @@
 """MariaDB of a real cell through a real gateway, by clients that verify the certificate."""
 
-import json
 import shutil
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,29 +12,14 @@ from typing import Any
 import pymysql
 import pytest
 
-from contract_tests.cell.rig import Rig, running, until
+from contract_tests.cell.rig import running, until
+from contract_tests.engines.gateway_process import GatewayProcess
 from contract_tests.engines.mysql_sessions import newest_mariadb
 
 WORK, SLEEP = "SELECT BENCHMARK(1000000000000, SHA2(RAND(), 512))", "SELECT SLEEP(8)"
-SERVE = Path(__file__).parents[1] / "gateway" / "serve.py"
 
 
-class Gateway:
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self._process = subprocess.Popen(
-            [sys.executable, str(SERVE), str(rig.home), json.dumps({"ports": {"mysql": 0}})],
-            stderr=subprocess.DEVNULL,
-        )
-        described = rig.home / "run" / "gateway.json"
-        until(described.exists, "the gateway runs")
-        self.port = json.loads(described.read_bytes())["ports"]["mysql"]
-        self.authority = rig.home / "pki" / "root.pem"
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-
+class Gateway(GatewayProcess):
     def ask(self, host: str, password: str, sql: str, **options: Any) -> list[Any]:
         """PyMySQL, on a socket of ours as the name resolves nowhere."""
         connection = pymysql.connect(
@@ -44,7 +27,7 @@ class Gateway:
             user="app",
             password=password,
             database="app",
-            ssl=ssl.create_default_context(cafile=str(self.authority)),
+            ssl=ssl.create_default_context(cafile=self.authority),
             autocommit=True,
             defer_connect=True,
             **options,
@@ -59,7 +42,7 @@ class Gateway:
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
     version = newest_mariadb()
     with running(tmp_path / "cell") as rig:
-        made = Gateway(rig)
+        made = Gateway(rig, "mysql")
         try:
             rig.make(engine="mariadb", engine_version=version)
             yield made

@@ -2,15 +2,11 @@
 
 import asyncio
 import contextlib
-import json
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -18,10 +14,10 @@ import psycopg
 import pytest
 
 from cell.engines.postgres import scram, sources
-from contract_tests.cell.rig import Rig, running, until
+from contract_tests.cell.rig import running, until
+from contract_tests.engines.gateway_process import GatewayProcess
 from contract_tests.gateway.scram_client import ScramClient
 
-SERVE = Path(__file__).parents[1] / "gateway" / "serve.py"
 NEWEST, OLDEST = "18", "15"
 KNOWN = "known to the former holder"
 TRIGGER = """
@@ -40,22 +36,7 @@ CREATE TRIGGER mine BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION mine()
 Shown = dict[str, Any]
 
 
-class Door:
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self._process = subprocess.Popen(
-            [sys.executable, str(SERVE), str(rig.home), json.dumps({"ports": {"postgres": 0}})],
-            stderr=subprocess.DEVNULL,
-        )
-        described = rig.home / "run" / "gateway.json"
-        until(described.exists, "the gateway runs")
-        self.port = json.loads(described.read_bytes())["ports"]["postgres"]
-        self.authority = str(rig.home / "pki" / "root.pem")
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait()
-
+class Door(GatewayProcess):
     def connect(self, shown: Shown, password: str = "") -> psycopg.Connection[Any]:
         return psycopg.connect(
             host=shown["host"],
@@ -90,7 +71,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         pytest.skip("the wheel with PostgreSQL is not installed")
     # The cell itself looks rarely here, so that what is put back was told by the gateway.
     with running(tmp_path_factory.mktemp("logins") / "cell", pulse_every_s=3600) as rig:
-        made = Door(rig)
+        made = Door(rig, "postgres")
         try:
             yield made
         finally:
