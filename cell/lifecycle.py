@@ -156,7 +156,8 @@ class Lifecycle:
     async def snapshot(self, instance_id: str, label: str) -> dict[str, Any]:
         resident = self.find(instance_id)
         turn = self._supervisor.pools.snapshots.turn(resident.record.tenant)
-        async with turn, resident.lock:
+        # In this order: what waits for its own instance takes no place from others.
+        async with resident.lock, turn:
             if resident.record.desired == "erased":
                 raise Conflict("cannot snapshot an instance that is erased")
             try:

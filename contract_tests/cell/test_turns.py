@@ -24,6 +24,7 @@ Act = Callable[[Resident], Coroutine[Any, Any, Any]]
 class Slow(Supervisor):
     """Its engines never come to run."""
 
+    layout: Layout
     begun: list[str]
     other: asyncio.Event
 
@@ -34,21 +35,35 @@ class Slow(Supervisor):
         await asyncio.Event().wait()
 
 
+def supervisor_of(tmp_path: Path) -> Slow:
+    settings, layout = CellSettings(tmp_path, "cell_x", b""), Layout.make(tmp_path)
+    host: Any = SimpleNamespace(groups_of_console=list)
+    supervisor = Slow(settings, layout, host, *[NOTHING] * 4)
+    supervisor.layout, supervisor.begun, supervisor.other = layout, [], asyncio.Event()
+    return supervisor
+
+
+def resident_of(supervisor: Slow, number: int, tenant: str) -> Resident:
+    spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant)
+    record = Record(f"inst_{number}", 1, spec, "running", None, 0.0)
+    resident = Resident(record, supervisor.layout.site(f"inst_{number}", 1), NOTHING)
+    supervisor.residents[resident.instance_id] = resident
+    return resident
+
+
+def lifecycle_of(supervisor: Slow) -> Lifecycle:
+    engines: Any = type("Found", (), {"drivers": {}, "refused": {}})
+    return Lifecycle(NOTHING, NOTHING, engines, NOTHING, NOTHING, supervisor)
+
+
 def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
     """The tenants of those that were begun, of twenty of one tenant and then one of another."""
 
     async def run() -> list[str]:
-        settings, layout = CellSettings(tmp_path, "cell_x", b""), Layout.make(tmp_path)
-        host: Any = SimpleNamespace(groups_of_console=list)
-        supervisor = Slow(settings, layout, host, *[NOTHING] * 4)
-        supervisor.begun, supervisor.other = [], asyncio.Event()
+        supervisor = supervisor_of(tmp_path)
         tasks = []
         for number in range(21):
-            tenant = "crowd" if number < 20 else "other"
-            spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant)
-            record = Record(f"inst_{number}", 1, spec, "running", None, 0.0)
-            resident = Resident(record, layout.site(f"inst_{number}", 1), NOTHING)
-            supervisor.residents[resident.instance_id] = resident
+            resident = resident_of(supervisor, number, "crowd" if number < 20 else "other")
             tasks.append(asyncio.create_task(act(supervisor)(resident)))
         async with asyncio.timeout(60):
             await supervisor.other.wait()
@@ -76,8 +91,41 @@ def test_snapshots_of_one_tenant_leave_places_to_others(
 
         monkeypatch.setattr(snapshots, "make", make)
         monkeypatch.setattr(supervisor, "login", lambda _: None)
-        engines: Any = type("Found", (), {"drivers": {}, "refused": {}})
-        lifecycle = Lifecycle(NOTHING, NOTHING, engines, NOTHING, NOTHING, supervisor)
+        lifecycle = lifecycle_of(supervisor)
         return lambda resident: lifecycle.snapshot(resident.instance_id, "x")
 
     assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
+
+
+def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four organizations whose instances are occupied leave all places to a fifth."""
+
+    async def run() -> list[str]:
+        supervisor = supervisor_of(tmp_path)
+        made: list[str] = []
+
+        async def make(resident: Resident, *_: object) -> None:
+            made.append(resident.record.tenant)
+
+        monkeypatch.setattr(snapshots, "make", make)
+        monkeypatch.setattr(supervisor, "login", lambda _: None)
+        lifecycle = lifecycle_of(supervisor)
+        occupied = [resident_of(supervisor, number, f"org{number}") for number in range(4)]
+        for resident in occupied:
+            await resident.lock.acquire()
+        names = [each.instance_id for each in occupied for _ in range(2)]
+        waiting = [asyncio.create_task(lifecycle.snapshot(name, "x")) for name in names]
+        await asyncio.sleep(0)
+        newcomer = resident_of(supervisor, 4, "newcomer")
+        async with asyncio.timeout(20):
+            await lifecycle.snapshot(newcomer.instance_id, "x")
+        before = made.copy()
+        for resident in occupied:
+            resident.lock.release()
+        await asyncio.gather(*waiting)
+        assert len(made) == 9
+        return before
+
+    assert asyncio.run(run()) == ["newcomer"]
