@@ -14,6 +14,10 @@ from specserver import Forbidden, Gone
 
 VERSION = 1
 KEPT_S = 86_400
+_USED = (
+    "this URL has already been used, or the access of whoever requested it has ended; request"
+    " another one"
+)
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,13 @@ class Tokens:
 
     def burn(self, claims: Claims) -> None:
         """Raises Gone for all but the first caller: the row is there, or it is ours."""
-        burned = self._database.write(
-            "INSERT OR IGNORE INTO burned VALUES (?, ?)", claims.jti, claims.expires_at
-        )
-        if not burned:
-            raise Gone("this URL has already been used", code="used")
+        if not self.end(claims.jti, claims.expires_at):
+            raise Gone(_USED, code="used")
+
+    def end(self, jti: str, expires_at: float) -> bool:
+        """Whether it could be used until now."""
+        ended = self._database.write("INSERT OR IGNORE INTO burned VALUES (?, ?)", jti, expires_at)
+        return bool(ended)
 
     def forget_expired(self) -> None:
         """An expired token is refused by its date, so its mark is no longer needed.

@@ -70,7 +70,9 @@ class CellClient(Protocol):
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
-    def end_access(self, instance_id: str, holders: list[str]) -> None: ...
+    def end_access(
+        self, instance_id: str, holders: list[str], urls: Mapping[str, float]
+    ) -> None: ...
     def queues(self, instance_id: str) -> Queues: ...
 
 
@@ -159,8 +161,11 @@ class HttpCell:
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._act("POST", f"{_path(instance_id)}/actions/erase", None, key, lease)
 
-    def end_access(self, instance_id: str, holders: list[str]) -> None:
-        path, body = f"{_path(instance_id)}/actions/end-access", orjson.dumps({"holders": holders})
+    def end_access(self, instance_id: str, holders: list[str], urls: Mapping[str, float]) -> None:
+        """`urls`: by their `jti`, when each expires, in unix seconds."""
+        path = f"{_path(instance_id)}/actions/end-access"
+        unused = [{"jti": jti, "expires_at": at} for jti, at in urls.items()]
+        body = orjson.dumps({"holders": holders, "urls": unused})
         self._send("POST", path, body, {"Content-Type": "application/json"}, OBSERVE_TIMEOUT_S)
 
     def queues(self, instance_id: str) -> Queues:

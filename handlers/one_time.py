@@ -1,7 +1,7 @@
 """One-time URLs: what the control plane signs for a cell to answer, once, out of its sight."""
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from handlers import views
@@ -9,6 +9,7 @@ from handlers.calls import OrgCall
 from storage import cells, identifiers
 from storage.errors import Conflict
 from storage.instances import GONE, Instance
+from storage.one_time_urls import OneTimeUrl
 
 
 def url(
@@ -20,7 +21,7 @@ def url(
     """
     cell = cells.fetch(call.db, instance.cell_id)
     expires_at = call.now + timedelta(seconds=call.services.settings.reveal_ttl_s)
-    token = _token(call, instance, action, int(expires_at.timestamp()), claims)
+    token = _token(call, _noted(call, instance, action, expires_at), claims)
     return {
         "url": f"{cell.public_url}/v1/{action}/{token}",
         "method": method,
@@ -28,17 +29,29 @@ def url(
     }
 
 
-def _token(
-    call: OrgCall, instance: Instance, action: str, expires_unix_s: int, more: dict[str, str]
-) -> str:
+def _noted(call: OrgCall, instance: Instance, action: str, expires_at: datetime) -> OneTimeUrl:
+    """Until it expires, so that it can end with the right of whoever asks for it."""
+    found = OneTimeUrl(
+        id=identifiers.new(""),
+        org_id=instance.org_id,
+        instance_id=instance.id,
+        holder=call.caller.credential_id,
+        action=action,
+        expires_at=expires_at,
+    )
+    call.db.add(found)
+    return found
+
+
+def _token(call: OrgCall, found: OneTimeUrl, more: dict[str, str]) -> str:
     claims = {
         "v": 1,
-        "instance_id": instance.id,
-        "action": action,
-        "jti": identifiers.new(""),
-        "exp": expires_unix_s,
+        "instance_id": found.instance_id,
+        "action": found.action,
+        "jti": found.id,
+        "exp": int(found.expires_at.timestamp()),
         "request_id": call.request_id,
-        "holder": call.caller.credential_id,
+        "holder": found.holder,
         "person": _person(call),
         **more,
     }

@@ -10,6 +10,7 @@ from storage.events import Event
 from storage.instances import Instance
 from storage.memberships import Membership
 from storage.networks import Network
+from storage.one_time_urls import OneTimeUrl
 from storage.organizations import Organization
 from storage.projects import Project
 from storage.rate_windows import RateWindow
@@ -30,6 +31,7 @@ __all__ = [
     "Instance",
     "Membership",
     "Network",
+    "OneTimeUrl",
     "Organization",
     "Project",
     "RateWindow",

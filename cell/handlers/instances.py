@@ -63,6 +63,8 @@ async def end_access(cell: Cell, instance_id: str, body: Body) -> Reply:
     cell.lifecycle.find(instance_id)
     followers = cell.supervisor.pools.followed_logs
     access.end(cell.console, followers, instance_id, body["holders"])
+    for each in body.get("urls", []):
+        cell.tokens.end(each["jti"], each["expires_at"])
     return Reply(204)
 
 

@@ -1,6 +1,7 @@
 """Consoles and followed logs: the cell tells who has any, and ends those it is told to."""
 
 import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -42,6 +43,20 @@ def test_a_console_and_a_followed_log_end_with_the_right_to_them(shared_rig: Rig
     assert access() == [{"holder": "ses_a", "kind": "console"}]
     for each in browsers:
         each.http.close()
+
+
+def test_a_url_that_was_not_used_ends_with_the_right_to_it(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    path = f"/v1/instances/{instance_id}/actions/end-access"
+    ended, other = (shared_rig.token(instance_id, "reveal", jti=jti) for jti in ("a-1", "b-1"))
+    unused = {"jti": "a-1", "expires_at": time.time() + 60}
+    for _ in range(2):
+        assert shared_rig.act("POST", path, {"holders": [], "urls": [unused]}).status_code == 204
+    with shared_rig.client() as http:
+        refused = http.get(f"/v1/reveal/{ended}")
+        assert (refused.status_code, refused.json()["code"]) == (410, "used")
+        assert "access of whoever requested it has ended" in refused.json()["detail"]
+        assert http.get(f"/v1/reveal/{other}").status_code == 200
 
 
 def test_sessions_of_a_former_version_are_kept(tmp_path: Path) -> None:

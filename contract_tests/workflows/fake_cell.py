@@ -39,6 +39,7 @@ class FakeCell:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.clock_off_s = 0.0
+        self.ended_urls: set[str] = set()
         self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
@@ -118,7 +119,8 @@ class FakeCell:
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("erase", instance_id, {"status": "erased"}, key, lease)
 
-    def end_access(self, instance_id: str, holders: list[str]) -> None:
+    def end_access(self, instance_id: str, holders: list[str], urls: Mapping[str, float]) -> None:
+        self.ended_urls |= set(urls)
         held = (self.observe(instance_id) or {}).get("access", [])
         self.becomes(instance_id, access=[each for each in held if each["holder"] not in holders])
 

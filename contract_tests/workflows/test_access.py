@@ -1,22 +1,27 @@
 """Consoles and followed logs end once the key or session that began them is not in force."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
+from control.workflows.access import PERMISSIONS
 from storage import identifiers, memberships, users
 from storage.api_keys import ApiKey
 from storage.database import now
+from storage.instances import Instance
 from storage.memberships import Membership
+from storage.one_time_urls import OneTimeUrl
 from storage.sessions import UserSession
 
 KEY, SESSION = "key_of_the_test", "ses_of_the_test"
 BOTH = [{"holder": KEY, "kind": "logs"}, {"holder": SESSION, "kind": "console"}]
+
+URLS = [(holder, action) for holder in (KEY, SESSION) for action in PERMISSIONS]
 
 
 def change(record: type[ApiKey | UserSession], **values: object) -> Callable[[Session], object]:
@@ -65,6 +70,49 @@ def test_a_key_of_another_organization_holds_nothing(stage: Stage) -> None:
     stage.cell.becomes(instance.id, access=[{"holder": "key_unknown", "kind": "logs"}])
     reconcile(stage)
     assert held(stage, instance.id) == set()
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_unused_urls_end_with_the_right_to_them(stage: Stage, ends: str) -> None:
+    instance = stage.instance("running")
+    grant(stage)
+    with stage.database.write() as db:
+        for holder, action in URLS:
+            db.add(url_of(instance, holder, action, now(db) + timedelta(seconds=60)))
+    reconcile(stage)
+    assert not stage.cell.ended_urls
+    act, left = ENDS[ends]
+    with stage.database.write() as db:
+        act(db)
+    reconcile(stage)
+    wanted = {f"{holder} {action}" for holder, action in URLS if holder not in left}
+    assert stage.cell.ended_urls == wanted
+    stage.cell.ended_urls.clear()
+    reconcile(stage)
+    assert not stage.cell.ended_urls, "a cell is told once"
+
+
+def test_urls_that_have_expired_are_forgotten(stage: Stage) -> None:
+    instance = stage.instance("running")
+    with stage.database.write() as db:
+        db.add(url_of(instance, KEY, "reveal", now(db) - timedelta(seconds=1)))
+        db.add(url_of(instance, KEY, "logs", now(db) + timedelta(seconds=60)))
+    with stage.database.write() as db:
+        take_turn(db, "housekeeping")
+    stage.settle()
+    with stage.database.read() as db:
+        assert [url.action for url in db.scalars(select(OneTimeUrl))] == ["logs"]
+
+
+def url_of(instance: Instance, holder: str, action: str, expires_at: datetime) -> OneTimeUrl:
+    return OneTimeUrl(
+        id=f"{holder} {action}",
+        org_id=instance.org_id,
+        instance_id=instance.id,
+        holder=holder,
+        action=action,
+        expires_at=expires_at,
+    )
 
 
 def held(stage: Stage, instance_id: str) -> set[str]:

@@ -1,7 +1,9 @@
-"""Open consoles and followed logs: told to end once the key or session that began them has."""
+"""Consoles, logs and one-time URLs: told to end once the key or session they came by has."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -10,42 +12,73 @@ from sqlalchemy.orm import Session
 from control.cells import Answer, CellClient
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
-from storage import memberships, teams
+from storage import memberships, one_time_urls, teams
 from storage.api_keys import ApiKey
 from storage.database import Database, now
 from storage.instances import Instance
 from storage.sessions import UserSession
 
-PERMISSIONS: Final = {"console": "console:open", "logs": "logs:read"}
+PERMISSIONS: Final = {
+    "console": "console:open",
+    "logs": "logs:read",
+    "reveal": "credentials:reveal",
+    "rotate": "credentials:rotate",
+}
 """What each kind of access needs, while it lasts as at its beginning."""
+URLS_MAX: Final = 1_000
+"""Told to a cell at once; the rest at the next turn."""
 _log = structlog.get_logger("access")
 
 
 def end_lapsed(
-    database: Database, cell: CellClient, known: Iterable[Instance], seen: dict[str, Answer]
+    database: Database, cell: CellClient, known: Collection[Instance], seen: dict[str, Answer]
 ) -> None:
-    """Asked anew at each turn: rights end in many ways, and some of them by time alone."""
-    held = [(one, told) for one in known if (told := seen.get(one.id, {}).get("access"))]
-    if not held:
-        return
+    """Asked anew at each turn: rights end in many ways, and some of them by time alone.
+
+    `known` are the instances of the cell, `seen` what it says of them.
+    """
+    for instance in known:
+        if instance.id in seen and (told := seen[instance.id].get("access")):
+            _end_open(database, cell, instance, told)
+    _end_urls(database, cell, {one.id: one for one in known if one.id in seen})
+
+
+def _end_open(
+    database: Database, cell: CellClient, instance: Instance, told: list[dict[str, str]]
+) -> None:
     with database.read() as db:
-        moment = now(db)
-        lapsed = {
-            instance.id: sorted(
-                {each["holder"] for each in told if not _is_held(db, instance, each, moment)}
-            )
-            for instance, told in held
+        at = now(db)
+        holders = {
+            each["holder"]
+            for each in told
+            if not _is_held(db, instance, each["holder"], each["kind"], at)
         }
-    for instance_id, holders in lapsed.items():
-        if holders:
-            cell.end_access(instance_id, holders)
-            _log.info("access ended", instance_id=instance_id, holders=holders)
+    if holders:
+        cell.end_access(instance.id, sorted(holders), {})
+        _log.info("access ended", instance_id=instance.id, holders=sorted(holders))
 
 
-def _is_held(db: Session, instance: Instance, told: Answer, moment: datetime) -> bool:
-    granted = _rights(db, instance.org_id, told["holder"], moment)
-    permission = PERMISSIONS.get(told["kind"])
-    return permission is not None and granted.has(permission, instance)
+def _end_urls(database: Database, cell: CellClient, known: Mapping[str, Instance]) -> None:
+    """Those that nobody has used yet, as far as is known here; told once."""
+    lapsed: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    with database.read() as db:
+        at = now(db)
+        for url in one_time_urls.unexpired(db, known, at):
+            if not _is_held(db, known[url.instance_id], url.holder, url.action, at):
+                lapsed[url.instance_id][url.id] = url.expires_at.timestamp()
+    for instance_id, urls in lapsed.items():
+        some = dict(islice(urls.items(), URLS_MAX))
+        cell.end_access(instance_id, [], some)
+        with database.write() as db:
+            one_time_urls.forget(db, some)
+        _log.info("one-time URLs ended", instance_id=instance_id, count=len(some))
+
+
+def _is_held(db: Session, instance: Instance, holder: str, kind: str, at: datetime) -> bool:
+    permission = PERMISSIONS.get(kind)
+    if permission is None:
+        return False
+    return _rights(db, instance.org_id, holder, at).has(permission, instance)
 
 
 def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from control.work import Operation, Schedule, queue, workflow
-from storage import rate_windows, replays, sessions
+from storage import one_time_urls, rate_windows, replays, sessions
 from storage.database import now
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
@@ -22,6 +22,8 @@ def clean(op: Operation) -> None:
         sessions.forget_ended(db, now(db) - KEEP_ENDED_SESSIONS)
     with op.database.write() as db:
         rate_windows.forget_idle(db, now(db) - KEEP_IDLE_WINDOWS)
+    with op.database.write() as db:
+        one_time_urls.forget_expired(db, now(db))
     with op.database.write() as db:
         queue.forget_finished(db, now(db) - KEEP_FINISHED_WORK)
 
