@@ -2,12 +2,18 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
-from cell.engines.driver import EngineError, Loading, Login, Slow, why_not_started
-from cell.residents import Resident
+import structlog
+
+from cell import logs
+from cell.engines.driver import EngineError, Loading, Login, Slow, Sparing, why_not_started
+from cell.residents import Resident, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
+
+log = structlog.get_logger("cell.starting")
 
 FIRST_LOOK_S = 0.005
 LOOK_AGAIN_MAX_S = 0.05
@@ -32,6 +38,10 @@ BUSY_SHARE = 0.01
 BUSY_WITHIN_S = 10.0
 
 
+class SlowError(EngineError):
+    """It was still at work when its time was over."""
+
+
 class _Work:
     """Whether a process works: one that reads its data may say nothing to anybody meanwhile."""
 
@@ -48,6 +58,33 @@ class _Work:
         cpu_s = self._process.cpu_s
         self.goes_on = cpu_s - seen_s >= BUSY_SHARE * (now - seen_at)
         self._seen = (now, cpu_s)
+
+
+async def sparing(resident: Resident, start: Callable[[Resident], Awaitable[None]]) -> None:
+    """Without its owner's code where it does not start with it.
+
+    What ended it may pass, so that it is tried once more with all there is; not so its slowness.
+    """
+    again = resident.failed or resident.failures > 1
+    driver = resident.driver
+    try:
+        await start(resident)
+    except EngineError as error:
+        if not isinstance(driver, Sparing) or not (again or isinstance(error, SlowError)):
+            raise
+        if (put_back := await driver.leave_out(resident.site)) is None:
+            raise
+        reason = str(error)
+    else:
+        return
+    try:
+        await start(resident)
+    except BaseException:
+        await asyncio.to_thread(put_back)
+        raise
+    resident.reason = f"started without {driver.code}, because it did not start with them"
+    logs.write(resident.site.log, f"{moment(time.time())} menagerie: {resident.reason}")
+    log.warning("cell.started_without_code", instance_id=resident.instance_id, reason=reason)
 
 
 async def until_usable(
@@ -87,7 +124,8 @@ async def _look_whether_it_loads(
         while_ = f", and was still reading its data; {helps}"
     # It may have finished between the two looks.
     if waited_s > limit_s and not await driver.ready(resident.site, login):
-        raise EngineError(f"the engine accepted no login within {limit_s:.0f} s{while_}")
+        failure = SlowError if while_ else EngineError
+        raise failure(f"the engine accepted no login within {limit_s:.0f} s{while_}")
 
 
 async def limit(host: Host, resident: Resident, process: Process) -> None:

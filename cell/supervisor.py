@@ -130,6 +130,9 @@ class Supervisor:
 
     async def start(self, resident: Resident) -> None:
         """Returns when a login works; raises EngineError, and leaves nothing running then."""
+        await starting.sparing(resident, self._start)
+
+    async def _start(self, resident: Resident) -> None:
         started = time.monotonic()
         spec = resident.record.spec
         kills = self._host.memory_kills(resident.site)
@@ -327,7 +330,7 @@ class Supervisor:
                     reason = str(error)
                     continue
                 resident.restarts += 1
-                self._tell(resident, reason)
+                self._tell(resident, resident.reason or reason)
                 return
 
     def _tell(self, resident: Resident, reason: str) -> None:

@@ -1,6 +1,6 @@
 """What every engine's driver can do. The contract suite holds each of them to it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -180,6 +180,17 @@ class Slow(Protocol):
 
     slow_start: str
     """For the owner: by what, and what helps."""
+
+
+@runtime_checkable
+class Sparing(Protocol):
+    """A driver whose engine runs its owner's code at each start, and can start without it."""
+
+    code: str
+    """For the owner: what would be missing."""
+
+    async def leave_out(self, site: Site) -> Callable[[], None] | None:
+        """Of the data of an engine that does not run; how to put it back, None if it has none."""
 
 
 @runtime_checkable

@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
-from cell.engines.resp import files
+from cell.engines.resp import files, functions
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
     ADMINISTRATOR_RULES,
@@ -53,6 +54,7 @@ class Resp:
     protocol = "resp"
     missing: Refusal
     slow_start = SLOW_START
+    code = "its function libraries"
 
     def __init__(self, host: Host, servers: list[Server]) -> None:
         self._host = host
@@ -83,6 +85,10 @@ class Resp:
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
         argv = [str(binary), str(view.configuration / CONFIGURATION)]
         return await self._host.start(site, argv, {}, spec.size, mounts=mounts)
+
+    async def leave_out(self, site: Site) -> Callable[[], None] | None:
+        changes = await asyncio.to_thread(functions.leave_out, files.log_files(site.data))
+        return partial(functions.put_back, changes) if changes else None
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
         # Asked to end, the server writes and syncs its log.

@@ -32,7 +32,7 @@ def copy_dump(dump: Path, target: Path) -> Snapshot:
 def copy_log(data: Path, target: Path) -> Snapshot:
     """The log of an engine that does not run."""
     target.mkdir(mode=0o700)
-    for path in _log_files(data / LOG_DIRECTORY):
+    for path in log_files(data):
         copy_file(path, target / path.name)
     return _sum_up(target)
 
@@ -68,6 +68,10 @@ def flush(data: Path) -> None:
                     os.fdatasync(descriptor)
                 finally:
                     os.close(descriptor)
+
+
+def log_files(data: Path) -> list[Path]:
+    return list(_log_files(data / LOG_DIRECTORY))
 
 
 def _log_files(directory: Path) -> Iterable[Path]:

@@ -1,0 +1,158 @@
+"""Function libraries in a log on disk: left out, so that a server starts without running them.
+
+A server runs the code of each library before it answers anybody. What stands for one is written
+over in place, with something of the same length that does nothing, so that a log of any size is
+changed within moments, and can be changed back.
+"""
+
+import contextlib
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MAGIC = (b"REDIS", b"VALKEY")
+# What a dump begins with: its format's name and version, of nine bytes in all.
+HEADER_BYTES = 9
+AUXILIARY, LIBRARY, END = 0xFA, 0xF5, 0xFF
+CHECKSUM_BYTES = 8
+# Unlike a wrong one, this means that there is none.
+NO_CHECKSUM = bytes(CHECKSUM_BYTES)
+# Texts: how long their length is in their first byte's upper bits, or how they are encoded.
+LONG = 0x80
+INTEGERS = {0: 1, 1: 2, 2: 4}
+COMPRESSED = 3
+CALL = b"$8\r\nFUNCTION\r\n"
+# As long, takes whatever words follow, and changes nothing.
+NOTHING = b"$006\r\nEXISTS\r\n"
+LINE = b"\r\n"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What stood at a place of a file before."""
+
+    path: Path
+    offset: int
+    former: bytes
+
+
+def leave_out(files: Sequence[Path]) -> list[Change]:
+    """Of a server that does not run; answers what was changed, in order."""
+    return [change for path in files for change in _leave_out(path)]
+
+
+def put_back(changes: Sequence[Change]) -> None:
+    for change in reversed(changes):
+        with contextlib.suppress(OSError), _opened(change.path) as descriptor:
+            os.pwrite(descriptor, change.former, change.offset)
+            os.fdatasync(descriptor)
+
+
+def _leave_out(path: Path) -> list[Change]:
+    try:
+        with _opened(path) as descriptor:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+                return []
+            with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
+                wanted = _changes(content)
+                changes = [
+                    Change(path, offset, content[offset : offset + len(new)])
+                    for offset, new in wanted
+                ]
+            for offset, new in wanted:
+                os.pwrite(descriptor, new, offset)
+                os.fdatasync(descriptor)
+            return changes
+    except OSError:
+        # Not a file of a server's; the server will say so.
+        return []
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _changes(content: mmap.mmap) -> list[tuple[int, bytes]]:
+    """In the order in which they may be made: in between, the file is still one that is read."""
+    if content[:HEADER_BYTES].startswith(MAGIC):
+        return _of_dump(content)
+    if re.search(re.escape(CALL), content, re.IGNORECASE) is None:
+        return []
+    return [(offset, NOTHING) for offset in _calls(content)]
+
+
+def _of_dump(content: mmap.mmap) -> list[tuple[int, bytes]]:
+    """All libraries become one note, which no server knows and each skips."""
+    try:
+        offset = HEADER_BYTES
+        while content[offset] == AUXILIARY:
+            offset = _after_text(content, _after_text(content, offset + 1))
+        first = offset
+        while content[offset] == LIBRARY:
+            offset = _after_text(content, offset + 1)
+    except IndexError:
+        return []
+    end = len(content) - CHECKSUM_BYTES
+    if offset == first or offset >= end or content[end - 1] != END:
+        return []
+    start = bytes((AUXILIARY, 1)) + b"-" + bytes((LONG,))
+    length = offset - first - len(start) - 4
+    return [(end, NO_CHECKSUM), (first, start + length.to_bytes(4, "big"))]
+
+
+def _after_text(content: mmap.mmap, offset: int) -> int:
+    """Where what follows a text begins; IndexError where there is none."""
+    kind, rest = content[offset] >> 6, content[offset] & 0x3F
+    if kind == 3 and rest == COMPRESSED:  # noqa: PLR2004 - the last of two bits' four
+        length, offset = _length(content, offset + 1)
+        _, offset = _length(content, offset)
+        return offset + length
+    if kind == 3:  # noqa: PLR2004 - as above
+        return offset + 1 + INTEGERS.get(rest, 0)
+    length, offset = _length(content, offset)
+    return offset + length
+
+
+def _length(content: mmap.mmap, offset: int) -> tuple[int, int]:
+    """With where what follows it begins."""
+    first = content[offset]
+    if first >> 6 == 0:
+        return first, offset + 1
+    if first >> 6 == 1:
+        return (first & 0x3F) << 8 | content[offset + 1], offset + 2
+    size = 4 if first == LONG else 8
+    return int.from_bytes(content[offset + 1 : offset + 1 + size], "big"), offset + 1 + size
+
+
+def _calls(content: mmap.mmap) -> Iterator[int]:
+    """Where commands that change functions have their name, in a log of commands."""
+    offset = 0
+    with contextlib.suppress(ValueError):
+        while offset < len(content):
+            line, offset = _line(content, offset)
+            if not line.startswith(b"*"):
+                # A note, such as of the time.
+                continue
+            for place in range(int(line[1:])):
+                if place == 0 and content[offset : offset + len(CALL)].upper() == CALL:
+                    yield offset
+                line, offset = _line(content, offset)
+                length = max(0, int(line[1:]))
+                offset += length + len(LINE)
+
+
+def _line(content: mmap.mmap, offset: int) -> tuple[bytes, int]:
+    """ValueError where the file ends before."""
+    if (end := content.find(LINE, offset)) < 0:
+        raise ValueError
+    return content[offset:end], end + len(LINE)

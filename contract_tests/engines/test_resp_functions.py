@@ -1,0 +1,178 @@
+"""A Redis or Valkey whose function libraries keep it from starting starts without them."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import redis
+
+from cell.engines.driver import Driver, EngineError
+from cell.engines.resp import files, functions
+from cell.layout import Layout, Site
+from cell.residents import Resident
+from cell.starting import SlowError, sparing
+from contract_tests.cell.rig import SMALL, Rig, running, until
+from contract_tests.engines.conftest import Subject, on_either_resp
+from contract_tests.engines.speakers import ONCE
+from contract_tests.engines.test_resp_upkeep import client, load, names
+
+LIBRARY = "#!lua name={0}\nredis.register_function('{0}', function() return '{1}' end)"
+ENDLESS = "#!lua name=endless\nwhile true do end"
+WORDS = ["FUNCTION", "LOAD", "REPLACE", ENDLESS]
+CALL = f"*{len(WORDS)}\r\n" + "".join(f"${len(each)}\r\n{each}\r\n" for each in WORDS)
+
+
+@on_either_resp
+def test_libraries_are_left_out_and_put_back(subject: Subject) -> None:
+    subject.start()
+    with client(subject) as own:
+        own.set("dumped", CALL)
+        own.function_load(LIBRARY.format("long", "x" * 20_000))
+        load(own, "short", "deleted")
+        _rewrite(subject)
+        own.set("logged", CALL)
+        own.execute_command("function", "delete", "deleted")
+        with own.pipeline(transaction=True) as both:
+            both.execute_command("FUNCTION", "LOAD", LIBRARY.format("late", "y"))
+            both.set("with", "it")
+            both.execute()
+    subject.stop()
+    logs = files.log_files(subject.site.data)
+    before = [path.read_bytes() for path in logs]
+    changes = functions.leave_out(logs)
+    subject.start()
+    with client(subject) as own:
+        assert names(own) == set()
+        assert own.mget("dumped", "logged", "with") == [CALL, CALL, "it"]
+    subject.stop()
+    assert functions.leave_out(logs) == []
+    functions.put_back(changes)
+    assert [path.read_bytes() for path in logs] == before
+    subject.start()
+    with client(subject) as own:
+        assert names(own) == {"long", "short", "late"}
+
+
+def _rewrite(subject: Subject) -> None:
+    """Which its owner may not ask for: the service does now and then."""
+
+    async def ask() -> None:
+        async with subject.driver._connected(subject.site) as connection:  # type: ignore[attr-defined]
+            await connection.ask("BGREWRITEAOF")
+
+    with client(subject) as own:
+        before = own.info("persistence")["aof_rewrites"]
+        subject.run(ask())
+
+        def done() -> bool:
+            now = own.info("persistence")
+            return now["aof_rewrites"] > before and not now["aof_rewrite_in_progress"]
+
+        until(done, "the log is rewritten")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"REDIS",
+        b"REDIS0011\xfa",
+        b"REDIS0011\xf5\x8f",
+        b"REDIS0011\xf5\x01a",
+        b"*2\r\n$8\r\nFUNCTION\r\n$4",
+        b"*1\r\n$-100\r\nx",
+        b"*x\r\n$8\r\nFUNCTION\r\n",
+        b"*99999999999\r\n$8\r\nset\r\n",
+    ],
+)
+def test_a_file_that_is_no_log_is_no_fault(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "appendonly.aof"
+    path.write_bytes(content)
+    changes = functions.leave_out([path, tmp_path / "none", tmp_path])
+    functions.put_back(changes)
+    assert path.read_bytes() == content
+
+
+@pytest.fixture
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    home = tmp_path_factory.mktemp("hasty") / "cell"
+    with running(home, start_timeout_s=4.0, load_timeout_s=8.0) as made:
+        yield made
+
+
+class Coded:
+    """Stands for an engine whose owner's code can be left out."""
+
+    code = "its function libraries"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    async def leave_out(self, _site: Site) -> Callable[[], None] | None:
+        self.done.append("left out")
+        return lambda: self.done.append("put back")
+
+
+@pytest.mark.parametrize(
+    ("failures", "failed_before", "done"),
+    [
+        ([], False, ["start"]),
+        # What ended it may have been something else, which passed.
+        ([EngineError("it exited")], False, ["start"]),
+        ([EngineError("it exited")], True, ["start", "left out", "start"]),
+        ([SlowError("too slow")], False, ["start", "left out", "start"]),
+        # The code was not what kept it from starting.
+        ([SlowError("too slow")] * 2, False, ["start", "left out", "start", "put back"]),
+    ],
+)
+def test_code_is_left_out_only_where_that_helps(
+    tmp_path: Path, failures: list[EngineError], failed_before: bool, done: list[str]
+) -> None:
+    driver = Coded()
+    site = Layout.make(tmp_path).site("inst_x", 1)
+    site.log.parent.mkdir(parents=True)
+    record: Any = type("Record", (), {"instance_id": "inst_x"})
+    resident = Resident(record, site, cast("Driver", driver), failed=failed_before)
+    left = list(failures)
+
+    async def start(_resident: Resident) -> None:
+        driver.done.append("start")
+        if left:
+            raise left.pop(0)
+
+    starts = done[-1] == "start" and done.count("start") > len(failures)
+    with contextlib.nullcontext() if starts else pytest.raises(EngineError):
+        asyncio.run(sparing(resident, start))
+    assert driver.done == done
+    told = "started without its function libraries"
+    assert (told in (resident.reason or "")) is ("left out" in done and starts)
+
+
+@pytest.mark.nightly
+def test_a_server_starts_without_libraries_that_never_end(hasty: Rig) -> None:
+    cell = hasty.get("/v1/cell").json()
+    versions = {each["engine"]: each["versions"] for each in cell["engines"]}
+    if not versions.get("valkey"):
+        pytest.skip("no valkey-server on this machine")
+    instance_id = hasty.make(engine="valkey", engine_version=versions["valkey"][0], size=SMALL)
+    route = hasty.route(instance_id)
+    assert route is not None
+    password = hasty.reveal(instance_id)["password"]
+    own: Any = redis.Redis(
+        unix_socket_path=route["socket"], username="app", password=password, retry=ONCE
+    )
+    own.set("kept", "value")
+    hasty.action(instance_id, "pause")
+    folder = hasty.home / "instances" / instance_id / "data" / "appendonlydir"
+    (log,) = folder.glob("*.incr.aof")
+    # As one that ends with the release it was loaded into, and not with the next.
+    with log.open("a") as file:
+        file.write(CALL)
+    seen = hasty.action(instance_id, "resume")
+    assert seen["status"] == "running"
+    assert "started without its function libraries" in seen["status_reason"]
+    assert own.get("kept") == b"value"
+    assert own.function_list() == []
