@@ -12,8 +12,3 @@ DEFAULT: Final[dict[str, int]] = {
     "clickhouse_https": 18443,
     "clickhouse": 19440,
 }
-
-
-def every(port: int) -> dict[str, int]:
-    """The same port for each protocol: 0 where any free one will do."""
-    return dict.fromkeys(DEFAULT, port)

@@ -19,7 +19,6 @@ POINTERS_LENGTH_MAX = 65_536
 # Beside a pattern: what it allows, as it follows "must be".
 ALLOWED = "x-allowed"
 
-_MEMBER_KEYWORDS = ("required", "dependentRequired")
 _UNEXPECTED_KEYWORDS = ("additionalProperties", "unevaluatedProperties")
 
 

@@ -39,11 +39,6 @@ class ApiKey(Owned, Record):
         self.revoked_at = self.revoked_at or at
 
 
-def by_token_hash(db: Session, token_hash: str) -> ApiKey | None:
-    """The key of that secret, live or not: the caller decides by the database's clock."""
-    return db.scalars(select(ApiKey).where(ApiKey.token_hash == token_hash)).one_or_none()
-
-
 def fetch(db: Session, org_id: str, key_id: str, *, lock: bool = False) -> ApiKey:
     """A key of that organization that is not revoked; `lock` holds it until the commit."""
     key = db.get(ApiKey, key_id, with_for_update=True if lock else None)

@@ -1,14 +1,12 @@
 """The audit log: who did what to which, written in the transaction that did it."""
 
-from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, select
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, pages
+from storage import identifiers
 from storage.columns import Json, Owned, Record, one_of
-from storage.pages import Page
 
 ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
 
@@ -53,24 +51,3 @@ def append(
     )
     db.add(entry)
     return entry
-
-
-def page(
-    db: Session,
-    org_id: str,
-    *,
-    limit: int,
-    after: str | None,
-    action: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Page[AuditEntry]:
-    """The organization's entries, newest first."""
-    rows = select(AuditEntry).where(AuditEntry.org_id == org_id)
-    if action is not None:
-        rows = rows.where(AuditEntry.action == action)
-    if since is not None:
-        rows = rows.where(AuditEntry.created_at >= since)
-    if until is not None:
-        rows = rows.where(AuditEntry.created_at < until)
-    return pages.keyset(db, rows, AuditEntry.id, limit=limit, after=after)

@@ -3,12 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, select
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, pages
+from storage import identifiers
 from storage.columns import DatabaseClock, Json, Owned, Record
-from storage.pages import Page
 
 
 class Event(Owned, Record):
@@ -32,13 +31,3 @@ def append(
     )
     db.add(event)
     return event
-
-
-def page(
-    db: Session, org_id: str, *, limit: int, after: str | None, instance_id: str | None = None
-) -> Page[Event]:
-    """Events in the order of their ids, oldest first."""
-    rows = select(Event).where(Event.org_id == org_id)
-    if instance_id is not None:
-        rows = rows.where(Event.instance_id == instance_id)
-    return pages.keyset(db, rows, Event.id, limit=limit, after=after, newest_first=False)

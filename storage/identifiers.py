@@ -1,11 +1,9 @@
 """Identifiers: a type prefix and a ULID, ascending within a process even inside one millisecond."""
 
 import threading
-from typing import Final
 
 from ulid import ULID
 
-ULID_LENGTH: Final = 26
 _lock = threading.Lock()
 _last = 0
 

@@ -24,12 +24,11 @@ def keyset(
     *,
     limit: int,
     after: str | None,
-    newest_first: bool = True,
 ) -> Page[Item]:
-    """At most `limit` items after the id `after`, in the order of `key`."""
+    """At most `limit` items after the id `after`, newest first by `key`."""
     if after is not None:
-        rows = rows.where(key < after if newest_first else key > after)
-    rows = rows.order_by(key.desc() if newest_first else key.asc()).limit(limit + 1)
+        rows = rows.where(key < after)
+    rows = rows.order_by(key.desc()).limit(limit + 1)
     found: list[Any] = list(db.scalars(rows))
     more = len(found) > limit
     items = found[:limit]

@@ -7,7 +7,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
 from storage.columns import Record
-from storage.errors import NotFound
 
 
 class User(Record):
@@ -28,13 +27,6 @@ def create(db: Session, *, email: str, name: str, password_hash: str | None = No
     )
     db.add(user)
     db.flush()
-    return user
-
-
-def fetch(db: Session, user_id: str) -> User:
-    user = db.get(User, user_id)
-    if user is None:
-        raise NotFound("user not found")
     return user
 
 

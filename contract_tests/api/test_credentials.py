@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import Estate, estate, is_problem
 from contract_tests.api.test_organizations import audited
-from storage import users
 from storage.samples import Sample
+from storage.users import User
 
 
 @pytest.fixture(scope="module")
@@ -186,4 +186,4 @@ def _meter(house: House, here: Estate, *, days: int, growth_bytes: int) -> None:
 def _enrol(house: House, tenant: Tenant) -> None:
 
     with house.database.write() as db:
-        users.fetch(db, tenant.owner.id).totp_confirmed_at = house.database.now(db)
+        db.get_one(User, tenant.owner.id).totp_confirmed_at = house.database.now(db)

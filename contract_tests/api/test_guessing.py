@@ -18,7 +18,8 @@ from contract_tests.api.second_factor import CONFIRM, code, enrol, wrong
 from control import identity
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
-from storage import sessions, users
+from storage import sessions
+from storage.users import User
 
 ALLOWED, FROM_ONE, FROM_A_NETWORK = 10, 3, 12
 LEFT = ALLOWED - 1
@@ -50,7 +51,7 @@ def person(house: House, monkeypatch: pytest.MonkeyPatch) -> Person:
     monkeypatch.setattr(identity, "_nobodys_hash", lambda: cheap.hash("nobody's"))
     person = house.person("Ada")
     with house.database.write() as db:
-        users.fetch(db, person.id).password_hash = cheap.hash(PASSWORD)
+        db.get_one(User, person.id).password_hash = cheap.hash(PASSWORD)
     return person
 
 

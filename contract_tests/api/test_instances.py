@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from contract_tests import written
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from control.cells import CellRefused
-from storage import cells, events, instances
+from storage import cells, instances
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def act(house: House, tenant: Tenant, instance: dict[str, Any], action: str) -> 
 
 def kinds_of_events(house: House, tenant: Tenant) -> list[str]:
     with house.database.read() as db:
-        return [one.type for one in events.page(db, tenant.org_id, limit=100, after=None).items]
+        return [one.type for one in written.events_of(db, tenant.org_id)]
 
 
 def test_an_order_becomes_a_running_instance(house: House, tenant: Tenant) -> None:

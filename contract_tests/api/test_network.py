@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from contract_tests import written
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import Estate, estate, is_problem
 from control.cells import CellRefused, CellUnavailable
-from storage import audit
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_the_whole_world_is_accepted_flagged_and_audited(
     answer = replace(house, here, {"allow_cidrs": ["192.0.2.0/24", cidr]})
     assert answer.json()["open_to_the_world"] is True
     with house.database.read() as db:
-        entries = audit.page(db, here.tenant.org_id, limit=10, after=None).items
+        entries = written.audited(db, here.tenant.org_id)
     entry = next(one for one in entries if one.action == "instance.network.replace")
     assert entry.detail["open_to_the_world"] is True
     assert cidr in entry.detail["allow_cidrs"]

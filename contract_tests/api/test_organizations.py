@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from contract_tests import written
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from storage import audit, instances, memberships
+from storage import instances, memberships
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def tenant(house: House) -> Tenant:
 
 def audited(house: House, org_id: str) -> list[tuple[str, str | None]]:
     with house.database.read() as db:
-        found = audit.page(db, org_id, limit=100, after=None).items
+        found = written.audited(db, org_id)
     return [(one.action, one.target) for one in found]
 
 

@@ -12,8 +12,8 @@ from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
 from control import identity
 from specserver.shares import HEAVY
-from storage import users
 from storage.database import Database
+from storage.users import User
 
 NEW = "staple-of-nine-oaks"
 WRONG = "wrong-horse-battery"
@@ -57,7 +57,7 @@ def test_others_write_while_a_password_is_verified(
     def write() -> None:
         assert begun.wait(20)
         with house.database.write() as db:
-            users.fetch(db, person.id).name = "Countess"
+            db.get_one(User, person.id).name = "Countess"
         written.set()
 
     monkeypatch.setattr(identity, "verify_password", slow)
@@ -91,7 +91,7 @@ def test_a_password_changed_while_it_is_verified_signs_nobody_in(
     def overtaken(stored: str | None, password: str) -> bool:
         right = verify(stored, password)
         with house.database.write() as db:
-            users.fetch(db, person.id).password_hash = identity.hash_password(NEW)
+            db.get_one(User, person.id).password_hash = identity.hash_password(NEW)
         return right
 
     monkeypatch.setattr(identity, "verify_password", overtaken)
@@ -139,7 +139,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def is_changed(database: Database, person: Person) -> bool:
     with database.read() as db:
-        stored = users.fetch(db, person.id).password_hash
+        stored = db.get_one(User, person.id).password_hash
     return stored is not None and not identity.verify_password(stored, PASSWORD)
 
 
@@ -169,10 +169,10 @@ def test_an_outdated_hash_is_replaced(
 ) -> None:
     monkeypatch.setattr(identity, "password_needs_rehash", lambda _hash: True)
     with house.database.read() as db:
-        before = users.fetch(db, person.id).password_hash
+        before = db.get_one(User, person.id).password_hash
     assert send(house, person, asks(person, PASSWORD)["sign in"]).status_code == 201
     with house.database.read() as db:
-        assert users.fetch(db, person.id).password_hash != before
+        assert db.get_one(User, person.id).password_hash != before
     assert send(house, person, asks(person, PASSWORD)["sign in"]).status_code == 201
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from contract_tests import written
 from contract_tests.boundary.document import document
 from contract_tests.name_server import NOBODY
 from control import identity
@@ -21,7 +22,7 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
 from specserver import App
-from storage import api_keys, identifiers, memberships, organizations, users
+from storage import identifiers, memberships, organizations, users
 from storage.api_keys import ApiKey
 from storage.database import Database
 from storage.sessions import UserSession
@@ -126,7 +127,7 @@ class Desk:
 
     def change_key(self, secret: str, **columns: Any) -> None:
         with self.database.write() as db:
-            key = api_keys.by_token_hash(db, identity.token_sha256(secret))
+            key = written.key_with(db, identity.token_sha256(secret))
             for name, value in columns.items():
                 setattr(key, name, value)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from contract_tests import written
 from contract_tests.boundary.desk import Desk, MakeDesk
 from control import identity
-from storage import api_keys
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,7 @@ def test_last_use_is_noted_at_most_once_a_minute(make_desk: MakeDesk) -> None:
     def last_used_at() -> Any:
         desk.boundary.last_used.flush()
         with desk.database.read() as db:
-            found = api_keys.by_token_hash(db, identity.token_sha256(key))
-            assert found is not None
-            return found.last_used_at
+            return written.key_with(db, identity.token_sha256(key)).last_used_at
 
     desk = make_desk()
     ann = desk.person()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.mysql_clients import connect, mysql_instance, receive_packet, rows
+from contract_tests.gateway.mysql_packets import auth_switch, ssl_request
 from contract_tests.gateway.servers import MariaDb
 from gateway.protocols import mysql_wire as wire
 from gateway.protocols.front import Begun
@@ -47,7 +48,7 @@ def greeting(capabilities: int = MARIADB) -> bytes:
 
 
 def switch(plugin: bytes = NATIVE, scramble: bytes = b"z" * 20) -> bytes:
-    return wire.build_auth_switch(wire.AuthSwitch(plugin, scramble))
+    return auth_switch(plugin, scramble)
 
 
 def opened(version: str = "5.5.5-10.11.0-MariaDB", **members: object) -> MySqlTalk:
@@ -207,7 +208,7 @@ def sent(door: Door, host: str, plain: bytes, secret: list[bytes]) -> None:
             return
 
 
-SSL_REQUEST = packet(wire.build_ssl_request(wire.SslRequest(CLIENT | wire.SSL, 0, 45)), 1)
+SSL_REQUEST = packet(ssl_request(CLIENT | wire.SSL), 1)
 
 
 @settings(max_examples=60, deadline=None)

@@ -18,6 +18,7 @@ from contract_tests.gateway.mysql_clients import (
     receive_packet,
     rows,
 )
+from contract_tests.gateway.mysql_packets import ssl_request
 from contract_tests.gateway.servers import MariaDb
 from contract_tests.gateway.test_allow_list import proxied
 from contract_tests.gateway.test_wake import Cell
@@ -46,12 +47,12 @@ def test_after_the_request_for_tls_nothing_is_said_in_the_clear(
 ) -> None:
     """Promise 47: also behind the step that leads to TLS."""
     capabilities = wire.PROTOCOL_41 | wire.SECURE_CONNECTION | wire.PLUGIN_AUTH
-    request = wire.SslRequest(capabilities | wire.SSL, 0, 45)
+    request = ssl_request(capabilities | wire.SSL)
     login = wire.HandshakeResponse(capabilities, 0, 45, b"app", b"x" * 20, plugin=b"")
     received = bytearray()
     with socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), WAIT_S) as plain:
         assert receive_packet(plain, received) is not None
-        plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
+        plain.sendall(wire.frame(request, 1))
         plain.sendall(wire.frame(wire.build_response(login), 2))
         assert receive_packet(plain, received) is None
 
@@ -200,10 +201,10 @@ def test_a_login_in_drops_times_out(make_door: MakeDoor, mariadb: MariaDb) -> No
     """A slow-loris inside TLS: it takes no place, and the time for it is over all its bytes."""
     door = make_door(ports={"mysql": 0}, first_request_timeout_s=1.0)
     host = mysql_instance(door, mariadb, "dripping-my", connections_max=1)
-    request = wire.SslRequest(wire.PROTOCOL_41 | wire.SSL, 0, 45)
+    request = ssl_request()
     with socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S) as plain:
         assert receive_packet(plain, bytearray()) is not None
-        plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
+        plain.sendall(wire.frame(request, 1))
         with door.context().wrap_socket(plain, server_hostname=host) as client:
             client.sendall(b"\x50\0\0\2")
             client.settimeout(0.1)
@@ -243,12 +244,12 @@ def test_a_server_that_does_not_answer_is_said(make_door: MakeDoor) -> None:
 def test_a_client_that_cannot_switch_plugins_is_told(fronts_door: Door, host: str) -> None:
     context = fronts_door.context()
     capabilities = wire.PROTOCOL_41 | wire.SECURE_CONNECTION | wire.LONG_PASSWORD
-    request = wire.SslRequest(capabilities | wire.SSL, 0, 45)
+    request = ssl_request(capabilities | wire.SSL)
     login = wire.HandshakeResponse(capabilities, 0, 45, b"app", b"x" * 20)
     received = bytearray()
     plain = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), WAIT_S)
     assert receive_packet(plain, received) is not None
-    plain.sendall(wire.frame(wire.build_ssl_request(request), 1))
+    plain.sendall(wire.frame(request, 1))
     with context.wrap_socket(plain, server_hostname=host) as client:
         client.sendall(wire.frame(wire.build_response(login), 2))
         packet = receive_packet(client, received)

@@ -11,6 +11,7 @@ import pytest
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door
 from contract_tests.gateway.mysql_clients import connect, mysql_instance, rows
+from contract_tests.gateway.mysql_packets import ssl_request
 from contract_tests.gateway.servers import MariaDb, Resp
 from contract_tests.gateway.test_mysql_dialogue import CLIENT, login
 from contract_tests.gateway.test_patience import ends
@@ -40,8 +41,7 @@ def dialled(door: Door, protocol: str, host: str, source: str = CROWD) -> Iterat
     with socket.create_connection(address, WAIT_S, (source, 0)) as plain:
         if protocol == "mysql":
             assert plain.recv(1_000)
-            ask = wire.SslRequest(CLIENT | wire.SSL, 1 << 24, wire.UTF8MB4_GENERAL_CI)
-            plain.sendall(wire.frame(wire.build_ssl_request(ask), 1))
+            plain.sendall(wire.frame(ssl_request(CLIENT | wire.SSL, 1 << 24), 1))
         with door.context().wrap_socket(plain, server_hostname=host) as made:
             yield made
 

@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract_tests.gateway.door import WAIT_S, ZONE, Door, until
+from contract_tests.gateway.mysql_packets import ssl_request
 from contract_tests.gateway.test_tls_policy import NEW, OLD, lenient, only
 from gateway import ports
 from gateway.protocols import mysql_wire as wire
 
 POSTGRES_SSL_REQUEST = b"\0\0\0\x08\x04\xd2\x16\x2f"
-MYSQL_SSL_REQUEST = wire.frame(
-    wire.build_ssl_request(wire.SslRequest(wire.PROTOCOL_41 | wire.SSL, 0, 45)), 1
-)
+MYSQL_SSL_REQUEST = wire.frame(ssl_request(), 1)
 PROTOCOLS = list(ports.DEFAULT)
 WEAK = "ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA384:AES128-SHA:AES256-GCM-SHA384"
 

@@ -59,16 +59,3 @@ def test_a_key_never_has_more_than_owner_role_key_role_or_scopes(
 
 def test_an_empty_list_of_scopes_leaves_nothing() -> None:
     assert permissions.granted("owner", []) == frozenset()
-
-
-@given(granter=roles, role=roles)
-def test_nobody_grants_what_they_do_not_hold(granter: str, role: str) -> None:
-    assert permissions.may_grant(ROLES[granter], role) == (ROLES[role] <= ROLES[granter])
-
-
-def test_a_role_that_does_not_exist_cannot_be_granted() -> None:
-    assert not permissions.may_grant(ALL, "root")
-
-
-def test_unknown_scopes_are_named() -> None:
-    assert permissions.unknown_scopes(["usage:read", "everything", "a:b"]) == ["a:b", "everything"]

@@ -262,4 +262,4 @@ def test_identifiers_ascend_also_within_a_millisecond() -> None:
     for thread in threads:
         thread.join()
     assert len(set(made)) == 2000
-    assert all(len(each) == len("inst_") + identifiers.ULID_LENGTH for each in made)
+    assert all(len(each) == len("inst_") + 26 for each in made)

@@ -51,7 +51,6 @@ class Call:
     """Names what a cell is asked to do: the same for every try of one request."""
     _pending: list[Callable[[], None]] | None = field(default=None, init=False)
     _audited: bool = field(default=False, init=False)
-    _unchanged: bool = field(default=False, init=False)
 
     @property
     def request_id(self) -> str:
@@ -166,10 +165,6 @@ class Call:
         for act in pending:
             act()
 
-    def changes_nothing(self) -> None:
-        """Say that nothing was done, as in a dry run, so that no audit is owed."""
-        self._unchanged = True
-
     def cursor_in(self, cursor: str | None) -> dict[str, Any] | None:
         """The position a cursor stands for; Invalid unless it came from this list."""
         return None if cursor is None else self._cursors.read(cursor, self._place)
@@ -181,12 +176,11 @@ class Call:
         """The boundary's: see that what was done is in the audit log."""
         owed = self.rule.audit is not None and reply.status < _FAILURES_FROM
         dry_run = self.exchange.arguments.get("dry_run") is True
-        if not owed or self._audited or self._unchanged or dry_run:
+        if not owed or self._audited or dry_run:
             return
         if self.services.settings.strict:
             raise Forgotten(
-                f"{self.exchange.operation.id} did not audit {self.rule.audit}: call call.audit(), "
-                "or call.changes_nothing() where nothing was done"
+                f"{self.exchange.operation.id} did not audit {self.rule.audit}: call call.audit()"
             )
         ids = [value for name, value in self.exchange.path.items() if name != "org_id"]
         self.audit(ids[-1] if ids else None)

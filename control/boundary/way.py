@@ -9,7 +9,7 @@ other.
 
 import threading
 import uuid
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,8 +40,6 @@ from storage import organizations, tenancy
 _FAILURES_FROM = 400
 # Tokens of known callers; what is forgotten is learned again by the next request.
 _KNOWN_MAX = 10_000
-
-Boundary = Callable[[Exchange], Reply]
 
 
 def make_boundary(services: Services) -> "Way":

@@ -87,12 +87,3 @@ def granted(key_role: str, scopes: Iterable[str] | None) -> frozenset[str]:
     """
     held = of_role(key_role)
     return held if scopes is None else held & frozenset(scopes)
-
-
-def may_grant(granter: frozenset[str], role: str) -> bool:
-    """Whether someone with these rights may give the role to anyone, themselves included."""
-    return role in ROLES and of_role(role) <= granter
-
-
-def unknown_scopes(scopes: Iterable[str]) -> list[str]:
-    return sorted(set(scopes) - ALL)

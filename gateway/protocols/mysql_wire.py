@@ -29,7 +29,7 @@ DEPRECATE_EOF = 1 << 24
 EXTENDED_SHIFT = 32
 
 # The first byte of what a server says during a login.
-OK, AUTH_MORE_DATA, AUTH_SWITCH, ERROR = 0x00, 0x01, 0xFE, 0xFF
+OK, AUTH_SWITCH, ERROR = 0x00, 0xFE, 0xFF
 
 
 class WireError(Exception):
@@ -56,13 +56,6 @@ class Greeting:
 
 
 @dataclass(frozen=True, slots=True)
-class SslRequest:
-    capabilities: int
-    packet_max_bytes: int
-    collation: int
-
-
-@dataclass(frozen=True, slots=True)
 class HandshakeResponse:
     """HandshakeResponse41. `attributes` are kept as they came; `tail` is what newer clients add."""
 
@@ -76,12 +69,6 @@ class HandshakeResponse:
     attributes: bytes | None = None
     reserved: bytes = bytes(RESERVED_BYTES)
     tail: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class AuthSwitch:
-    plugin: bytes
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,26 +193,13 @@ def wants_tls(payload: bytes) -> bool:
     return bool(int.from_bytes(payload[:4], "little") & SSL) and len(payload) == SSL_REQUEST_BYTES
 
 
-def build_ssl_request(request: SslRequest) -> bytes:
-    return _head(request.capabilities, request.packet_max_bytes, request.collation)
-
-
-def parse_ssl_request(payload: bytes) -> SslRequest:
-    capabilities, packet_max_bytes, collation, _ = _read_head(_Reader(payload))
-    return SslRequest(capabilities, packet_max_bytes, collation)
-
-
-def _head(
-    capabilities: int,
-    packet_max_bytes: int,
-    collation: int,
-    reserved: bytes = bytes(RESERVED_BYTES),
-) -> bytes:
-    low, extended = capabilities & 0xFFFF_FFFF, capabilities >> EXTENDED_SHIFT
+def _head(response: HandshakeResponse) -> bytes:
+    low = response.capabilities & 0xFFFF_FFFF
+    extended = response.capabilities >> EXTENDED_SHIFT
     return b"".join(
         (
-            struct.pack("<IIB", low, packet_max_bytes, collation),
-            reserved,
+            struct.pack("<IIB", low, response.packet_max_bytes, response.collation),
+            response.reserved,
             struct.pack("<I", extended),
         )
     )
@@ -246,7 +220,7 @@ def build_response(response: HandshakeResponse) -> bytes:
     """The capabilities decide what is written, as they decide what the server reads."""
     capabilities = response.capabilities
     parts = [
-        _head(capabilities, response.packet_max_bytes, response.collation, response.reserved),
+        _head(response),
         _nul_ended(response.username),
     ]
     if capabilities & PLUGIN_AUTH_LENENC:
@@ -296,18 +270,6 @@ def parse_response(payload: bytes) -> HandshakeResponse:
         reserved=reserved,
         tail=reader.take(reader.left),
     )
-
-
-def build_auth_switch(switch: AuthSwitch) -> bytes:
-    return bytes((AUTH_SWITCH,)) + _nul_ended(switch.plugin) + switch.data + b"\0"
-
-
-def parse_auth_switch(payload: bytes) -> AuthSwitch:
-    reader = _Reader(payload)
-    if reader.number(1) != AUTH_SWITCH:
-        raise WireError("no AuthSwitchRequest")
-    plugin, data = reader.until_nul(), reader.take(reader.left)
-    return AuthSwitch(plugin, data.removesuffix(b"\0"))
 
 
 def build_error(error: ServerError) -> bytes:

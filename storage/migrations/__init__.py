@@ -6,9 +6,7 @@ from typing import Final
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 _LOCK: Final = 7_231_940_116
 """The PostgreSQL advisory lock under which replicas that start together take turns."""
@@ -22,16 +20,6 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
 def downgrade(engine: Engine, revision: str) -> None:
     """Take revisions back to `revision` (`base` for an empty database)."""
     _in_transaction(engine, lambda config: command.downgrade(config, revision))
-
-
-def current(connection: Connection) -> str | None:
-    """The revision the database is at, or None before the first."""
-    return MigrationContext.configure(connection).get_current_revision()
-
-
-def head() -> str | None:
-    """The newest revision this program knows."""
-    return ScriptDirectory.from_config(_config()).get_current_head()
 
 
 def _config() -> Config:
