@@ -75,6 +75,8 @@ class PostgreSQL:
         self._family = family
         self._sources = self._usable(sources.find() if found is None else found)
         self._installations = Installations(host, family)
+        # As they were last ensured: to look at all their files takes milliseconds.
+        self._installed: dict[str, Installation] = {}
         self._spares = Spares()
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
@@ -255,7 +257,8 @@ class PostgreSQL:
         source = self._sources.get(major)
         if source is None:
             raise EngineError(f"PostgreSQL {major} is not available in this cell")
-        return await self._installations.ensure(source, site)
+        found = self._installed[major] = await self._installations.ensure(source, site)
+        return found
 
     def _superuser(self, site: Site) -> Login:
         return Login(roles.SUPERUSER, self._host.secret(site, "postgres"))
@@ -289,7 +292,7 @@ class PostgreSQL:
         ):
             await roles.set_password(connection, verifier)
             await roles.disable(connection)
-            await leftovers.clear(folder, server.SELF, installation.source)
+            await leftovers.clear(folder, server.SELF, installation)
 
     async def _apply_soon(self, site: Site, tried: Sequence[Login]) -> None:
         """A server that does not run is told at its next start, before anybody is let in.
@@ -351,7 +354,9 @@ class PostgreSQL:
                 raise EngineError(
                     f"PostgreSQL {major} is no longer installed on the cell's machine"
                 )
-            await leftovers.clear(site.run, superuser, source)
+            installation = self._installed.get(source.major)
+            installation = installation or await self._installation(source.major, site)
+            await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
         await ended.take_apart(site.run, superuser, former, major)
 

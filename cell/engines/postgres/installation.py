@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import archive, extensions, roles, scram, searches
+from cell.engines.postgres import archive, builtin, extensions, roles, scram, searches
 from cell.engines.postgres.settings import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
@@ -25,7 +25,7 @@ from cell.runtime.confinement import NOBODY, Mount
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 
-TEMPLATE_VERSION = 2
+TEMPLATE_VERSION = 3
 INSIDE = Path("/opt/postgres")
 SPARES = 2
 INITDB_TIMEOUT_S = 120.0
@@ -52,6 +52,11 @@ class Installation:
         """Where copies of the template lie that an instance may take."""
         name = self.template.name
         return [self.template.with_name(f"{name}-spare-{each}") for each in range(SPARES)]
+
+    @property
+    def functions(self) -> Path:
+        """The server's own, as they are in a new cluster."""
+        return self.template / builtin.FILE
 
     def program(self, name: str) -> str:
         return str(self.binaries / name)
@@ -181,7 +186,10 @@ class Installations:
             await self.initialise(installation, made)
             await self._fill(installation, made)
             packed = self._folder / "making-template"
+            functions = bytes.fromhex((made.data / builtin.FILE).read_text())
+            (made.data / builtin.FILE).unlink()
             await asyncio.to_thread(archive.pack, made.data, packed)
+            (packed / builtin.FILE).write_bytes(functions)
             packed.rename(installation.template)
             with contextlib.suppress(OSError):
                 made.data.rename(installation.spares[0])
@@ -192,6 +200,8 @@ class Installations:
     async def _fill(self, installation: Installation, made: Site) -> None:
         secret = self._host.secret(self.template_site(), SECRET)
         major = int(installation.source.major)
+        path = self._host.view(made).data / builtin.FILE
+        await self._single(installation, made, "postgres", [builtin.WRITE.format(path)])
         for database in searches.NAMES:
             await self._single(installation, made, database, searches.DENY)
         cluster = roles.cluster_statements(major, scram.verifier(secret))

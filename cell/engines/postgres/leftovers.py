@@ -1,8 +1,7 @@
 """What only a superuser can have made and the cell did not: it is dropped, or becomes the owner's.
 
 Nobody should become one. Whoever did by a fault of the server or of an extension must not stay it:
-each start, rotation, restore and upgrade looks in every database. What hides in rows of the server
-itself (a changed body of a function of its own) is not found.
+each start, rotation, restore and upgrade looks in every database.
 """
 
 import asyncio
@@ -15,11 +14,12 @@ import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError, Login
-from cell.engines.postgres import connections, extensions, roles, searches
+from cell.engines.postgres import builtin, connections, extensions, roles, searches
+from cell.engines.postgres.builtin import Functions
 from cell.engines.postgres.ended import FAILURES, LIMITS
 from cell.engines.postgres.extensions import Called
+from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.roles import OWNER, Connection
-from cell.engines.postgres.sources import Source
 
 log = structlog.get_logger("cell.postgres")
 
@@ -133,8 +133,8 @@ WHERE datname = 'template0' AND (datallowconn OR datconnlimit <> -1)
 """
 
 
-async def clear(folder: Path, ours: Login, source: Source) -> None:
-    """In all databases; raises nothing that has to do with what is in them."""
+async def clear(folder: Path, ours: Login, installation: Installation) -> None:
+    """In all databases; raises nothing that has to do with what is in them but ChangedError."""
     try:
         async with (
             asyncio.timeout(WITHIN_S),
@@ -146,7 +146,7 @@ async def clear(folder: Path, ours: Login, source: Source) -> None:
             found = await (await connection.execute(DATABASES)).fetchall()
             names = [await _text(connection, oid, name) for oid, name, _ in found]
             async with _opened(connection, [oid for oid, _, allowed in found if not allowed]):
-                await _each(folder, ours, [name for name in names if name], source)
+                await _each(folder, ours, [name for name in names if name], installation)
     except (*FAILURES, TimeoutError) as error:
         _log(error, None)
 
@@ -192,20 +192,27 @@ async def _opened(connection: Connection, closed: list[int]) -> AsyncIterator[No
         await connection.execute(CLOSE.encode(), [oids, limits])
 
 
-async def _each(folder: Path, ours: Login, names: list[str], source: Source) -> None:
+async def _each(folder: Path, ours: Login, names: list[str], installation: Installation) -> None:
     """In two at a time: one more connection of the three kept for the superuser is in use."""
     left = iter(names)
+    refused: list[builtin.ChangedError] = []
 
     async def work() -> None:
         for name in left:
-            await _within(folder, ours, name, source)
+            try:
+                await _within(folder, ours, name, installation)
+            except builtin.ChangedError as error:
+                refused.append(error)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
             group.create_task(work())
+    if refused:
+        raise refused[0]
 
 
-async def _within(folder: Path, ours: Login, database: str, source: Source) -> None:
+async def _within(folder: Path, ours: Login, database: str, installation: Installation) -> None:
+    source = installation.source
     major = int(source.major)
     try:
         async with (
@@ -213,19 +220,25 @@ async def _within(folder: Path, ours: Login, database: str, source: Source) -> N
             connections.unhindered(there, folder, ours),
         ):
             await there.execute("; ".join(f"SET {each}" for each in LIMITS).encode())
-            await clear_one(there, database, extensions.called(source))
+            functions = builtin.read(installation.functions)
+            await clear_one(there, database, extensions.called(source), functions)
+    except builtin.ChangedError:
+        raise
     except (*FAILURES, EngineError) as error:
         _log(error, database)
 
 
-async def clear_one(connection: Connection, database: str, called: Called) -> None:
+async def clear_one(
+    connection: Connection, database: str, called: Called, functions: Functions
+) -> None:
     """In the database of this connection."""
     ours = database in searches.NAMES
-    asked = await connection.execute(searches.anything(called, ours=ours))
+    asked = await connection.execute(searches.anything(called, functions, ours=ours))
     if await asked.fetchone() == (False,):
         return
     await connection.execute(SILENCE.encode())
     await connection.execute("SET allow_system_table_mods = on")
+    await builtin.restore(connection, database, functions)
     await connection.execute(DEFAULTS)
     if await (await connection.execute(searches.GRANTED.encode())).fetchone() is not None:
         # As every cluster of an earlier version of ours.

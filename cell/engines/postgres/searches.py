@@ -2,6 +2,7 @@
 
 import functools
 
+from cell.engines.postgres.builtin import Functions
 from cell.engines.postgres.extensions import Called
 
 # Objects with lower numbers are of a new cluster.
@@ -102,7 +103,7 @@ DENY = (
 
 
 @functools.cache
-def anything(called: Called, *, ours: bool) -> bytes:
+def anything(called: Called, functions: Functions, *, ours: bool) -> bytes:
     """One question instead of thirty: of most databases the answer is that there is nothing."""
     found = [
         "SELECT FROM pg_default_acl WHERE defaclrole = 10",
@@ -111,7 +112,8 @@ def anything(called: Called, *, ours: bool) -> bytes:
         f"SELECT FROM ({GRANTS}) AS g",
         *everything(called, ours=ours),
     ]
-    return f"SELECT {' OR '.join(f'EXISTS ({each})' for each in found)}".encode()
+    asked = [*(f"EXISTS ({each})" for each in found), functions.differ]
+    return f"SELECT {' OR '.join(asked)}".encode()
 
 
 def everything(called: Called, *, ours: bool) -> list[str]:

@@ -80,7 +80,7 @@ async def upgrade(
 async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
     async with connections.administration(folder, server.SELF) as connection:
         await roles.expel(connection)
-    await leftovers.clear(folder, server.SELF, old.source)
+    await leftovers.clear(folder, server.SELF, old)
     await _refuse_closed(folder)
     await _refuse_without_extensions(folder, old, new)
     knows_marks = await asyncio.to_thread(_knows_marks, new)

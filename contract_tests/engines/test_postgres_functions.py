@@ -1,0 +1,64 @@
+"""Functions of PostgreSQL itself that a superuser changed are as in a new cluster again."""
+
+import pytest
+
+from cell.engines.driver import EngineError
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import (
+    ask,
+    every_version,
+    newest,
+    session,
+    superuser,
+    value,
+)
+from contract_tests.engines.test_postgres_leftovers import rotate, start
+
+EVERYTHING = "SELECT md5(string_agg(p::text, ';' ORDER BY oid)) FROM pg_proc p WHERE oid < 12000"
+CHANGED = (
+    # Of another language; one whose body is a tree; and what decides as whom it runs.
+    """CREATE OR REPLACE FUNCTION pg_catalog.lower(text) RETURNS text LANGUAGE plpgsql IMMUTABLE
+    AS $$ BEGIN CREATE ROLE again SUPERUSER; RETURN 'evil'; END $$""",
+    """CREATE OR REPLACE FUNCTION pg_catalog.lpad(text, integer) RETURNS text LANGUAGE sql
+    IMMUTABLE AS 'SELECT ''evil''::text'""",
+    """CREATE OR REPLACE FUNCTION pg_catalog.upper(text) RETURNS text LANGUAGE internal
+    IMMUTABLE STRICT AS 'pg_read_file_all'""",
+    "ALTER FUNCTION pg_catalog.initcap(text) SECURITY DEFINER SET work_mem = '64kB'",
+    "ALTER FUNCTION pg_catalog.md5(text) OWNER TO app",
+    "ALTER FUNCTION pg_catalog.repeat(text, integer) RENAME TO again",
+)
+
+
+def _digests(subject: Subject) -> set[str]:
+    found = set()
+    for database in ("app", "postgres", "template1", "copied"):
+        with session(subject, superuser(subject), database) as connection:
+            found.update(connection.execute(EVERYTHING.encode()).fetchall())
+    return {digest for (digest,) in found}
+
+
+@every_version
+def test_changed_functions_of_the_server_are_restored(running: Subject) -> None:
+    ask(running, "CREATE DATABASE copied")
+    (before,) = _digests(running)
+    for database in ("app", "template1", "copied"):
+        with session(running, superuser(running), database) as connection:
+            connection.execute("SET allow_system_table_mods = on")
+            for statement in CHANGED:
+                connection.execute(statement.encode())
+    assert _digests(running) != {before}
+    rotate(running)
+    assert _digests(running) == {before}
+    assert value(running, "SELECT lpad('x', 3) || upper('x') || repeat('x', 2)") == "  xXxx"
+    assert value(running, "SELECT count(*) FROM pg_cast WHERE casttarget = 194") == 0
+
+
+@newest
+def test_a_server_without_one_of_its_functions_is_refused(running: Subject) -> None:
+    with session(running, superuser(running)) as connection:
+        connection.execute("SET allow_system_table_mods = on")
+        connection.execute("DELETE FROM pg_proc WHERE proname = 'initcap'")
+    with pytest.raises(EngineError, match=r"changed in the database app .* restore a backup"):
+        rotate(running)
+    with pytest.raises(EngineError, match="changed in the database app"):
+        start(running)
