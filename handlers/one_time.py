@@ -45,7 +45,6 @@ def _noted(call: OrgCall, instance: Instance, action: str, expires_at: datetime)
 
 def _token(call: OrgCall, found: OneTimeUrl, more: dict[str, str]) -> str:
     claims = {
-        "v": 1,
         "instance_id": found.instance_id,
         "action": found.action,
         "jti": found.id,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jwt
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ulid import ULID
@@ -246,8 +247,7 @@ class Rig:
             "request_id": "req_test0000",
             **claims,
         }
-        signed = _base64url(json.dumps(document).encode())
-        return f"{signed}.{_base64url(self.key.sign(signed.encode()))}"
+        return jwt.encode(document, self.key, algorithm="EdDSA")
 
     def reveal(self, instance_id: str) -> dict[str, Any]:
         with self.client() as http:

@@ -3,6 +3,7 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -51,11 +52,17 @@ def respelled(signature: str) -> str:
 
 def test_an_altered_url_is_refused(shared_rig: Rig, instance_id: str) -> None:
     token = shared_rig.token(instance_id, "reveal")
-    signed, _, signature = token.partition(".")
-    longer = json.dumps({"v": 1, "instance_id": instance_id, "action": "reveal", "exp": 2**40})
+    signed, _, signature = token.rpartition(".")
+    header, claims = signed.split(".")
+    wanted = {"v": 1, "instance_id": instance_id, "action": "reveal", "jti": "j", "exp": 2**40}
+    longer = _base64url(json.dumps(wanted).encode())
+    public = shared_rig.key.public_key().public_bytes_raw()
     stranger = Rig(shared_rig.home, key=Ed25519PrivateKey.generate())
     for altered in (
-        f"{_base64url(longer.encode())}.{signature}",
+        f"{header}.{longer}.{signature}",
+        jwt.encode(wanted, "", algorithm="none"),
+        jwt.encode(wanted, public, algorithm="HS256"),
+        f"{claims}.{signature}",
         f"{signed}.{_base64url(b'0' * 64)}",
         f"{signed}.{signature}==",
         f"{signed}.{respelled(signature)}",
