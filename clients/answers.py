@@ -29,11 +29,9 @@ def whole(
     """Answer what was begun as a stream, read to its end and closed."""
     try:
         content = b"".join(_parts(response, within_s, bytes_max))
-    except httpx.DecodingError as error:
-        raise errors.MalformedAnswer(f"the server's answer cannot be decoded: {error}") from error
     finally:
         response.close()
-    # The content is decoded by now, so headers about its encoding no longer apply.
+    # The content is whole by now, so headers about how it was sent no longer apply.
     kept = [pair for pair in response.headers.raw if pair[0].lower() not in _AS_SENT]
     return httpx.Response(
         response.status_code, headers=kept, content=content, request=response.request

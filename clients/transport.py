@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from clients import private_files
-from clients.errors import ConfigurationError
+from clients.errors import ConfigurationError, MalformedAnswer
 from clients.hosts import LOOPBACK, is_local
 
 # It logs the address of every request, and a one-time URL is a secret.
@@ -129,5 +129,16 @@ def open_http(
         verify=context,
         trust_env=not local,
         timeout=httpx.Timeout(timeout_s, connect=10.0),
-        headers={"User-Agent": USER_AGENT},
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        event_hooks={"response": [_refuse_compressed]},
     )
+
+
+def _refuse_compressed(response: httpx.Response) -> None:
+    """Before its body is read: a few bytes, compressed several times over, fill any memory."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise MalformedAnswer(
+            f"{response.request.url.host} sent a compressed answer (Content-Encoding:"
+            f" {encoding[:50]!r}) although none was asked for; a proxy in front of it may do so"
+        )

@@ -25,6 +25,9 @@ class RateLimits:
     # an organization, together.
     reveal_per_minute: int = 5
     reveal_keys_per_minute: int = 20
+    # In 15 minutes: changes that leave a record, by a person's sessions; and by all keys that one
+    # person made in an organization.
+    changes_per_quarter_hour: int = 1000
     # Requests for pages, and for paths and methods that do not exist, per client address and
     # process. A visit of the reference makes six, and an office is one address.
     pages_per_minute: int = 120
@@ -47,6 +50,8 @@ class ControlSettings:
     mfa_ttl_s: int = 900
     reveal_ttl_s: int = 60
     replay_ttl_s: int = 86_400
+    audit_kept_days: int = 400
+    events_kept_days: int = 90
     idle_pause_s: int = 900
     rotation_overlap_s: int = 86_400
     rate_limits: bool = True

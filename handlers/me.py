@@ -10,7 +10,6 @@ from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
 from storage import sessions
 from storage.errors import Conflict
-from storage.sessions import UserSession
 
 Body = dict[str, Any]
 
@@ -33,10 +32,8 @@ def get(call: CallerCall) -> Body:
 def change_password(call: SessionCall) -> Reply:
     user = call.caller.user
     _require_password(call)
-    others = [one for one in _sessions(call) if one.id != call.caller.session.id]
-    for session in others:
-        session.revoke(call.now)
-    call.audit(target=user.id, detail={"sessions_revoked": len(others)})
+    revoked = sessions.revoke_others(call.db, call.caller.session, call.now)
+    call.audit(target=user.id, detail={"sessions_revoked": revoked})
     return Reply.no_content()
 
 
@@ -68,8 +65,7 @@ def remove_totp(call: SessionCall) -> Reply:
     if user.totp_confirmed_at is None:
         raise Conflict("no authenticator app is enrolled")
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
-    for session in _sessions(call):
-        session.mfa_at = None
+    sessions.forget_second_factor(call.db, user.id)
     call.audit(target=user.id)
     return Reply.no_content()
 
@@ -88,8 +84,3 @@ def _require_fresh_or_password(call: SessionCall, password: str | None) -> None:
 def _require_password(call: SessionCall) -> None:
     if not call.is_password_right(call.caller.user):
         raise Forbidden("the password is wrong", code="password_refused")
-
-
-def _sessions(call: SessionCall) -> list[UserSession]:
-    user_id = call.caller.user.id
-    return sessions.page(call.db, user_id, now=call.now, limit=100_000, after=None).items

@@ -29,6 +29,7 @@ def create(call: Call, body: Body) -> Reply:
     session = _record(call, user, token, call.now if with_mfa else None)
     call.db.add(session)
     call.db.flush()
+    sessions.revoke_surplus(call.db, session, call.now)
     call.audit(target=session.id, detail={"user_id": user.id, "mfa": with_mfa})
     answer = {**view(call, session, current=True), "token": token.secret}
     return Reply.created(answer, f"/v1/sessions/{session.id}")

@@ -47,6 +47,8 @@ def build_services(settings: Settings) -> Services:
         mfa_ttl_s=settings.mfa_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
+        audit_kept_days=settings.audit_kept_days,
+        events_kept_days=settings.events_kept_days,
         idle_pause_s=settings.idle_pause_s,
         rotation_overlap_s=settings.rotation_overlap_s,
         overcommit=Overcommit(

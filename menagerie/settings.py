@@ -128,6 +128,10 @@ class Settings(BaseSettings):
     replay_ttl_s: int = Field(
         86_400, ge=86_400, description="how long an Idempotency-Key is kept; at least a day"
     )
+    audit_kept_days: int = Field(
+        400, ge=30, le=36500, description="days that entries of the audit log are kept"
+    )
+    events_kept_days: int = Field(90, ge=7, le=36500, description="days that events are kept")
     idle_pause_s: int = Field(
         900, ge=1, description="free plan: pause an instance after this long without connections"
     )

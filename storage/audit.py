@@ -1,8 +1,9 @@
 """The audit log: who did what to which, written in the transaction that did it."""
 
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
@@ -51,3 +52,14 @@ def append(
     )
     db.add(entry)
     return entry
+
+
+def forget_old(db: Session, before: datetime, limit: int) -> int:
+    """Delete at most `limit` of those written before that moment, oldest first; how many went."""
+    old = select(AuditEntry.id).where(AuditEntry.id < identifiers.first_of("aud_", before))
+    oldest = old.order_by(AuditEntry.id).limit(limit).scalar_subquery()
+    return len(
+        db.execute(
+            delete(AuditEntry).where(AuditEntry.id.in_(oldest)).returning(AuditEntry.id)
+        ).all()
+    )

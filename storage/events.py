@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
@@ -31,3 +31,10 @@ def append(
     )
     db.add(event)
     return event
+
+
+def forget_old(db: Session, before: datetime, limit: int) -> int:
+    """Delete at most `limit` of those written before that moment, oldest first; how many went."""
+    old = select(Event.id).where(Event.id < identifiers.first_of("evt_", before))
+    oldest = old.order_by(Event.id).limit(limit).scalar_subquery()
+    return len(db.execute(delete(Event).where(Event.id.in_(oldest)).returning(Event.id)).all())

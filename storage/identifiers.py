@@ -1,6 +1,7 @@
 """Identifiers: a type prefix and a ULID, ascending within a process even inside one millisecond."""
 
 import threading
+from datetime import datetime
 
 from ulid import ULID
 
@@ -14,3 +15,9 @@ def new(prefix: str) -> str:
     with _lock:
         _last = max(int(ULID()), _last + 1)
         return prefix + str(ULID.from_int(_last))
+
+
+def first_of(prefix: str, moment: datetime) -> str:
+    """No id made at that moment or later sorts before this one."""
+    milliseconds = int(moment.timestamp() * 1000)
+    return prefix + str(ULID.from_bytes(milliseconds.to_bytes(6) + bytes(10)))

@@ -55,6 +55,19 @@ def large_bytes(db: Session, scope: str) -> int:
     return int(db.scalar(kept.where(Replay.scope == scope, Replay.large_bytes.is_not(None))) or 0)
 
 
+def forget_surplus(db: Session, kept_max: int) -> int:
+    """Delete what a scope keeps beyond its latest `kept_max`; how many went."""
+    crowded = select(Replay.scope).group_by(Replay.scope).having(func.count() > kept_max)
+    gone = 0
+    for scope in db.scalars(crowded).all():
+        of_scope = Replay.scope == scope
+        newest_first = select(Replay.expires_at).where(of_scope).order_by(Replay.expires_at.desc())
+        last = newest_first.offset(kept_max).limit(1).scalar_subquery()
+        surplus = delete(Replay).where(of_scope, Replay.expires_at <= last)
+        gone += len(db.execute(surplus.returning(Replay.key)).all())
+    return gone
+
+
 def forget_expired(db: Session, now: datetime) -> int:
     """Delete replays whose window is over; how many went."""
     expired = delete(Replay).where(Replay.expires_at < now).returning(Replay.key)

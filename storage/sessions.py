@@ -1,8 +1,9 @@
 """User sessions: signed-in people, known by the hash of their token."""
 
 from datetime import datetime
+from typing import Final
 
-from sqlalchemy import ForeignKey, delete, or_, select
+from sqlalchemy import ForeignKey, delete, or_, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -11,6 +12,8 @@ from storage.errors import NotFound
 from storage.pages import Page
 
 _ADDRESSES_MAX = 1_000
+LIVE_MAX: Final = 100
+"""Sessions of one user that are open at once."""
 
 
 class UserSession(Record):
@@ -71,6 +74,47 @@ def page(
         UserSession.expires_at > now,
     )
     return pages.keyset(db, rows, UserSession.id, limit=limit, after=after)
+
+
+def revoke_others(db: Session, session: UserSession, at: datetime) -> int:
+    """End every other live session of its user, however many there are; how many that were."""
+    others = (
+        update(UserSession)
+        .where(
+            UserSession.user_id == session.user_id,
+            UserSession.id != session.id,
+            UserSession.revoked_at.is_(None),
+            UserSession.expires_at > at,
+        )
+        .values(revoked_at=at)
+    )
+    return len(db.execute(others.returning(UserSession.id)).all())
+
+
+def revoke_surplus(db: Session, session: UserSession, at: datetime) -> None:
+    """End the user's oldest live sessions beyond LIVE_MAX, `session` aside.
+
+    First those without a second factor, so that the password alone ends none that has passed it.
+    """
+    surplus = (
+        select(UserSession.id)
+        .where(
+            UserSession.user_id == session.user_id,
+            UserSession.id != session.id,
+            UserSession.revoked_at.is_(None),
+            UserSession.expires_at > at,
+        )
+        .order_by(UserSession.mfa_at.is_(None), UserSession.id.desc())
+        .offset(LIVE_MAX - 1)
+    )
+    ended = update(UserSession).where(UserSession.id.in_(surplus.scalar_subquery()))
+    db.execute(ended.values(revoked_at=at).execution_options(synchronize_session=False))
+
+
+def forget_second_factor(db: Session, user_id: str) -> None:
+    """No session of the user has passed it any more."""
+    passed = (UserSession.user_id == user_id, UserSession.mfa_at.is_not(None))
+    db.execute(update(UserSession).where(*passed).values(mfa_at=None))
 
 
 def forget_ended(db: Session, before: datetime) -> int:

@@ -15,6 +15,7 @@ from contract_tests.api.rows import is_problem
 from contract_tests.api.second_factor import CONFIRM, code, enrol, enrolled, wrong
 from control import identity
 from storage import sessions
+from storage.sessions import UserSession
 
 CHANGE = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
 
@@ -200,6 +201,26 @@ def test_a_new_password_signs_out_every_other_session(house: House, person: Pers
     is_problem(house.post("/v1/sessions", json=old), 401)
     new = {"email": person.email, "password": CHANGE["new_password"]}
     assert house.post("/v1/sessions", json=new).status_code == 201
+
+
+def test_a_user_has_a_hundred_sessions_and_a_new_password_ends_them_all(
+    house: House, person: Person
+) -> None:
+    """The 101st ends the oldest, of those without a second factor where there are any."""
+    for number in range(150):
+        house.session(person.id, mfa=number == 3)
+    newest = sign_in(house, person)
+    live = live_sessions(house, person)
+    assert len(live) == 100
+    assert sum(one.mfa_at is not None for one in live) == 1
+    assert house.post("/v1/me/password", newest, json=CHANGE).status_code == 204
+    assert len(live_sessions(house, person)) == 1
+
+
+def live_sessions(house: House, person: Person) -> list[UserSession]:
+    with house.database.read() as db:
+        now = house.database.now(db)
+        return sessions.page(db, person.id, now=now, limit=1000, after=None).items
 
 
 def test_the_password_alone_takes_no_account_over(make_house: MakeHouse) -> None:

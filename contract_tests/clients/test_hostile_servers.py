@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from clients import answers, errors
+from clients import answers, errors, transport
 from clients.client import Client
 from clients.credentials import Credential
 from clients.source import Source
@@ -170,26 +170,29 @@ def answering(*parts: bytes, hold: threading.Event | None = None) -> Iterator[st
 HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 
-def test_a_small_answer_that_swells_has_a_size_too() -> None:
-    packed = gzip.compress(b" " * (8 << 20))
-    head = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-    with answering(head, packed) as url, httpx.Client() as http:
-        begun = http.send(http.build_request("GET", url), stream=True)
-        with pytest.raises(errors.MalformedAnswer, match="larger than 1 MiB"):
-            answers.whole(begun, bytes_max=1 << 20)
-    head = HEAD + b"content-encoding: gzip\r\ncontent-length: 4\r\n\r\n"
-    with answering(head, b"nope") as url, httpx.Client() as http:
-        begun = http.send(http.build_request("GET", url), stream=True)
-        with pytest.raises(errors.MalformedAnswer, match="cannot be decoded"):
-            answers.whole(begun)
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "gzip, gzip, gzip", "br", "zstd", "what"])
+def test_nothing_compressed_is_unpacked(encoding: str) -> None:
+    """Three times over, a few hundred bytes are gigabytes; and the first piece is all of it."""
+    packed = b" " * (8 << 20)
+    for _ in range(3):
+        packed = gzip.compress(packed)
+    head = HEAD + f"content-encoding: {encoding}\r\ncontent-length: {len(packed)}\r\n\r\n".encode()
+    with answering(head, packed) as url, transport.open_http(url) as http:
+        assert http.headers["accept-encoding"] == "identity"
+        with pytest.raises(errors.MalformedAnswer, match="compressed"):
+            http.send(http.build_request("GET", url), stream=True)
 
 
-def test_what_was_packed_is_read() -> None:
-    packed = gzip.compress(b'{"a": 1}')
+def test_a_command_says_that_an_answer_was_compressed(
+    home: object, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(b"{}")
     head = HEAD + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-    with answering(head, packed) as url, httpx.Client() as http:
-        begun = http.send(http.build_request("GET", url), stream=True)
-        assert answers.parsed(answers.whole(begun)) == {"a": 1}
+    with answering(head, packed) as url:
+        monkeypatch.setenv("MENAGERIE_BASE_URL", url)
+        monkeypatch.setenv("MENAGERIE_API_KEY", "mk_none")
+        ran = cli("engines", "list")
+    assert (ran.code, "sent a compressed answer" in ran.err) == (1, True)
 
 
 def test_an_answer_has_a_time() -> None:

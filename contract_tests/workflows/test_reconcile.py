@@ -4,16 +4,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Stage
 from control.cells import CellUnavailable
 from control.work import schedules
 from control.workflows import cells as cell_workflows
-from storage import cells, instances, networks, replays
+from storage import cells, instances, networks
 from storage.database import now
-from storage.records import Cell, Instance, Replay, Work
+from storage.records import Cell, Instance
 
 
 def run(stage: Stage, kind: str) -> None:
@@ -340,29 +340,6 @@ def test_a_starting_cell_is_heard_as_soon_as_it_answers(
     with stage.database.read() as db:
         cell = cells.fetch(db, "cell_fake")
         assert (cell.last_seen_at is not None, cell.engines != []) == (True, True)
-
-
-def test_housekeeping_forgets_what_is_over(stage: Stage) -> None:
-    with stage.database.write() as db:
-        expires = now(db) + timedelta(hours=24)
-        for number in range(3):
-            db.add(
-                Replay(
-                    scope=stage.org_id,
-                    operation="instances.create",
-                    key=str(number),
-                    body_sha256="0" * 64,
-                    expires_at=expires,
-                )
-            )
-    run(stage, "housekeeping")
-    with stage.database.read() as db:
-        assert replays.find(db, stage.org_id, "instances.create", "0") is not None
-    stage.pass_time(24 * 3600 + 60)
-    run(stage, "housekeeping")
-    with stage.database.read() as db:
-        assert db.scalars(select(Replay)).all() == []
-        assert len(db.scalars(select(Work)).all()) == 1, "what ended a day ago is gone too"
 
 
 def test_each_cell_is_asked_in_a_lane_of_its_own(stage: Stage) -> None:

@@ -131,6 +131,7 @@ def _windows(rates: RateLimits) -> Mapping[str, tuple[Window, ...]]:
         ),
         "reveal": (Window("reveal", rates.reveal_per_minute, _MINUTE_S),),
         "reveal_keys": (Window("reveal_keys", rates.reveal_keys_per_minute, _MINUTE_S),),
+        "changes": (Window("changes", rates.changes_per_quarter_hour, _QUARTER_HOUR_S),),
         "refused": (Window("refused", rates.refused_per_minute, _MINUTE_S),),
     }
     for name in BY_NETWORK:

@@ -52,6 +52,7 @@ class Rule:
     optional: bool
     in_org: bool
     mutating: bool
+    deletes: bool = False
     outside: bool = False
     """A cell does it, before the transaction that records it; see decision 0010."""
     password: str | None = None
@@ -67,6 +68,14 @@ class Rule:
     def sensitive(self) -> bool:
         """What it answers is for the session that asked, and for no other of the same person."""
         return self.assurance != "none" or self.rate in ("authentication", "reveal")
+
+    @property
+    def leaves_records(self) -> bool:
+        """Whether repeating it adds to what is kept for long; its rate does not bound that.
+
+        Not what ends something, such as a key that was stolen: that must always be possible.
+        """
+        return self.audit is not None and self.rate == "default" and not self.deletes
 
     @property
     def writes(self) -> bool:
@@ -95,6 +104,7 @@ def rule_of(operation: Operation) -> Rule:
         optional={} in operation.security,
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
+        deletes=method == "DELETE",
         outside=document.get("x-done-by") == "cell",
         password=document.get("x-password"),
         code=document.get("x-code"),

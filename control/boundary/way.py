@@ -9,19 +9,28 @@ other.
 
 import threading
 import uuid
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.boundary import accounts, connecting, credentials, failures, passwords, subjects
-from control.boundary.addresses import Proxies, levels, networks, rate_key
+from control.boundary import (
+    accounts,
+    charges,
+    connecting,
+    credentials,
+    failures,
+    passwords,
+    subjects,
+)
+from control.boundary.addresses import Proxies, levels, rate_key
 from control.boundary.authorization import authorize
 from control.boundary.call import Call, Forgotten, refuse_closed
+from control.boundary.charges import Charge
 from control.boundary.credentials import Admission, Caller
 from control.boundary.last_used import LastUsed
-from control.boundary.rates import BY_NETWORK, VERDICT, Verdict
+from control.boundary.rates import VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.boundary.strays import Strays
@@ -147,7 +156,7 @@ class Way:
             # Whoever is turned away before the limit is asked has made a request all the same.
             if VERDICT not in exchange.state:
                 # It has guessed and got nothing, so it takes nothing of what a person may guess.
-                self._charge(exchange, "default" if exchange.principal else "refused", ip)
+                self._charge(exchange, charges.of_refused(exchange.principal, ip))
             raise
 
     def _read(self, visit: Visit) -> Reply:
@@ -280,13 +289,13 @@ class Way:
             exchange.scheme = admission.caller.kind
             self.last_used.note(admission.caller, admission.at)
         if exchange.attempt == 0:
-            self._charge(exchange, visit.rule.rate, visit.ip)
+            self._charge(exchange, charges.of(visit.rule, admission.caller, visit.ip))
         exchange.validate()
         if visit.rule.rate == "authentication" and exchange.attempt == 0:
             accounts.charge(exchange, visit.rule, admission.caller, visit.ip, self._services)
 
-    def _charge(self, exchange: Exchange, rate: str, ip: str) -> None:
-        for window, key in _charges(rate, exchange.principal, ip):
+    def _charge(self, exchange: Exchange, due: Iterable[Charge]) -> None:
+        for window, key in due:
             verdict = self._services.limiter.charge(window, key)
             if VERDICT not in exchange.state or (verdict and not verdict.allowed):
                 exchange.state[VERDICT] = verdict
@@ -337,27 +346,6 @@ def _token(exchange: Exchange, rule: Rule) -> str | None:
     if token is None and not rule.optional:
         raise credentials.missing()
     return token
-
-
-def _charges(rate: str, caller: Caller | None, ip: str) -> list[tuple[str, str]]:
-    """Whom which limits count. Where secrets are fetched, it is the person.
-
-    Guesses are the session's here, as one must not use up another's; `accounts` counts them too.
-    An API key is counted apart, so that it blocks nothing of its maker's; and all keys that one
-    person made in an organization together, so that many of them fetch no more than a few.
-    """
-    if caller is None or rate == "unauthenticated":
-        # A network is no more than some of its addresses: a /48 of IPv6 has 65,536.
-        own = [(rate, rate_key(ip))]
-        return [*own, (f"{rate}_network", networks(ip)[1])] if rate in BY_NETWORK else own
-    if rate == "reveal" and caller.key is None:
-        return [(rate, caller.user.id)]
-    if caller.key is None:
-        return [(rate, caller.session.id if caller.session else "")]
-    if rate == "reveal":
-        made = f"{caller.key.org_id}:{caller.user.id}"
-        return [(rate, caller.key.id), ("reveal_keys", made)]
-    return [(rate, caller.key.id)]
 
 
 def _known_as(exchange: Exchange) -> int:
