@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from cell import logs, machine, pki
+from cell import logs, machine, pki, starting
 from cell.acme.ledger import Ledger
 from cell.clock import Clock
 from cell.console.desk import Desk
@@ -192,8 +192,21 @@ class Cell:
         self.supervisor.residents[record.instance_id] = Resident(record, site, driver)
 
     async def _adopt(self, resident: Resident) -> bool:
+        """Whether its engine is kept; one that still reads its data keeps nobody else waiting."""
+        if (process := self.host.find(resident.site)) is None:
+            return False
+        process.resume()
+        if await starting.is_loading(resident):
+            self.supervisor.spawn(self._adopt_loaded(resident))
+            return True
         async with resident.lock:
             return await self.supervisor.adopt(resident)
+
+    async def _adopt_loaded(self, resident: Resident) -> None:
+        async with resident.lock:
+            adopted = await self.supervisor.adopt(resident)
+        if not adopted:
+            await self._bring_back(resident)
 
     async def _bring_back(self, resident: Resident) -> None:
         async with resident.lock:

@@ -87,6 +87,21 @@ async def sparing(resident: Resident, start: Callable[[Resident], Awaitable[None
     log.warning("cell.started_without_code", instance_id=resident.instance_id, reason=reason)
 
 
+async def is_loading(resident: Resident) -> bool:
+    driver = resident.driver
+    return isinstance(driver, Loading) and await driver.is_loading(resident.site)
+
+
+async def until_loaded(resident: Resident, process: Process, limit_s: float) -> None:
+    """Of one that an earlier cell started: it cannot be told of credentials before."""
+    deadline = time.monotonic() + limit_s
+    while process.alive and await is_loading(resident):
+        if time.monotonic() > deadline:
+            raise EngineError(f"the engine was still reading its data after {limit_s:.0f} s")
+        resident.reason = SLOW
+        await asyncio.sleep(LOOK_AGAIN_MAX_S)
+
+
 async def until_usable(
     resident: Resident, process: Process, login: Login, settings: CellSettings
 ) -> None:
@@ -117,8 +132,7 @@ async def _look_whether_it_loads(
     resident: Resident, login: Login, waited_s: float, settings: CellSettings, work: _Work
 ) -> None:
     driver, limit_s, while_ = resident.driver, settings.start_timeout_s, ""
-    says_so = isinstance(driver, Loading) and await driver.is_loading(resident.site)
-    if says_so or work.goes_on:
+    if await is_loading(resident) or work.goes_on:
         limit_s = settings.load_timeout_s
         helps = driver.slow_start if isinstance(driver, Slow) else "restore a backup"
         while_ = f", and was still reading its data; {helps}"

@@ -173,6 +173,7 @@ class Supervisor:
         process.resume()
         resident.process = process
         try:
+            await starting.until_loaded(resident, process, self._settings.load_timeout_s)
             # The former cell may have died between making a credential and handing it out.
             await self.hand_out_credentials(resident)
             await self._until_usable(resident, process)

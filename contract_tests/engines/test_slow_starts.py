@@ -1,13 +1,16 @@
 """An engine that reads its data for long is waited for, and one that just hangs is not."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import pytest
 import redis
 
@@ -18,7 +21,7 @@ from cell.residents import Resident
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.starting import until_usable
-from contract_tests.cell.rig import Rig, running
+from contract_tests.cell.rig import Rig, running, until
 from contract_tests.engines.speakers import ONCE
 
 KEYS = 6_000
@@ -63,10 +66,7 @@ def test_what_takes_longer_to_read_than_a_start_may_is_read_once(slowed: Rig) ->
     client = redis.Redis(
         unix_socket_path=route["socket"], username="app", password=password, retry=ONCE
     )
-    pipeline = client.pipeline(transaction=False)
-    for number in range(KEYS):
-        pipeline.set(f"key{number}", "kept")
-    pipeline.execute()
+    _fill(client)
     slowed.action(instance_id, "pause")
 
     began = time.monotonic()
@@ -74,6 +74,52 @@ def test_what_takes_longer_to_read_than_a_start_may_is_read_once(slowed: Rig) ->
     assert time.monotonic() - began > START_TIMEOUT_S
     assert (seen["status"], seen["restarts"], seen["status_reason"]) == ("running", 0, None)
     assert client.dbsize() == KEYS
+
+
+@pytest.mark.nightly
+def test_a_cell_that_starts_anew_waits_for_what_still_reads_its_data(slowed: Rig) -> None:
+    versions = {
+        each["engine"]: each["versions"] for each in slowed.get("/v1/cell").json()["engines"]
+    }
+    instance_id = slowed.make(engine="redis", engine_version=versions["redis"][0])
+    route = slowed.route(instance_id)
+    assert route is not None
+    password = slowed.reveal(instance_id)["password"]
+    client = redis.Redis(
+        unix_socket_path=route["socket"], username="app", password=password, retry=ONCE
+    )
+    # Longer than a cell takes to start on a busy machine.
+    _fill(client, 3 * KEYS)
+    slowed.action(instance_id, "pause")
+    with contextlib.suppress(httpx.HTTPError), ThreadPoolExecutor(1) as apart:
+        resuming = apart.submit(slowed.action, instance_id, "resume")
+        until(lambda: _loads(client), "it reads its data")
+        reading = slowed.engine_pid(instance_id)
+        slowed.kill()
+        resuming.result()
+    slowed.start()
+    # Nobody else waits for it.
+    assert _loads(client)
+    seen = slowed.status_is(instance_id, "running")
+    assert (slowed.engine_pid(instance_id), seen["restarts"]) == (reading, 0)
+    assert client.dbsize() == 3 * KEYS
+
+
+def _fill(client: Any, keys: int = KEYS) -> None:
+    pipeline = client.pipeline(transaction=False)
+    for number in range(keys):
+        pipeline.set(f"key{number}", "kept")
+    pipeline.execute()
+
+
+def _loads(client: Any) -> bool:
+    try:
+        client.exists("key0")
+    except redis.BusyLoadingError:
+        return True
+    except redis.ConnectionError:
+        pass
+    return False
 
 
 class Hanging:
