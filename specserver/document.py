@@ -1,21 +1,16 @@
-"""Owns the document: loading it, holding it to OpenAPI 3.1, and following its references."""
+"""Owns the document: completing it, holding it to OpenAPI 3.1, and following its references."""
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-import yaml
+from specserver.connexion_seam import OpenAPISpecification
+from specserver.standard import METHODS, complete
+from specserver.written import DocumentInvalid, read, target, with_string_keys
 
-from specserver.connexion_seam import InvalidSpecification, OpenAPISpecification
-
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-
-
-class DocumentInvalid(InvalidSpecification):  # type: ignore[misc]  # connexion is untyped
-    """The document breaks OpenAPI 3.1, or asks for what specserver cannot serve."""
+__all__ = ["METHODS", "Document", "DocumentInvalid", "References"]
 
 
 class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is untyped
@@ -23,13 +18,15 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
 
     Connexion loads 3.0 only, and follows references by copying, which never ends on a schema that
     holds itself. Here `raw` keeps its references, for validators and for serving; `spec` has them
-    followed, and a reference that leads back into itself is left as it is.
+    followed, and a reference that leads back into itself is left as it is. Both have the standard
+    answers that the document as it is `written` leaves to its table.
     """
 
     def __init__(
         self, raw_spec: dict[str, Any], *, base_uri: str = "", checked: bool = False
     ) -> None:
-        self._raw_spec = copy.deepcopy(raw_spec)
+        self.written: dict[str, Any] = copy.deepcopy(raw_spec)
+        self._raw_spec = complete(self.written)
         if not checked:
             self._validate_spec(self._raw_spec)
         self._spec = References(self._raw_spec).follow(self._raw_spec)
@@ -62,13 +59,8 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
 
         One that was `checked` before is not held to OpenAPI again.
         """
-        if not isinstance(spec, (str, Path)):
-            return cls(_with_string_keys(spec), checked=checked)
-        text = Path(spec).read_text(encoding="utf-8")
-        loaded = yaml.load(text, _Loader)  # noqa: S506 - _Loader is a safe loader
-        if not isinstance(loaded, dict):
-            raise DocumentInvalid(f"{spec} does not contain a mapping")
-        return cls(_with_string_keys(loaded), checked=checked)
+        plain = read(Path(spec)) if isinstance(spec, (str, Path)) else with_string_keys(spec)
+        return cls(plain, checked=checked)
 
     def operations(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Path template, method in upper case, and operation object with its references followed.
@@ -108,14 +100,7 @@ class References:
     def target(self, reference: str) -> Any:
         if not reference.startswith("#"):
             raise DocumentInvalid(f"reference {reference!r} points outside the document")
-        node: Any = self._root
-        for part in reference[1:].split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            try:
-                node = node[int(key)] if isinstance(node, list) else node[key]
-            except (KeyError, IndexError, ValueError, TypeError):
-                raise DocumentInvalid(f"reference {reference!r} does not exist") from None
-        return node
+        return target(self._root, reference)
 
     def follow(self, node: Any) -> Any:
         if isinstance(node, list):
@@ -140,27 +125,3 @@ class References:
     def _with_siblings(self, node: dict[str, Any], followed: Any) -> Any:
         siblings = {key: self.follow(value) for key, value in node.items() if key != "$ref"}
         return {**followed, **siblings} if siblings and isinstance(followed, dict) else followed
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C or Python
-    """YAML as OpenAPI means it: timestamps stay text, and only true and false are booleans."""
-
-
-def _plain_resolvers(loader: Any) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    unwanted = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")
-    return {
-        first: [(tag, pattern) for tag, pattern in rules if tag not in unwanted]
-        for first, rules in loader.yaml_implicit_resolvers.items()
-    }
-
-
-_Loader.yaml_implicit_resolvers = _plain_resolvers(_Loader)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")
-)
-
-
-def _with_string_keys(node: Any) -> Any:
-    if isinstance(node, Mapping):
-        return {str(key): _with_string_keys(value) for key, value in node.items()}
-    return [_with_string_keys(item) for item in node] if isinstance(node, list) else node
