@@ -1,7 +1,7 @@
 """Where the document comes from: a cached copy of the server's, else the one that was shipped.
 
-A copy is JSON under the user's cache folder, one per server and one for the shipped YAML, because
-parsing half a megabyte of YAML takes longer than a command should.
+A copy is JSON under the user's cache folder, one per server and one of what was shipped, because
+reading that takes longer than a command should.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,13 +31,16 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "menagerie"
 
 
-def shipped_path() -> Path | None:
-    """Answer where the shipped document is: in a checkout, or beside the installed package."""
-    root = Path(__file__).resolve().parent.parent
-    for path in (root / "openapi.yaml", root / "menagerie" / "openapi.yaml"):
-        if path.is_file():
-            return path
-    return None
+@dataclass(frozen=True)
+class Shipped:
+    """A document that came with this program; `stamp` changes whenever it does."""
+
+    stamp: str
+    read: Callable[[], Mapping[str, Any]]
+
+
+# Set by a program that ships one: clients alone come without a server's.
+SHIPPED: ContextVar[Shipped | None] = ContextVar("shipped", default=None)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Source:
 
     base_url: str
     folder: Path
-    shipped: Path | None = None
+    shipped: Shipped | None = None
 
     @property
     def _copy(self) -> Path:
@@ -95,19 +99,15 @@ class Source:
             return None
 
     def _shipped(self) -> Document:
-        path = self.shipped or shipped_path()
-        if path is None:
-            raise DocumentError(
-                "no copy of the server's openapi.json, and no openapi.yaml was shipped"
-            )
-        stamp = path.stat()
-        etag = f"{path}-{stamp.st_mtime_ns}-{stamp.st_size}"
+        shipped = self.shipped or SHIPPED.get()
+        if shipped is None:
+            raise DocumentError("no copy of the server's openapi.json, and none was shipped")
         cached = self.folder / "shipped.json"
         copy = self._read(cached)
-        if copy and copy.get("etag") == etag:
+        if copy and copy.get("etag") == shipped.stamp:
             return Document(copy["document"])
-        raw = parse_yaml(path.read_text(encoding="utf-8"))
-        self._write(cached, {"etag": etag, "fetched_at": time.time(), "document": raw})
+        raw = shipped.read()
+        self._write(cached, {"etag": shipped.stamp, "fetched_at": time.time(), "document": raw})
         return Document(raw)
 
     @staticmethod
@@ -132,20 +132,3 @@ def _is_usable(document: Mapping[str, Any]) -> bool:
         return is_read and found.nouns is not None and isinstance(document["paths"], Mapping)
     except Exception:  # noqa: BLE001  whatever it breaks, the copy at hand will do
         return False
-
-
-def parse_yaml(text: str) -> dict[str, Any]:
-    """Answer the YAML as JSON would have it: dates stay text."""
-    import yaml  # noqa: PLC0415  only ever needed when there is no cached copy
-
-    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
-        for first, rules in fast.yaml_implicit_resolvers.items()
-    }
-    loader = type("Loader", (fast,), {"yaml_implicit_resolvers": resolvers})
-    raw = yaml.load(text, Loader=loader)  # noqa: S506  a safe loader that leaves dates alone
-    if not isinstance(raw, dict):
-        raise DocumentError("the document is not an object")
-    parsed: dict[str, Any] = json.loads(json.dumps(raw, default=str))
-    return parsed

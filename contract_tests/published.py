@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from openapi_schema_validator import OAS31Validator
 from sqlalchemy import event
 
+from specserver import Document
 from storage.events import Event
 
 _DOCUMENT: Final = Path(__file__).resolve().parents[1] / "openapi.yaml"
@@ -57,7 +57,7 @@ class Published:
 @contextmanager
 def checked() -> Iterator[Published]:
     """Within the block no process of ours writes an event that the document does not describe."""
-    published = Published(yaml.safe_load(_DOCUMENT.read_text()))
+    published = Published(Document.load(_DOCUMENT, checked=True).raw)
 
     def check(_mapper: Any, _connection: Any, written: Event) -> None:
         published.check(written.type, written.data)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clients.cli.output import OutputOption
+from clients.source import SHIPPED
+from menagerie import contract
 from menagerie.refusals import unusable
 
 if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs none of it
@@ -234,6 +236,17 @@ def config(home: Home = None) -> None:
         typer.echo(f"{name} = {json.dumps(value)}  # {origin.get(name, 'default')}")
 
 
+def openapi(output: OutputOption = None) -> None:
+    """Print the API's OpenAPI document in one piece, as a running service serves it.
+
+    Example: menagerie openapi -o yaml > openapi-whole.yaml
+    """
+    from clients.cli.output import Format, chosen, show  # noqa: PLC0415 -- see above
+
+    form = chosen(output)
+    show(contract.public(), Format.json if form is Format.table else form)
+
+
 def wait(
     home: Home = None,
     url: Annotated[
@@ -289,11 +302,12 @@ def _begin_part() -> None:
     end_with_parent()
 
 
-COMMANDS = (serve, wait, doctor, init, api, worker, cell, gateway, migrate, config)
+COMMANDS = (serve, wait, doctor, init, api, worker, cell, gateway, migrate, config, openapi)
 
 
 def register(app: typer.Typer) -> None:
-    """Put the server's commands beside those of `app`."""
+    """Put the server's commands beside those of `app`, and its document at their hands."""
+    SHIPPED.set(contract.shipped())
     for command in COMMANDS:
         shown = "Example" in (command.__doc__ or "")
         epilog = None if shown else f"Example: menagerie {command.__name__}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
@@ -15,7 +14,7 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
 from control.workflows import cells as cell_workflows
-from menagerie import keys
+from menagerie import contract, keys
 from menagerie.settings import Settings
 from pages import alone
 from specserver import App, Reply
@@ -24,13 +23,6 @@ from storage import cells
 from storage.database import Database
 
 PROBLEM_TYPES = "urn:menagerie:problem:"
-PUBLIC_EXTENSIONS = frozenset({"x-authorize", "x-confirm", "x-events", "x-wait"})
-
-
-def document() -> Path:
-    """The contract: beside the packages in a checkout, inside ours when installed."""
-    beside = Path(__file__).resolve().parent.parent / "openapi.yaml"
-    return beside if beside.exists() else Path(__file__).resolve().parent / "openapi.yaml"
 
 
 def build_services(settings: Settings) -> Services:
@@ -86,7 +78,7 @@ def build_app(
     """The control plane's API over these services."""
     boundary = make_boundary(services)
     app = App(
-        document(),
+        contract.place(),
         handlers="handlers",
         boundary=boundary,
         state=services,
@@ -95,7 +87,7 @@ def build_app(
         on_startup=on_startup,
         on_shutdown=on_shutdown,
         problem_type_prefix=PROBLEM_TYPES,
-        public_extensions=PUBLIC_EXTENSIONS,
+        public_extensions=contract.PUBLIC_EXTENSIONS,
         front_page=_front_page(settings),
         checked=not settings.dev,  # by `make check`
         shares=Shares(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from specserver import DocumentInvalid
-from tools.document_rules import operations, policy, schemas
+from tools.document_rules import layout, operations, policy, schemas
 from tools.document_rules.reading import Fault, Text
 
 
@@ -21,17 +21,26 @@ def faults(path: Path) -> Iterator[Fault]:
         yield Fault("info", "the licence is Apache-2.0, by its identifier")
     yield from operations.check(text)
     yield from schemas.check(text)
+    if len(text.files) > 1:
+        yield from layout.check(text)
     if text.has_policy:
         yield from schemas.check_shared(text)
         yield from policy.check(text)
+
+
+def root_of(path: Path) -> Path:
+    """`openapi.yaml` for a file in `openapi/` beside it: the rules are those of the whole."""
+    root = path.parent.parent / f"{path.parent.name}.yaml"
+    return root if path.parent.name and root.is_file() else path
 
 
 def main(paths: list[str]) -> int:
     if not paths:
         print("usage: python -m tools.lint_document openapi.yaml …", file=sys.stderr)
         return 2
-    found = [f"{path}: {fault}" for path in paths for fault in faults(Path(path))]
-    print("\n".join(found) if found else f"{len(paths)} documents in order")
+    roots = dict.fromkeys(map(root_of, map(Path, paths)))
+    found = [f"{path}: {fault}" for path in roots for fault in faults(path)]
+    print("\n".join(found) if found else f"{len(roots)} documents in order")
     return 1 if found else 0
 
 

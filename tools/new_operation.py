@@ -6,14 +6,14 @@ What is left to write says TODO, and `make check` fails until none does.
 import argparse
 import re
 import sys
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Final
 
-from tools.document_rules.operations import needed
-from tools.document_rules.reading import Operation, Text
+from specserver.written import load
+from tools.document_rules.layout import area_of
+from tools.document_rules.reading import Text
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = """examples:
@@ -36,7 +36,9 @@ class Refused(SystemExit):
 class Skeleton:
     """One operation to be, in a checkout."""
 
-    def __init__(self, root: Path, name: str, method: str, path: str, permission: str) -> None:
+    def __init__(
+        self, root: Path, name: str, method: str, path: str, permission: str, area: str
+    ) -> None:
         found = _NAME.fullmatch(name)
         if found is None:
             raise Refused(f"{name} is not an operationId; write noun.verb, as in instances.pause")
@@ -45,19 +47,23 @@ class Skeleton:
         self.permission = permission or f"{self.noun}:{'read' if self.reads else 'write'}"
         self.document = root / "openapi.yaml"
         text = Text(self.document)
+        self.files = {one: load(one) for one in text.files}
         if any(one.id == name for one in text.operations):
             raise Refused(f"openapi.yaml has an operation {name} already")
         if any((one.path, one.method) == (path, self.method) for one in text.operations):
             raise Refused(f"openapi.yaml has an operation at {self.method} {path} already")
-        self.parameters = _references(text, "parameters")
-        self.answers = _references(text, "responses")
-        self.raw = text.raw
+        self.schemas = text.raw["components"]["schemas"]
+        self.parameters = {
+            one["name"]: name for name, one in text.raw["components"]["parameters"].items()
+        }
         unknown = [one for one in _PARAMETER.findall(path) if one not in self.parameters]
         if unknown:
             raise Refused(
                 f"{unknown[0]} is not a path parameter of openapi.yaml; add it to components/"
-                "parameters, with its x-record, and use it in one operation first"
+                "parameters of openapi/shared.yaml, with its x-record, and use it in one operation"
+                " first"
             )
+        self.area = self._area(area, text)
 
     @property
     def reads(self) -> bool:
@@ -71,10 +77,35 @@ class Skeleton:
     def schema(self) -> str:
         return self.noun.title().replace("_", "")
 
-    def describe(self) -> Path:
-        """Write it into openapi.yaml, beside the operations of the same path."""
-        lines = self.document.read_text().splitlines()
-        self._name_tag(lines)
+    @property
+    def tag(self) -> str:
+        """As the root writes it, if it has it."""
+        meant = self.noun.replace("_", " ").capitalize()
+        known = {one["name"].lower(): one["name"] for one in self.files[self.document]["tags"]}
+        return str(known.get(meant.lower(), meant))
+
+    def _area(self, given: str, text: Text) -> Path:
+        """The file of its tag; for a new tag the one that was asked for, or of the path alike."""
+        root = self.files[self.document]
+        area = area_of(root, self.tag) or given
+        if given not in ("", area):
+            raise Refused(f"the tag {self.tag} is of {area}: leave out --area, or move the tag")
+        folder = self.document.with_suffix("")
+        if not area:
+            lines = text.files[self.document]
+            reference = root["paths"][lines[self._nearest(lines)].strip(" :")]["$ref"]
+            area = Path(reference.partition("#")[0]).stem
+        if folder / f"{area}.yaml" not in self.files:
+            areas = sorted(one.stem for one in self.files if one.parent == folder)
+            raise Refused(f"there is no openapi/{area}.yaml; choose one of {', '.join(areas)}")
+        return folder / f"{area}.yaml"
+
+    def describe(self) -> list[Path]:
+        """Write it into the file of its area, beside others of its path, and name it in the root.
+
+        The root names a path once, whatever its methods.
+        """
+        lines = self.area.read_text().splitlines()
         block = indent(self._operation(), "    ").splitlines()
         place = f"  {self.path}:"
         if place in lines:
@@ -83,20 +114,42 @@ class Skeleton:
         else:
             end = _end_of_path(lines, self._nearest(lines))
             lines[end:end] = ["", place, *block]
-        if not self._deletes and self.schema not in self.raw["components"]["schemas"]:
+        if not self._deletes and self.schema not in self.schemas:
             lines += indent(_SCHEMA.format(schema=self.schema), "    ").splitlines()
+        self.area.write_text("\n".join(lines) + "\n")
+        self._name_in_root(place)
+        return [self.document, self.area]
+
+    def _name_in_root(self, place: str) -> None:
+        lines = self.document.read_text().splitlines()
+        self._name_tag(lines)
+        if place not in lines:
+            end = _end_of_path(lines, self._nearest(lines))
+            pointer = self.path.replace("~", "~0").replace("/", "~1")
+            lines[end:end] = [place, f"    $ref: 'openapi/{self.area.name}#/paths/{pointer}'"]
         self.document.write_text("\n".join(lines) + "\n")
-        return self.document
+
+    def _reference(self, kind: str, name: str) -> str:
+        """To a component, from the file of the area; a schema not there yet will be in it."""
+        found = (
+            path for path, one in self.files.items() if name in one["components"].get(kind, {})
+        )
+        home = next(found, self.area)
+        file = "" if home == self.area else home.name
+        return f"{{$ref: '{file}#/components/{kind}/{name}'}}"
 
     @property
     def _deletes(self) -> bool:
         return self.method == "DELETE"
 
     def _name_tag(self, lines: list[str]) -> None:
-        tag = self.noun.replace("_", " ").capitalize()
-        if tag.lower() not in {one["name"].lower() for one in self.raw["tags"]}:
-            end = lines.index("paths:") - 1
-            lines[end:end] = [f"  - name: {tag}", "    description: 'TODO: say what these are.'"]
+        if self.tag in {one["name"] for one in self.files[self.document]["tags"]}:
+            return
+        end = lines.index("", lines.index("tags:"))
+        lines[end:end] = [f"  - name: {self.tag}", "    description: 'TODO: say what these are.'"]
+        group = f"  - {{name: {self.area.stem.capitalize()}, tags: ["
+        number = next(number for number, line in enumerate(lines) if line.startswith(group))
+        lines[number] = lines[number].replace("]}", f", {self.tag}]}}")
 
     def _nearest(self, lines: list[str]) -> int:
         """The last path that begins like this one."""
@@ -112,6 +165,7 @@ class Skeleton:
     def _operation(self) -> str:
         names = [self.parameters[one] for one in _PARAMETER.findall(self.path)]
         names += ["IdempotencyKey"] if self.method == "POST" else []
+        schema = self._reference("schemas", self.schema)
         policy = f"x-authorize: {{permission: '{self.permission}', scope: team}}\n"
         if self.reads:
             policy += "x-audit: none\nx-audit-reason: Reading changes nothing.\n"
@@ -119,37 +173,22 @@ class Skeleton:
             policy += f"x-audit: {self.noun}.{self.verb}\n"
         if self._deletes:
             policy += "x-confirm: 'TODO: say what is lost, or write none and x-confirm-reason.'\n"
-        tag = self.noun.replace("_", " ").capitalize()
         return f"{self.method.lower()}:\n" + indent(
-            _WORDS.format(id=self.name, tag=tag)
+            _WORDS.format(id=self.name, tag=self.tag)
             + policy
             + "x-rate-limit: default\nx-events: []\n"
             + "parameters:\n"
-            + "".join(f"  - {{$ref: '#/components/parameters/{one}'}}\n" for one in names)
-            + (_BODY.format(schema=self.schema) if self.has_body else "")
-            + f"responses:\n{indent(self._responses(), '  ')}",
+            + "".join(f"  - {self._reference('parameters', one)}\n" for one in names)
+            + (_BODY.format(schema=schema) if self.has_body else "")
+            + f"responses:\n{indent(self._success(schema), '  ')}",
             "  ",
         )
 
-    def _responses(self) -> str:
+    def _success(self, schema: str) -> str:
+        """What it answers of its own; the standard answers follow from the rest."""
         if self._deletes:
-            success = "'204': {$ref: '#/components/responses/NoContent'}\n"
-        else:
-            status = _SUCCESSES.get(self.method, "200")
-            success = _ANSWER.format(status=status, schema=self.schema)
-        described = {
-            "security": [{}],
-            "requestBody": {} if not self.has_body else {"content": {}},
-            "parameters": [{"name": one, "in": "path"} for one in _PARAMETER.findall(self.path)],
-            "responses": {"200": {"content": {} if self._deletes else {"application/json": {}}}},
-        }
-        if self.has_body:
-            described["requestBody"] = {"content": {"application/json": {}}}
-        statuses = sorted(needed(Operation(self.path, self.method, described)))
-        return success + "".join(
-            f"'{status}': {{$ref: '#/components/responses/{self.answers[status]}'}}\n"
-            for status in statuses
-        )
+            return f"'204': {self._reference('responses', 'NoContent')}\n"
+        return _ANSWER.format(status=_SUCCESSES.get(self.method, "200"), schema=schema)
 
     def handle(self) -> Path:
         """Write the handler, in a new module where the tag has none."""
@@ -208,21 +247,6 @@ class Skeleton:
         return place
 
 
-def _references(text: Text, kind: str) -> dict[str, str]:
-    """Names of shared components: of parameters by their names, of responses by their status."""
-    components = text.raw["components"][kind]
-    if kind == "parameters":
-        return {one["name"]: name for name, one in components.items()}
-    used: dict[str, Counter[str]] = {}
-    for methods in text.raw["paths"].values():
-        for described in methods.values():
-            answers = described.get("responses", {}) if isinstance(described, dict) else {}
-            for status, one in answers.items():
-                if "$ref" in one:
-                    used.setdefault(str(status), Counter())[one["$ref"].rpartition("/")[2]] += 1
-    return {status: names.most_common(1)[0][0] for status, names in used.items()}
-
-
 def _end_of_path(lines: list[str], start: int) -> int:
     """The line behind the last one of the path that starts there."""
     end = start + 1
@@ -245,17 +269,15 @@ _BODY = dedent("""\
       required: true
       content:
         application/json:
-          schema: {{$ref: '#/components/schemas/{schema}'}}
+          schema: {schema}
           example: {{todo: TODO}}
     """)
 _ANSWER = dedent("""\
     '{status}':
       description: 'TODO: say what it shows.'
-      headers:
-        X-Request-Id: {{$ref: '#/components/headers/RequestId'}}
       content:
         application/json:
-          schema: {{$ref: '#/components/schemas/{schema}'}}
+          schema: {schema}
           example: {{todo: TODO}}
     """)
 _SCHEMA = dedent("""\
@@ -343,11 +365,12 @@ def main(words: list[str], root: Path = ROOT) -> int:
     parser.add_argument("method", choices=["GET", "POST", "PUT", "PATCH", "DELETE"])
     parser.add_argument("path", help="with the parameters that openapi.yaml knows")
     parser.add_argument("--permission", default="", help="[NOUN:read or NOUN:write]")
+    parser.add_argument("--area", default="", help="of a new tag: a file of openapi/")
     parser.add_argument("--record", metavar="NAME", help="a table of its own, with this record")
     given = parser.parse_args(words)
-    skeleton = Skeleton(root, given.name, given.method, given.path, given.permission)
+    skeleton = Skeleton(root, given.name, given.method, given.path, given.permission, given.area)
     written = skeleton.record(given.record) if given.record else []
-    written += [skeleton.describe(), skeleton.handle(), skeleton.test(), skeleton.log()]
+    written += [*skeleton.describe(), skeleton.handle(), skeleton.test(), skeleton.log()]
     print(
         "written; search for TODO in:", *(f"  {one.relative_to(root)}" for one in written), sep="\n"
     )

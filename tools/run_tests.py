@@ -58,7 +58,7 @@ def changed_rooms() -> set[str]:
     rooms = set()
     for path in map(Path, listed.split()):
         place = path.parts[1] if path.parts[0] == "contract_tests" else path.parts[0]
-        if place == "openapi.yaml":
+        if place in {"openapi", "openapi.yaml"}:
             rooms |= {"handlers", "clients"}
         elif place in ROOMS or (TESTS / place).is_dir():
             rooms.add(place)

@@ -100,7 +100,8 @@ class RootGroup(Group):
             panel = getattr(command, "rich_help_panel", None)
             heading = panel if isinstance(panel, str) else SHORTCUTS
             panels.setdefault(heading, []).append((name, command.get_short_help_str(120)))
-        for heading, rows in panels.items():
+        # There are no resources where no server was asked and no document shipped.
+        for heading, rows in ((heading, rows) for heading, rows in panels.items() if rows):
             with formatter.section(heading):
                 formatter.write_dl(sorted(rows))
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
 from jsonschema_path import SchemaPath
 from openapi_core import V31RequestValidator, V31ResponseValidator
 from openapi_core.templating.paths.exceptions import PathError
@@ -33,7 +32,7 @@ class Oracle:
     """Made once. `checked` counts the exchanges, so that a silent oracle is noticed."""
 
     def __init__(self) -> None:
-        spec = SchemaPath.from_dict(yaml.safe_load(DOCUMENT.read_text()))
+        spec = SchemaPath.from_dict(document().raw)
         self._requests = V31RequestValidator(spec)
         self._responses = V31ResponseValidator(
             spec,

@@ -1,6 +1,7 @@
 """The document's lint: our documents pass it, and every rule of it can fail."""
 
 import copy
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,19 +114,14 @@ SPOILED: dict[str, Spoil] = {
     "say whether the scope is org or team": lambda d: create(d)["x-authorize"].pop("scope"),
     "it is for user sessions": lambda d: create(d)["x-authorize"].update(session="user"),
     "x-authorize {session: user}": lambda d: create(d).update(security=[{"dev_user": []}]),
-    "describe its 409": lambda d: pause(d)["responses"].pop("409"),
-    "is a application/problem+json": lambda d: pause(d)["responses"].update(
-        {"404": {"description": "x", "content": {"application/json": {"example": {}}}}}
-    ),
-    "in the order of their statuses": lambda d: pause(d)["responses"].update(
-        {"202": pause(d)["responses"].pop("202")}
+    "is a application/problem+json": lambda d: d["components"]["responses"]["Conflict"].update(
+        content={"application/json": {"example": {}}}
     ),
     "password is a secret: make it writeOnly": lambda d: schema(d, "Password").pop("writeOnly"),
     "a POST takes Idempotency-Key": lambda d: pause(d)["parameters"].remove(
         {"$ref": "#/components/parameters/IdempotencyKey"}
     ),
-    "describe its 412: If-Match": lambda d: pause(d)["responses"].pop("412"),
-    "carries X-Request-Id": lambda d: pause(d)["responses"]["202"].pop("headers"),
+    "carries X-Request-Id": lambda d: d["x-standard"]["headers"].pop("X-Request-Id"),
     "it destroys data, widens access": lambda d: d["paths"][PAUSE.replace("pause", "erase")][
         "post"
     ]["x-authorize"].pop("assurance"),
@@ -139,20 +135,80 @@ SPOILED: dict[str, Spoil] = {
         PAUSE.replace("pause", "erase")
     ]["post"].update({"x-assurance-reason": "Never."}),
     "the licence is Apache-2.0": lambda d: d["info"].update(license={"name": "MIT"}),
+}
+NOT_FOUND = "#/components/responses/NotFound"
+# With any of these there is no document to find other faults in.
+UNREADABLE: dict[str, Spoil] = {
     "the document is invalid": lambda d: d["info"].pop("title"),
+    "instances.pause: its 404 is standard": lambda d: pause(d)["responses"].update(
+        {"404": {"description": "No.", "content": {"application/json": {"example": {}}}}}
+    ),
+    "its 412 is standard: leave it out": lambda d: pause(d)["responses"].update(
+        {"412": {"$ref": "#/components/responses/PreconditionFailed"}}
+    ),
+    "its 409 is standard": lambda d: pause(d)["responses"].update(
+        {"409": {"$ref": NOT_FOUND, "description": "It is not there."}}
+    ),
+    "the headers of its 202 are standard": lambda d: pause(d)["responses"]["202"].update(
+        headers={"ETag": {"schema": {"type": "integer"}}}
+    ),
+    "x-standard: 412 is answered in two ways": lambda d: d["x-standard"]["answers"].append(
+        {"when": {}, "responses": {"412": {"$ref": NOT_FOUND}}}
+    ),
+    "x-standard: cookie is unknown": lambda d: d["x-standard"]["answers"].append(
+        {"when": {"cookie": "theme"}, "responses": {}}
+    ),
 }
 
 
 # Several at once, as reading a document takes a second; neighbours in the table go apart.
-GROUPS = [list(SPOILED)[start:-1:7] for start in range(7)] + [list(SPOILED)[-1:]]
+GROUPS = [list(SPOILED)[start::7] for start in range(7)] + [[one] for one in UNREADABLE]
 
 
 @pytest.mark.parametrize("messages", GROUPS, ids=lambda messages: messages[0])
 def test_each_rule_names_what_breaks_it(tmp_path: Path, messages: list[str]) -> None:
-    document = copy.deepcopy(DOCUMENT.raw)
+    document = copy.deepcopy(DOCUMENT.written)
     for message in messages:
-        SPOILED[message](document)
+        (SPOILED | UNREADABLE)[message](document)
     spoiled = tmp_path / "openapi.yaml"
     spoiled.write_text(yaml.safe_dump(document, width=1000, sort_keys=False))
     found = [str(fault) for fault in faults(spoiled) if "characters; 110" not in str(fault)]
+    assert [one for one in messages if not any(one in fault for fault in found)] == [], found[:20]
+
+
+LAYOUT = {
+    "write /v1/engines in paths of the root": (
+        "openapi.yaml",
+        "  /v1/engines:\n",
+        "  /v1/motors:\n",
+    ),
+    "write instance.paused.v1 in webhooks of the root": (
+        "openapi.yaml",
+        "  instance.paused.v1:\n",
+        "  instance.slept.v1:\n",
+    ),
+    "queues.list: its tag Engines is of catalogue, and not of data": (
+        "openapi/data.yaml",
+        "operationId: queues.list\n      tags: [Queues]",
+        "operationId: queues.list\n      tags: [Engines]",
+    ),
+    "tags: Queues is in 0 groups": ("openapi.yaml", "tags: [Queues]", "tags: []"),
+    "/v1/stray: describe it in the file of its area": (
+        "openapi.yaml",
+        "\nwebhooks:\n",
+        "  /v1/stray: {}\n\nwebhooks:\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("messages", [list(LAYOUT)[:2], list(LAYOUT)[2:]], ids=len)
+def test_what_is_in_the_wrong_file_is_named(tmp_path: Path, messages: list[str]) -> None:
+    shutil.copy(ROOT / "openapi.yaml", tmp_path)
+    shutil.copytree(ROOT / "openapi", tmp_path / "openapi")
+    for message in messages:
+        name, old, new = LAYOUT[message]
+        text = (tmp_path / name).read_text()
+        assert text.count(old) == 1
+        (tmp_path / name).write_text(text.replace(old, new))
+    found = [str(fault) for fault in faults(tmp_path / "openapi.yaml")]
     assert [one for one in messages if not any(one in fault for fault in found)] == [], found[:20]

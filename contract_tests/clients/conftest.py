@@ -12,8 +12,9 @@ import pytest
 from clients.cli import run
 from clients.client import Client
 from clients.retries import Retries
-from clients.source import Source
+from clients.source import SHIPPED, Source
 from contract_tests.clients.stand_in import ControlPlane, running
+from menagerie import contract
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ Cli = Callable[..., Ran]
 def shipped_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cached copy of the shipped document, which takes a moment to make."""
     cache = tmp_path_factory.mktemp("cache")
-    Source("http://nowhere", cache).at_hand()
+    Source("http://nowhere", cache, contract.shipped()).at_hand()
     return cache / "shipped.json"
 
 
@@ -83,6 +84,7 @@ def nowhere() -> Iterator[str]:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     """Run one command line and answer its exit code and what it wrote."""
+    SHIPPED.set(contract.shipped())
 
     def ran(*argv: str) -> Ran:
         capsys.readouterr()

@@ -18,17 +18,16 @@ from typing import Any, Final
 
 import duckdb
 
-from clients.source import parse_yaml
 from contract_tests.clients.servers import Authority, Scripted, Seen, Server, new_id, problem
+from menagerie import contract
 
 ROOT: Final = Path(__file__).parent.parent.parent
-OPENAPI: Final = ROOT / "openapi.yaml"
 
 
 @functools.cache
 def openapi() -> dict[str, Any]:
-    """The real document, parsed once for all tests; not to be changed."""
-    return parse_yaml(OPENAPI.read_text(encoding="utf-8"))
+    """The real document, as a server shows it, read once for all tests; not to be changed."""
+    return contract.public()
 
 
 class Cell(Server):

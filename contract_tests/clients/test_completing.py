@@ -10,7 +10,7 @@ import pytest
 
 from contract_tests.clients.stand_in import ROOT, ControlPlane
 
-PROGRAM = "from clients.cli import run; run([])"
+PROGRAM = "from menagerie.__main__ import main; main()"
 Complete = Callable[..., list[str]]
 
 

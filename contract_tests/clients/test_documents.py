@@ -8,7 +8,8 @@ import pytest
 
 from clients import schemas
 from clients.schemas import DocumentError
-from clients.source import FRESH_S, Source, parse_yaml
+from clients.source import FRESH_S, SHIPPED, Shipped, Source
+from menagerie import contract
 
 
 def document(title: str) -> dict[str, Any]:
@@ -30,9 +31,11 @@ class Server:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    shipped = tmp_path / "openapi.yaml"
-    shipped.write_text("info: {title: shipped, version: 2026-11-21}\npaths: {}\n")
-    return Source("http://one", tmp_path / "cache", shipped)
+    return Source("http://one", tmp_path / "cache", shipped("shipped"))
+
+
+def shipped(title: str) -> Shipped:
+    return Shipped(title, lambda: document(title))
 
 
 def title(found: Any) -> str:
@@ -41,15 +44,14 @@ def title(found: Any) -> str:
 
 def test_the_shipped_one_is_used_until_the_server_was_asked(source: Source) -> None:
     assert title(source.at_hand()) == "shipped"
-    assert source.at_hand().version == "2026-11-21"
+    assert source.at_hand().version == "1"
     source.current(Server())
     assert title(source.at_hand()) == "first"
 
 
 def test_a_changed_shipped_document_is_read_again(source: Source) -> None:
     source.at_hand()
-    assert source.shipped is not None
-    source.shipped.write_text("info: {title: shipped anew, version: '1'}\npaths: {}\n")
+    source.shipped = shipped("shipped anew")
     assert title(source.at_hand()) == "shipped anew"
 
 
@@ -94,11 +96,20 @@ def test_a_cache_that_is_spoilt_or_unwritable_does_no_harm(source: Source) -> No
     )
 
 
-def test_dates_in_examples_stay_text() -> None:
-    assert parse_yaml("a: 2026-11-21\nb: 2026-11-21T09:00:00Z") == {
-        "a": "2026-11-21",
-        "b": "2026-11-21T09:00:00Z",
-    }
+def test_clients_alone_have_no_document_before_a_server_is_asked(source: Source) -> None:
+    alone = Source("http://one", source.folder)
+    SHIPPED.set(None)
+    with pytest.raises(DocumentError, match="none was shipped"):
+        alone.at_hand()
+    SHIPPED.set(source.shipped)
+    assert title(alone.at_hand()) == "shipped"
+
+
+def test_what_is_shipped_is_what_a_server_serves() -> None:
+    document = contract.shipped().read()
+    assert document["paths"]["/healthz"]["get"]["responses"]["503"]
+    assert contract.shipped().stamp == contract.shipped().stamp
+    assert all(str(path.stat().st_size) in contract.shipped().stamp for path in contract.files())
 
 
 ROOT: dict[str, Any] = {

@@ -42,7 +42,7 @@ HOSTILE = [
     "~root",
     "x\x1b]0;title\x07\u202e",
 ]
-PROGRAM = "from clients.cli import run; run([])"
+PROGRAM = "from menagerie.__main__ import main; main()"
 STARTS = {
     "bash": ["bash", "--norc", "--noprofile", "-i"],
     "zsh": ["zsh", "-f", "-i"],

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from clients.cli import app, run
 from clients.cli.app import SHORTCUT_MODULES
+from clients.source import SHIPPED
 from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ROOT, ControlPlane
 from menagerie import commands
@@ -54,6 +56,15 @@ def test_help_loads_nothing_slow(argv: list[str], home: object, cli: Cli) -> Non
 def test_help_of_the_root_converts_no_values(home: object, cli: Cli) -> None:
     cli("--help")
     assert "pydantic" not in loaded("--help")
+
+
+def test_clients_without_a_document_show_their_shortcuts(folder: Path, cli: Cli) -> None:
+    (folder / "cache" / "menagerie" / "shipped.json").unlink()
+    SHIPPED.set(None)
+    ran = cli("--help")
+    assert ran.code == 0, ran.err
+    assert " login " in ran.out
+    assert "Resources" not in ran.out
 
 
 @pytest.mark.parametrize("argv", SHORTCUTS, ids=" ".join)

@@ -22,6 +22,7 @@ from contract_tests.clients.conftest import Cli, Ran
 from contract_tests.clients.servers import Scripted
 from contract_tests.clients.stand_in import ControlPlane
 from contract_tests.clients.test_terminal import Play, play
+from menagerie import contract
 
 __all__ = ["play"]
 
@@ -266,7 +267,7 @@ def test_a_credential_is_what_may_stand_in_a_shell(change: dict[str, Any]) -> No
 
 
 def test_a_document_no_commands_can_be_made_of_is_not_kept(folder: Path) -> None:
-    source = Source("http://evil.example", folder / "cache")
+    source = Source("http://evil.example", folder / "cache", contract.shipped())
     broken: list[dict[str, Any]] = [{"paths": []}, {"paths": {"/x": {"get": 7}}}, {}, {"paths": 7}]
     broken += [{"paths": {"/x": {"get": {"operationId": name}}}} for name in (5, None, "")]
     # Behind the server's URL these would name another host, to which the request would go.

@@ -272,7 +272,7 @@ def test_completion_scripts(shell: str, folder: Path, cli: Cli) -> None:
 
 
 def test_completion_knows_the_documents_commands(home: Path) -> None:
-    program = "from clients.cli import run; run([])"
+    program = "from menagerie.__main__ import main; main()"
     environment = {
         **os.environ,
         "_MENAGERIE_COMPLETE": "complete_bash",

@@ -15,7 +15,7 @@ import pytest
 from contract_tests.clients.stand_in import ROOT, ControlPlane
 
 DEADLINE_S = 60.0
-PROGRAM = "import sys; from clients.cli import run; sys.exit(run(sys.argv[1:]))"
+PROGRAM = "from menagerie.__main__ import main; main()"
 
 Play = Callable[..., tuple[int, str]]
 

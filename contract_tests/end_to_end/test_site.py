@@ -132,7 +132,7 @@ def test_the_reference_is_there_and_sends_nothing_to_the_site(base: str, browser
 @pytest.mark.parametrize("link", ["nowhere.md", "glossary.md#no-such-heading"])
 def test_a_link_that_leads_nowhere_is_a_fault(base: str, tmp_path: Path, link: str) -> None:
     assert base
-    for name in ("docs", *pages.AT_THE_ROOT):
+    for name in ("docs", "openapi", *pages.AT_THE_ROOT):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     with (tmp_path / "docs" / "work.md").open("a") as page:

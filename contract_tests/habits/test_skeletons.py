@@ -23,6 +23,7 @@ def checkout(tmp_path: Path) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     for name in ("openapi.yaml", "CHANGELOG.md", "storage/records.py"):
         shutil.copy(ROOT / name, tmp_path / name)
+    shutil.copytree(ROOT / "openapi", tmp_path / "openapi")
     shutil.copytree(ROOT / "storage/migrations/versions", tmp_path / "storage/migrations/versions")
     return tmp_path
 
@@ -32,9 +33,10 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
     assert new_operation.main(["tags.replace", "PUT", PATH, "--record", "Tag"], checkout) == 0
     assert new_operation.main(["tags.clear", "DELETE", PATH], checkout) == 0
     found = [str(fault) for fault in faults(checkout / "openapi.yaml")]
-    left = {re.sub(r"^line \d+", "line", one) for one in found}
+    left = {re.sub(r"^(\S+) line \d+", r"\1", one) for one in found}
     assert left == {
-        "line: says TODO: write it",
+        "openapi.yaml: says TODO: write it",
+        "instances.yaml: says TODO: write it",
         "tags.replace: the body/todo is any text: make it a DisplayName, or say x-free-text",
         "tags.get: x-authorize: permission is 'tags:read', which does not exist",
         "tags.replace: x-authorize: permission is 'tags:write', which does not exist",
@@ -61,15 +63,18 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
         (["tags.get", "GET", "/v1/orgs/{org_id}"], "an operation at GET /v1/orgs/{org_id} already"),
         (["Tags", "GET", PATH], "write noun.verb"),
         (["tags.get", "GET", "/v1/orgs/{org_id}/tags/{tag_id}"], "tag_id is not a path parameter"),
+        (["tags.get", "GET", PATH, "--area", "labels"], "choose one of access, catalogue, data,"),
+        (["queues.peek", "GET", PATH, "--area", "network"], "the tag Queues is of data"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is(
     checkout: Path, words: list[str], said: str
 ) -> None:
-    before = (checkout / "openapi.yaml").read_text()
+    document = [checkout / "openapi.yaml", *checkout.glob("openapi/*.yaml")]
+    before = [one.read_text() for one in document]
     with pytest.raises(SystemExit, match=re.escape(said)):
         new_operation.main(words, checkout)
-    assert (checkout / "openapi.yaml").read_text() == before
+    assert [one.read_text() for one in document] == before
     assert not list(checkout.glob("handlers/*"))
 
 

@@ -21,7 +21,11 @@ ELSEWHERE = {
     r"storage\.migrations\.(env|versions\.\w+) \w+": "Alembic calls them",
 }
 HANDLERS = re.compile(r"(\w+\.)*handlers\.\w+")
-DOCUMENTS = [each for pattern in ("", "*/", "*/*/") for each in ROOT.glob(f"{pattern}openapi.yaml")]
+DOCUMENTS = [
+    each
+    for pattern in ("openapi.yaml", "openapi/*.yaml", "*/openapi.yaml", "*/*/openapi.yaml")
+    for each in ROOT.glob(pattern)
+]
 
 
 def defined(path: Path) -> Iterator[str]:

@@ -13,10 +13,11 @@ from unittest import mock
 import uvicorn
 import yaml
 
-from menagerie import composition, logs
+from menagerie import composition, contract, logs
 from menagerie.access import AccessLog
 from menagerie.control_plane import http_options
 from menagerie.settings import Settings
+from specserver import Document
 from storage.database import Database
 from tools.bench import whole_way_twin
 
@@ -38,7 +39,7 @@ def _more(url: str, home: Path, port: int) -> dict[str, Any]:
     """Ours, its document grown to `OPERATIONS` by copies of an operation at paths of their own."""
     from handlers import instances  # noqa: PLC0415 - only this server needs it
 
-    document = yaml.safe_load(composition.document().read_text())
+    document = Document.load(contract.place(), checked=True).raw
     paths = document["paths"]
     missing = OPERATIONS - sum(method in path for path in paths.values() for method in _METHODS)
     module = types.ModuleType("handlers.benchmark")
@@ -50,7 +51,7 @@ def _more(url: str, home: Path, port: int) -> dict[str, Any]:
     sys.modules["handlers.benchmark"] = module
     grown = home / "openapi.yaml"
     grown.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
-    with mock.patch.object(composition, "document", return_value=grown):
+    with mock.patch.object(contract, "place", return_value=grown):
         return _ours(url, home, port)
 
 

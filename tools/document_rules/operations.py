@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from specserver.replies import is_json
-from tools.document_rules.reading import Fault, Json, Operation, Text, examples
+from tools.document_rules.reading import Fault, Operation, Text, examples
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _SUMMARY_LENGTH = 60
 _LINE_LENGTH = 110
+# Which cannot be broken.
+_REFERENCE = re.compile(r"\s*\$ref: \S+")
 # As tools/new_operation.py leaves what it cannot know.
 _UNWRITTEN = re.compile(r"\bTODO\b")
 
@@ -25,11 +27,13 @@ def check(text: Text) -> Iterator[Fault]:
 
 
 def _lines(text: Text) -> Iterator[Fault]:
-    for number, line in enumerate(text.lines, 1):
-        if len(line) > _LINE_LENGTH:
-            yield Fault(f"line {number}", f"has {len(line)} characters; {_LINE_LENGTH} are enough")
-        if _UNWRITTEN.search(line):
-            yield Fault(f"line {number}", "says TODO: write it")
+    for path, lines in text.files.items():
+        for number, line in enumerate(lines, 1):
+            place = f"{path.name} line {number}"
+            if len(line) > _LINE_LENGTH and not _REFERENCE.fullmatch(line):
+                yield Fault(place, f"has {len(line)} characters; {_LINE_LENGTH} are enough")
+            if _UNWRITTEN.search(line):
+                yield Fault(place, "says TODO: write it")
 
 
 def _name(operation: Operation, described: set[str]) -> Iterator[Fault]:
@@ -92,33 +96,3 @@ def _error_forms(text: Text) -> Iterator[Fault]:
     if len(forms) > 1:
         rare = ", ".join(form for form, _ in forms.most_common()[1:])
         yield Fault("errors", f"are answered as {forms.most_common(1)[0][0]}, and also as {rare}")
-
-
-def _takes(operation: Operation, header: str) -> bool:
-    return any(one["name"] == header for one in operation.parameters("header"))
-
-
-def _conflicts(operation: Operation) -> bool:
-    in_org = any(one["name"] == "org_id" for one in operation.parameters("path"))
-    return operation.method == "POST" or (in_org and operation.method != "GET")
-
-
-def needed(operation: Operation) -> dict[str, str]:
-    """The statuses an operation of the control plane can answer, and why."""
-    document, body = operation.document, bool(operation.document.get("requestBody"))
-    answers: list[Json] = list(operation.successes.values())
-    reasons = {
-        "400": ("its body may not be JSON", body),
-        "401": ("the credential may be wrong", bool(document.get("security"))),
-        "403": ("the caller may lack something", bool(document.get("security"))),
-        "404": ("its path may lead nowhere", bool(operation.parameters("path"))),
-        "406": ("Accept may exclude its answer", any(one.get("content") for one in answers)),
-        "409": ("its organization may be closed, or its key in use", _conflicts(operation)),
-        "412": ("If-Match may name something else", _takes(operation, "If-Match")),
-        "413": ("a body may be too large", operation.method != "GET"),
-        "415": ("its body may be of another type", body),
-        "422": ("a parameter may be unknown or wrong", True),
-        "429": ("its rate limit may be used up", True),
-        "503": ("the database may be out", True),
-    }
-    return {status: why for status, (why, applies) in reasons.items() if applies}

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from control.boundary import DocumentRefused, check_document, secret_members
-from tools.document_rules.operations import needed
 from tools.document_rules.reading import Fault, Json, Operation, Text
 
 BODY_OF_ANYONE_MAX = 16_384
@@ -128,11 +127,6 @@ def _waiting(operation: Operation, known: set[str]) -> Iterator[Fault]:
 
 
 def _statuses(operation: Operation) -> Iterator[Fault]:
-    for status, why in needed(operation).items():
-        if status not in operation.responses:
-            yield operation.fault(f"describe its {status}: {why}")
-    if list(operation.responses) != sorted(operation.responses):
-        yield operation.fault("write its responses in the order of their statuses")
     for status, response in operation.failures.items():
         if set(response.get("content", {})) != {_PROBLEM}:
             yield operation.fault(f"its {status} is a {_PROBLEM}")

@@ -54,11 +54,15 @@ class Operation:
 
 
 class Text:
-    """The document: as text, as it is (`raw`), and with references followed (`spec`)."""
+    """The document: its files, as `written`, completed (`raw`), and with references followed."""
 
     def __init__(self, path: Path) -> None:
-        self.lines = path.read_text(encoding="utf-8").splitlines()
+        self.files = {
+            one: one.read_text(encoding="utf-8").splitlines()
+            for one in (path, *sorted((path.parent / path.stem).glob("*.yaml")))
+        }
         document = Document.load(path)
+        self.written: Json = document.written
         self.raw: Json = document.raw
         self.spec: Json = document.spec
         self.schemas = Schemas(self.raw)

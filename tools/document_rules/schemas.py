@@ -1,5 +1,6 @@
 """What schemas owe: closed requests, required members, lists as pages, shared forms."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -135,7 +136,7 @@ def _wrong_form(name: str, schema: Json) -> str | None:
 
 
 def _unused(text: Text) -> Iterator[Fault]:
-    used = set(re.findall(r"'#/components/([^']+)'", "\n".join(text.lines)))
+    used = set(re.findall(r'"#/components/([^"]+)"', json.dumps(text.written)))
     for kind in ("schemas", "responses", "parameters", "headers", "examples"):
         for name in text.raw["components"].get(kind, {}):
             if f"{kind}/{name}" not in used:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from menagerie.composition import PUBLIC_EXTENSIONS
+from menagerie.contract import PUBLIC_EXTENSIONS
 from specserver.document import Document
 from specserver.public import public
 from specserver.reference import Pages
@@ -50,8 +50,8 @@ def stage(root: Path, into: Path) -> None:
 
 def _places(root: Path) -> dict[str, str]:
     """Path in the repository to path in the site."""
-    guides = [path for path in sorted((root / "docs").rglob("*")) if path.is_file()]
-    names = [str(path.relative_to(root)) for path in guides]
+    files = [path for folder in ("docs", "openapi") for path in sorted((root / folder).rglob("*"))]
+    names = [str(path.relative_to(root)) for path in files if path.is_file()]
     found = {name: name.removeprefix("docs/") for name in names}
     return {**AT_THE_ROOT, **found, DECISIONS: "decisions/index.md"}
 
