@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,21 +16,13 @@ NONCE_BYTES = 16
 class Signer:
     """Signs what a cell will believe. Cells hold only the public key.
 
-    `clock` answers unix seconds, for the timestamps of requests. Where nodes' clocks cannot be
-    trusted, give one that reads the database's.
+    `clock` answers unix seconds, for the timestamps of requests; the database's, as no node's is
+    trusted.
     """
 
-    def __init__(
-        self, private_key: Ed25519PrivateKey, *, clock: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, private_key: Ed25519PrivateKey, *, clock: Callable[[], float]) -> None:
         self._private_key = private_key
         self._clock = clock
-
-    @classmethod
-    def from_private_bytes(
-        cls, private_key: bytes, *, clock: Callable[[], float] = time.time
-    ) -> "Signer":
-        return cls(Ed25519PrivateKey.from_private_bytes(private_key), clock=clock)
 
     @property
     def public_key(self) -> bytes:

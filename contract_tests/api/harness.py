@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -74,7 +75,7 @@ class House:
         self.services = Services(
             database=self.database,
             sealer=Sealer(b"s" * 32),
-            signer=Signer(Ed25519PrivateKey.from_private_bytes(b"p" * 32)),
+            signer=Signer(Ed25519PrivateKey.from_private_bytes(b"p" * 32), clock=time.time),
             limiter=make_limiter("memory", settings, self.database),
             settings=settings,
             cells=FakeCells(self.cell),

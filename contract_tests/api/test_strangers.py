@@ -41,8 +41,9 @@ def victim(house: House) -> Estate:
     path = f"{made.tenant.path}/instances/{made.instance_id}"
     key = made.tenant.key
     for method, where, body in (
-        ("PATCH", path, {"name": "renamed"}),
-        ("POST", f"{path}/branches", {"name": "branch"}),
+        ("PATCH", path, {"name": f"{CANARY}-renamed"}),
+        ("POST", f"{path}/branches", {"name": f"{CANARY}-branch"}),
+        ("POST", f"{path}/domains", {"hostname": f"{CANARY}.example.com"}),
     ):
         assert house.request(method, where, key, json=body).is_success
     hour = house.now().replace(minute=0, second=0, microsecond=0)
@@ -122,10 +123,14 @@ def test_no_answer_shows_another_orgs_names(
 def test_each_list_shows_its_owners_and_no_others(
     house: House, victim: Estate, stranger: Estate, operation: Operation
 ) -> None:
-    assert send(house, operation, victim.ids, victim.tenant.key).json()["items"]
+    owners = send(house, operation, victim.ids, victim.tenant.key)
+    assert owners.json()["items"]
+    # No figure has a name.
+    assert (CANARY in owners.text) is (operation.id != "instances.metrics")
     shown = send(house, operation, stranger.ids, stranger.tenant.key).text
     theirs = {value for name, value in victim.ids.items() if name.endswith("_id")} - {"current"}
     assert not {each for each in theirs if each in shown}
+    assert CANARY not in shown
 
 
 def test_the_canary_sings_where_it_lives(house: House, victim: Estate) -> None:

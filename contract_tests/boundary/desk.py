@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -55,7 +56,7 @@ class Desk:
         self.services = Services(
             database=self.database,
             sealer=Sealer(b"s" * 32),
-            signer=Signer(Ed25519PrivateKey.generate()),
+            signer=Signer(Ed25519PrivateKey.generate(), clock=time.time),
             limiter=limiter or make_limiter("memory", self.settings, self.database),
             settings=self.settings,
             cells=cast("Any", None),

@@ -1,6 +1,9 @@
 """A cell whose host's clock is off: it learns the time, and from nothing that was said before."""
 
+import asyncio
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -8,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from cell.agent import Cell
 from cell.clock import Clock
 from cell.database import Database
 from cell.settings import CellSettings
@@ -43,10 +47,7 @@ class Desk:
         self.tokens = Tokens(self.database, self.signer.public_key, self.clock)
 
     def ask(self, headers: dict[str, str]) -> None:
-        scope = {"type": "http", "method": "GET", "path": "/v1/cell", "raw_path": b"/v1/cell"}
-        given = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        scope |= {"headers": given, "query_string": b""}
-        self.signatures.verify(Request(scope))
+        self.signatures.verify(request(headers))
 
     def sign(self, challenge: str = "") -> dict[str, str]:
         return self.signer.sign_request("GET", "/v1/cell", challenge=challenge)
@@ -65,6 +66,12 @@ class Desk:
     def token(self, ttl_s: float = 60) -> str:
         claims = {"instance_id": "inst_1", "action": "reveal", "jti": "j", "exp": self.at + ttl_s}
         return self.signer.token(claims)
+
+
+def request(headers: dict[str, str]) -> Request:
+    scope = {"type": "http", "method": "GET", "path": "/v1/cell", "raw_path": b"/v1/cell"}
+    given = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    return Request(scope | {"headers": given, "query_string": b""})
 
 
 @pytest.fixture
@@ -123,7 +130,7 @@ def test_a_challenge_is_the_cells_own_and_of_the_last_seconds(desk: Desk) -> Non
     assert desk.refuses(desk.sign(challenge)) == "stale_signature"
 
 
-@pytest.mark.parametrize("ahead_s", [120.0, 3 * HOUR_S])
+@pytest.mark.parametrize("ahead_s", [120.0, 3 * HOUR_S, 48 * HOUR_S])
 def test_a_clock_that_was_ahead_for_a_while_lets_nothing_be_said_twice(
     desk: Desk, ahead_s: float
 ) -> None:
@@ -165,6 +172,34 @@ def test_a_restart_believes_nothing_of_before(desk: Desk) -> None:
     assert desk.refuses(said) in {"stale_signature", "replayed"}
 
 
+def test_a_cell_begins_with_what_the_one_before_it_heard(desk: Desk, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    settings = CellSettings(
+        *(home, "cell_1", desk.signer.public_key),
+        engines=(),
+        clock=lambda: desk.at + desk.host_off_s,
+    )
+    kept_back = desk.sign()
+    desk.at += 60
+    with cell(settings) as first:
+        first.signatures.verify(request(desk.sign()))
+    # The machine's clock was set back to when that was signed.
+    desk.host_off_s = -60.0
+    with cell(settings) as second, pytest.raises(Unauthenticated) as refused:
+        second.signatures.verify(request(kept_back))
+    assert refused.value.code == "stale_signature"
+
+
+@contextmanager
+def cell(settings: CellSettings) -> Iterator[Cell]:
+    """One that starts no engine."""
+    made = Cell(settings)
+    try:
+        yield made
+    finally:
+        asyncio.run(made.close())
+
+
 def test_what_was_forgotten_is_refused_by_its_date(desk: Desk) -> None:
     said = desk.sign()
     desk.ask(said)
@@ -192,7 +227,10 @@ def test_nonces_of_a_former_version_are_kept(desk: Desk, tmp_path: Path) -> None
 @pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
 def test_a_cell_on_a_machine_whose_clock_is_off_serves(tmp_path: Path, off_s: float) -> None:
     rig = Rig(tmp_path / "cell", clock_off_s=off_s)
-    control = HttpCell(f"http+unix://{quote(str(rig.home / 'run' / 'cell.sock'))}", Signer(rig.key))
+    control = HttpCell(
+        f"http+unix://{quote(str(rig.home / 'run' / 'cell.sock'))}",
+        Signer(rig.key, clock=time.time),
+    )
 
     def described() -> Any:
         try:

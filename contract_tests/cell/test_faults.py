@@ -5,16 +5,17 @@ import hashlib
 import os
 import shutil
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import orjson
 
 from cell.residents import for_owner
-from cell.runtime.process import mark_of, strays
+from cell.runtime.process import MARK, mark_of, strays
 from contract_tests.cell.rig import Rig, new_id, spec, until
 
 
@@ -241,6 +242,35 @@ def test_a_credential_made_just_before_a_death_is_handed_out_by_the_next_cell(ri
     assert rig.query(instance_id, password, "SELECT 1").status_code == 200
     assert rig.query(instance_id, former, "SELECT 1").status_code == 401
     assert rig.engine_pid(instance_id) == pid, "it was adopted and not started anew"
+
+
+def test_what_no_instance_knows_of_ends_when_a_cell_starts_and_when_it_stops(rig: Rig) -> None:
+    """It would hold a database's lock for ever, or go on after its instance was erased (34)."""
+    instance_id = rig.make()
+    unnoted = rig.engine_pid(instance_id)
+    rig.kill()
+    # As where the cell dies between the start of an engine and the note of its pid.
+    (rig.home / "instances" / instance_id / "process.json").unlink()
+    with stray(rig) as forgotten:
+        rig.start()
+        assert forgotten.wait(60) == -signal.SIGKILL
+        until(lambda: gone(unnoted), "the engine that nobody noted has ended")
+        rig.status_is(instance_id, "running")
+    with stray(rig) as late:
+        assert rig.terminate() == 0
+        assert late.wait(60) == -signal.SIGKILL
+    none_is_left(rig)
+
+
+@contextlib.contextmanager
+def stray(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
+    """A process started for an instance that is no more."""
+    mark = f"{mark_of(str(rig.home.resolve()))}/{new_id()}"
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, MARK: mark}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_cell_stopped_while_an_engine_starts_leaves_none(make_rig: Callable[..., Rig]) -> None:

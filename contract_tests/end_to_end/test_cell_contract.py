@@ -1,5 +1,6 @@
 """What the control plane relies on in a cell: the real one and the tests' fake keep the same."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -20,7 +21,7 @@ def cell(
         yield FakeCell(home / "fake.db")
         return
     with running(home / "cell") as rig:
-        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key))
+        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time))
         try:
             yield client
         finally:

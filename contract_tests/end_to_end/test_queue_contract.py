@@ -1,5 +1,6 @@
 """What the control plane relies on in queues: those of a real cell and the tests' fake keep it."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ def cell(
         yield FakeCell(home / "fake.db"), "18"
         return
     with running(home / "cell") as rig:
-        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key))
+        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time))
         try:
             if not versions(rig):
                 pytest.skip("no PostgreSQL that can be run on this machine")

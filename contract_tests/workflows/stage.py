@@ -1,5 +1,6 @@
 """A control plane without its API: a database, a fake cell, and a hand that turns the worker."""
 
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -133,7 +134,7 @@ def make_services(database: Database, cell: FakeCell) -> Services:
     return Services(
         database=database,
         sealer=Sealer(b"s" * 32),
-        signer=Signer(Ed25519PrivateKey.generate()),
+        signer=Signer(Ed25519PrivateKey.generate(), clock=time.time),
         limiter=cast("Any", None),
         settings=ControlSettings(cursor_key=b"k" * 32),
         cells=FakeCells(cell),

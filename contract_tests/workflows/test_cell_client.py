@@ -6,6 +6,7 @@ import http.server
 import socketserver
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def key() -> Ed25519PrivateKey:
 
 @pytest.fixture
 def client(server: Server, key: Ed25519PrivateKey) -> Iterator[HttpCell]:
-    made = HttpCell(f"http+unix://{server.server_address!s}", Signer(key))
+    made = HttpCell(f"http+unix://{server.server_address!s}", Signer(key, clock=time.time))
     yield made
     made.close()
 
@@ -222,14 +223,14 @@ def test_an_instance_that_is_not_there_is_observed_as_none(
 
 
 def test_a_cell_that_is_not_there_is_unavailable(key: Ed25519PrivateKey) -> None:
-    client = HttpCell("http+unix:///nonexistent/cell.sock", Signer(key))
+    client = HttpCell("http+unix:///nonexistent/cell.sock", Signer(key, clock=time.time))
     with pytest.raises(CellUnavailable, match="cannot be reached"):
         client.describe()
     client.close()
 
 
 def test_clients_are_kept_by_address(key: Ed25519PrivateKey) -> None:
-    clients = HttpCells(Signer(key))
+    clients = HttpCells(Signer(key, clock=time.time))
     first = Cell(id="cell_1", url="http+unix:///nonexistent/cell.sock")
     assert clients.for_cell(first) is clients.for_cell(first)
     moved = Cell(id="cell_1", url="https://cell.local.example:8443", ca_root_pem=None)

@@ -139,7 +139,7 @@ def test_a_worker_takes_only_kinds_it_knows(bench: Bench) -> None:
     assert claim(bench.stage.database) is not None
 
 
-def test_steps_match_by_name_when_a_new_program_adds_one_between(bench: Bench) -> None:
+def test_steps_match_by_name_when_a_new_program_adds_some_before_and_between(bench: Bench) -> None:
     """Old and new version side by side: what is in flight finishes (41)."""
 
     def old(op: Operation) -> None:
@@ -147,7 +147,7 @@ def test_steps_match_by_name_when_a_new_program_adds_one_between(bench: Bench) -
         raise Killed
 
     def new(op: Operation) -> None:
-        for name in ("one", "between", "two"):
+        for name in ("before", "one", "between", "two"):
             op.step(name, lambda name=name: bench.ran.append(name))  # type: ignore[misc]
 
     bench.body = old
@@ -157,7 +157,7 @@ def test_steps_match_by_name_when_a_new_program_adds_one_between(bench: Bench) -
     bench.body = new
     bench.stage.pass_time(LEASE_S + 1)
     bench.stage.settle()
-    assert bench.ran == ["one", "between", "two"]
+    assert bench.ran == ["one", "before", "between", "two"]
 
 
 def test_after_a_lost_lease_nothing_can_be_written(bench: Bench) -> None:
