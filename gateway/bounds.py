@@ -8,8 +8,8 @@ have logged in before.
 
 from typing import TYPE_CHECKING
 
-from gateway.addresses import customer, provider
-from gateway.crowds import LOGIN, Member
+from gateway.addresses import customer, levels
+from gateway.crowds import LOGIN, Levels, Member
 from gateway.refusal import Refusal
 from gateway.routes import Route
 
@@ -22,7 +22,7 @@ class Places:
     def __init__(self, shared: "Shared", member: Member) -> None:
         self._shared = shared
         self._member = member
-        self._joined: list[tuple[str, str]] = []
+        self._joined: list[tuple[str, Levels]] = []
         self._from: tuple[Route, str] | None = None
         self.held: list[str] = []
         self.logs_in = self.waits = False
@@ -90,7 +90,7 @@ class Places:
         self.logs_in = self.waits = False
         self._part(self.held.copy(), self._joined.copy())
 
-    def _part(self, held: list[str], joined: list[tuple[str, str]]) -> None:
+    def _part(self, held: list[str], joined: list[tuple[str, Levels]]) -> None:
         for each in joined:
             self._joined.remove(each)
             self._shared.pools.leave(*each, self._member)
@@ -114,7 +114,7 @@ class Places:
 
     def _join(self, pool: str, address: str, limit: int, *, known: bool = False) -> bool:
         """Take a place in a pool that others have to leave to who has fewer in it, or is known."""
-        from_whom = provider(address)
+        from_whom = levels(address)
         if not self._take(pool, limit):
             known_max = limit // 2 if known else 0
             has_room = self._shared.pools.make_room(pool, from_whom, known_max)
@@ -141,29 +141,25 @@ class Handshake:
     def __init__(self, shared: "Shared", connection: "Connection") -> None:
         self._shared = shared
         self._connection = connection
-        self._customer: str | None = None
-        self._provider = ""
+        self._levels: Levels | None = None
         shared.unproven[connection] = None
 
     def is_from(self, address: str) -> None:
         """The oldest of one address makes room for its newest."""
-        if self._customer is not None or self._connection not in self._shared.unproven:
+        if self._levels is not None or self._connection not in self._shared.unproven:
             return
-        self._customer, self._provider = customer(address), provider(address)
-        self._shared.handshake_networks.join(self._provider, self._customer, self._connection)
-        count = self._shared.handshakes.join(self._customer, self._connection)
+        self._levels = levels(address)
+        count = self._shared.handshakes.join(self._levels, self._connection)
         if count > self._shared.settings.address_handshakes_max:
             self._shared.refused["made_room"] += 1
-            self._shared.handshakes.oldest(self._customer).close()
+            self._shared.handshakes.oldest(self._levels).close()
 
     def end(self) -> None:
         self._shared.unproven.pop(self._connection, None)
-        if self._customer is not None:
-            self._shared.handshakes.leave(self._customer, self._connection)
-            of = (self._provider, self._customer)
-            self._shared.handshake_networks.leave(*of, self._connection)
+        if self._levels is not None:
+            self._shared.handshakes.leave(self._levels, self._connection)
             # It may be told so more than once.
-            self._customer = None
+            self._levels = None
 
 
 def _waiting(route: Route) -> str:

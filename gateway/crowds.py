@@ -5,15 +5,17 @@ decides between equals, and nobody gives way before having had the time that a l
 """
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from gateway.shared import Shared
 
+Levels = tuple[str, ...]
 WANTED = "wanted"
 LOGIN = "login:"
 # How often, and how many at a time, those who wait are asked whether they find a place.
@@ -41,47 +43,62 @@ class _Since:
 
 
 class Crowd:
-    """The connections that hold one pool, here in this worker, by whom they come from."""
+    """The connections that hold one pool, here in this worker, by whom they come from.
+
+    That is told by `gateway.addresses.levels`: the crowd of a network is within that of a wider
+    one. Without levels below it, a crowd is that of one address.
+    """
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[Member, _Since]] = {}
+        self.size = 0
         self.drawn_at = 0.0
+        self._below: dict[str, Crowd] = {}
+        self._members: dict[Member, _Since] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._of)
+        return self.size > 0
 
-    def of(self, customer: str) -> int:
-        return len(self._of.get(customer, ()))
+    def of(self, levels: Levels) -> int:
+        """How many there are within."""
+        if not levels:
+            return self.size
+        below = self._below.get(levels[0])
+        return below.of(levels[1:]) if below else 0
 
-    def join(self, customer: str, member: Member, at: float = 0.0, *, known: bool = False) -> int:
-        """How many that customer has now."""
-        own = self._of.setdefault(customer, {})
-        own[member] = _Since(at, known)
-        return len(own)
+    def join(self, levels: Levels, member: Member, at: float = 0.0, *, known: bool = False) -> int:
+        """How many that address has now."""
+        self.size += 1
+        if levels:
+            below = self._below.setdefault(levels[0], Crowd())
+            return below.join(levels[1:], member, at, known=known)
+        self._members[member] = _Since(at, known)
+        return self.size
 
-    def leave(self, customer: str, member: Member) -> None:
-        own = self._of.get(customer, {})
-        own.pop(member, None)
-        if not own:
-            self._of.pop(customer, None)
+    def leave(self, levels: Levels, member: Member) -> None:
+        self.size -= 1
+        if not levels:
+            del self._members[member]
+            return
+        self._below[levels[0]].leave(levels[1:], member)
+        if not self._below[levels[0]]:
+            del self._below[levels[0]]
 
-    def oldest(self, customer: str) -> Member:
-        return next(iter(self._of[customer]))
+    def oldest(self, levels: Levels) -> Member:
+        return self._below[levels[0]].oldest(levels[1:]) if levels else next(iter(self._members))
 
-    def first_to_go(self, newcomer: str = "", before: float = 0.0) -> Member | None:
-        """The oldest of one who has most, where the newcomer has fewer; it was here `before`."""
-        own = self.of(newcomer)
-        for members in self._by_size():
-            if len(members) <= own:
-                return None
-            for member, since in members.items():
-                if since.at <= before and member.gives_way:
-                    return member
+    def first_to_go(self, newcomer: Levels | None = None, before: float = inf) -> Member | None:
+        """The oldest of who has most, at each level, where the newcomer has fewer.
+
+        It was here `before`, and gives way.
+        """
+        for member, since in self.in_order(newcomer):
+            if since.at <= before and member.gives_way:
+                return member
         return None
 
     def stranger(self, known_max: int) -> Member | None:
         """Who gives way to one who is known; None where so many who are known are here."""
-        every = [each for members in self._of.values() for each in members.items()]
+        every = list(self.in_order(None))
         if sum(since.known for _, since in every) >= known_max:
             return None
         others = [(since.at, n) for n, (_, since) in enumerate(every) if not since.known]
@@ -91,56 +108,46 @@ class Crowd:
         return None
 
     def in_turn(self) -> Iterator[Member]:
-        """Those who are known first; of the rest, every network has the same chance."""
-        of_each = list(self._of.values())
-        _CHANCE.shuffle(of_each)
-        for known in (True, False):
-            queues = [[m for m, since in each.items() if since.known is known] for each in of_each]
-            for one_of_each in zip_longest(*queues):
-                yield from (member for member in one_of_each if member is not None)
+        """Those who are known first; of the rest, every network has the same chance, and in it."""
+        yield from self.by_chance(known=True)
+        yield from self.by_chance(known=False)
 
-    def _by_size(self) -> Iterator[dict[Member, _Since]]:
+    def by_chance(self, *, known: bool) -> Iterator[Member]:
+        """Those who are known, or those who are not."""
+        yield from (member for member, since in self._members.items() if since.known is known)
+        below = list(self._below.values())
+        _CHANCE.shuffle(below)
+        for one_of_each in zip_longest(*(each.by_chance(known=known) for each in below)):
+            yield from (member for member in one_of_each if member is not None)
+
+    def in_order(self, newcomer: Levels | None) -> Iterator[tuple[Member, _Since]]:
+        """Of who has most first, and of nobody that has no more than the newcomer, if there is one.
+
+        Where the newcomer's own network has most, this is asked again within it.
+        """
+        if newcomer != ():
+            yield from self._members.items()
+        own = self.of(newcomer[:1]) if newcomer else 0
+        for name, each in self._by_size():
+            if newcomer and name == newcomer[0]:
+                yield from each.in_order(newcomer[1:])
+            elif each.size > own:
+                yield from each.in_order(None)
+
+    def _by_size(self) -> Iterator[tuple[str, "Crowd"]]:
         """Largest first, equals by chance. Mostly only the first is asked for: it costs little."""
-        of_each = list(self._of.values())
-        largest = max(map(len, of_each), default=0)
-        yield from _shuffled([each for each in of_each if len(each) == largest])
-        _CHANCE.shuffle(of_each)
-        yield from sorted((each for each in of_each if len(each) < largest), key=len, reverse=True)
+        below = list(self._below.items())
+        largest = max((each.size for _, each in below), default=0)
+        yield from _shuffled([each for each in below if each[1].size == largest])
+        _CHANCE.shuffle(below)
+        smaller = [each for each in below if each[1].size < largest]
+        yield from sorted(smaller, key=lambda each: each[1].size, reverse=True)
 
 
-def _shuffled(of_each: list[dict[Member, _Since]]) -> Iterator[dict[Member, _Since]]:
-    start = _CHANCE.randrange(len(of_each)) if of_each else 0
-    yield from of_each[start:]
-    yield from of_each[:start]
-
-
-class Networks:
-    """The crowd of each network: of the one with most, whoever has most in it is the first to go.
-
-    All of its members may be hung up on at any time.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[str, Crowd] = {}
-        self._sizes: Counter[str] = Counter()
-
-    def __bool__(self) -> bool:
-        return bool(self._of)
-
-    def join(self, network: str, customer: str, member: Member) -> None:
-        self._of.setdefault(network, Crowd()).join(customer, member)
-        self._sizes[network] += 1
-
-    def leave(self, network: str, customer: str, member: Member) -> None:
-        self._of[network].leave(customer, member)
-        self._sizes[network] -= 1
-        if not self._of[network]:
-            del self._of[network], self._sizes[network]
-
-    def first_to_go(self) -> Member | None:
-        largest = max(self._sizes.values(), default=0)
-        equals = [network for network, size in self._sizes.items() if size == largest]
-        return self._of[_CHANCE.choice(equals)].first_to_go() if equals else None
+def _shuffled(equals: list[tuple[str, Crowd]]) -> Iterator[tuple[str, Crowd]]:
+    start = _CHANCE.randrange(len(equals)) if equals else 0
+    yield from equals[start:]
+    yield from equals[:start]
 
 
 class Pools:
@@ -151,25 +158,25 @@ class Pools:
         self._crowds: defaultdict[str, Crowd] = defaultdict(Crowd)
         self._wanted: set[str] = set()
 
-    def join(self, pool: str, customer: str, member: Member, *, known: bool = False) -> None:
-        self._crowds[pool].join(customer, member, self._shared.loop.time(), known=known)
+    def join(self, pool: str, levels: Levels, member: Member, *, known: bool = False) -> None:
+        self._crowds[pool].join(levels, member, self._shared.loop.time(), known=known)
 
-    def leave(self, pool: str, customer: str, member: Member) -> None:
+    def leave(self, pool: str, levels: Levels, member: Member) -> None:
         crowd = self._crowds[pool]
-        crowd.leave(customer, member)
+        crowd.leave(levels, member)
         if not crowd:
             del self._crowds[pool]
 
     def is_empty(self, pool: str) -> bool:
         return pool not in self._crowds
 
-    def make_room(self, pool: str, newcomer: str, known_max: int = 0) -> bool:
+    def make_room(self, pool: str, newcomer: Levels, known_max: int = 0) -> bool:
         """For one who is known, too, where so many of them are not there yet."""
         crowd = self._crowds.get(pool, Crowd())
         member = crowd.first_to_go(newcomer, self._before(pool))
         if self._displace(member or crowd.stranger(known_max)):
             return True
-        if not crowd.of(newcomer):
+        if not crowd.of(newcomer[:1]):
             self._ask_others(pool)
         return False
 
@@ -191,7 +198,7 @@ class Pools:
             return
         for pool, crowd in list(self._crowds.items()):
             if pool not in self._wanted and slots.total(f"{WANTED}:{pool}"):
-                self._displace(crowd.first_to_go("", self._before(pool)))
+                self._displace(crowd.first_to_go(None, self._before(pool)))
 
     def _before(self, pool: str) -> float:
         """Who logs in keeps the place for the time that takes, whoever else would have it."""

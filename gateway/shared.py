@@ -9,7 +9,7 @@ from gateway.abandoned import Abandoned
 from gateway.activity import Activity
 from gateway.addresses import Network
 from gateway.certificates import Certificates
-from gateway.crowds import Crowd, Networks, Pools
+from gateway.crowds import Crowd, Pools
 from gateway.doubts import Doubts
 from gateway.routes import Routes
 from gateway.settings import GatewaySettings
@@ -27,8 +27,7 @@ RECEIVE_BYTES = 262_144
 class Shared:
     """`unproven` are the connections, oldest first, that have not asked for anything yet.
 
-    `handshakes` are those of them whose address is known, `handshake_networks` the same by network;
-    `pools` are the connections after them.
+    `handshakes` are those of them whose address is known; `pools` are the connections after them.
     """
 
     settings: GatewaySettings
@@ -43,7 +42,6 @@ class Shared:
     connections: "set[Connection]" = field(default_factory=set)
     unproven: "dict[Connection, None]" = field(default_factory=dict)
     handshakes: Crowd = field(default_factory=Crowd)
-    handshake_networks: Networks = field(default_factory=Networks)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     abandoned: Abandoned = field(init=False)
     doubts: Doubts = field(init=False)

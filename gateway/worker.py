@@ -128,7 +128,7 @@ class Worker:
         full = len(shared.connections) >= self._settings.connections_max
         if (crowded or full) and shared.unproven:
             # Those who have yet to say their address come by a balancer, which says it at once.
-            (shared.handshake_networks.first_to_go() or next(iter(shared.unproven))).close()
+            (shared.handshakes.first_to_go() or next(iter(shared.unproven))).close()
             shared.refused["made_room"] += 1
             return True
         return not full

@@ -10,6 +10,7 @@ from typing import Any, Final
 import uvicorn
 
 from control import workflows
+from control.boundary.addresses import levels
 from control.services import Services
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
@@ -35,7 +36,7 @@ def http_options(settings: Settings) -> dict[str, Any]:
     """What uvicorn is told of HTTP; in each process, as connections are counted there."""
     render = partial(render_problem, type_prefix=composition.PROBLEM_TYPES)
     most = open_files.connections(open_files.raise_limit(), settings.threads)
-    crowds = Crowds(settings.address_connections, settings.trusted_proxies, most)
+    crowds = Crowds(settings.address_connections, settings.trusted_proxies, most, levels)
     return HTTP | {"http": http_protocol(render, crowds)}
 
 

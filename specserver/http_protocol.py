@@ -71,7 +71,7 @@ class HttpProtocol(HttpToolsProtocol):
     arrive_within_s = ARRIVE_WITHIN_S
     crowds: Crowds | None = None
 
-    _counted_as: str | None = None
+    _counted_as: tuple[str, ...] | None = None
     _arriving = True
     _head_is_read = False
     _opening = b""

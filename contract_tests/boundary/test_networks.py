@@ -20,3 +20,12 @@ def test_a_network_full_of_addresses_is_limited_as_a_few_of_them(make_desk: Make
     refused = [desk.get("/v1/me", "nonsense", peer=f"2001:db8:9:{n}::1") for n in range(41)]
     assert [answer.status_code for answer in refused] == [401] * 40 + [429]
     assert desk.get("/v1/me", "nonsense", peer="2001:db8:a::1").status_code == 401
+
+
+def test_pages_are_limited_by_network(make_desk: MakeDesk) -> None:
+    rates = RateLimits(pages_per_minute=4, network_times=3)
+    desk = make_desk(rate_limits=True, rates=rates)
+    for crowd, other in (("2001:db8:7:{0}::1", "2001:db8:8::1"), ("192.0.2.{0}", "192.0.3.1")):
+        codes = [desk.get("/docs", peer=crowd.format(n)).status_code for n in range(13)]
+        assert codes == [200] * 12 + [429]
+        assert desk.get("/docs", peer=other).status_code == 200

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import Door, until
 from contract_tests.gateway.postgres_clients import (
@@ -18,9 +20,9 @@ from contract_tests.gateway.postgres_clients import (
     startup,
 )
 from contract_tests.gateway.test_bounds import not_logged_in
-from gateway.addresses import provider
+from gateway.addresses import levels
 from gateway.bounds import Handshake
-from gateway.crowds import Crowd, Networks
+from gateway.crowds import Crowd
 from gateway.known import ROWS, Known
 
 ADDRESSES = 60
@@ -141,43 +143,68 @@ class Patient:
 def test_who_goes_is_chosen_by_chance_among_equals_and_not_before_its_time() -> None:
     crowd, members = Crowd(), [Patient() for _ in range(4)]
     for number, each in enumerate(members):
-        crowd.join(f"192.0.2.{number}", each, at=float(number))
-    assert crowd.first_to_go("198.51.100.1", before=-1.0) is None
-    assert {crowd.first_to_go("198.51.100.1", before=1.0) for _ in range(200)} == {*members[:2]}
-    assert crowd.first_to_go("192.0.2.1", before=9.0) is None
+        crowd.join(levels(f"192.0.{number}.1"), each, at=float(number))
+    newcomer = levels("198.51.100.1")
+    assert crowd.first_to_go(newcomer, before=-1.0) is None
+    assert {crowd.first_to_go(newcomer, before=1.0) for _ in range(200)} == {*members[:2]}
+    assert crowd.first_to_go(levels("192.0.1.1"), before=9.0) is None
 
 
-def test_a_network_of_ipv6_with_many_addresses_counts_as_one() -> None:
-    assert provider("2001:db8:1:2::3") == provider("2001:db8:1:ffff::9") == "2001:db8:1::/48"
-    assert provider("::ffff:192.0.2.1") == "192.0.2.1"
+def test_an_address_is_within_networks() -> None:
+    assert levels("::ffff:192.0.2.1") == ("192.0.2.0/24", "192.0.2.1")
+    assert levels("2001:db8:1:2ff::3") == (
+        *("2001:db8::/32", "2001:db8:1::/48"),
+        *("2001:db8:1:200::/56", "2001:db8:1:2ff::/64"),
+    )
+    assert levels("local") == ("local",)
+
+
+WIDE = {
+    "an IPv4 /24": "203.0.113.{0}",
+    "an IPv6 /56": "2001:db8:7:{0:x}::1",
+    "an IPv6 /48": "2001:db8:7:{0:x}00::1",
+    "an IPv6 /32": "2001:db8:{0:x}::1",
+}
+
+
+@pytest.mark.parametrize("wide", WIDE)
+def test_who_has_a_network_makes_room_for_those_with_less(wide: str) -> None:
+    """One connection from each of its addresses; a neighbour has three from one of its own."""
+    crowd, neighbour = Crowd(), [Patient() for _ in range(3)]
+    for each in neighbour:
+        crowd.join(levels("192.0.2.1"), each)
+    many = [Patient() for _ in range(20)]
+    for number, member in enumerate(many, 1):
+        crowd.join(levels(WIDE[wide].format(number)), member)
+    for newcomer in ("198.51.100.1", "192.0.2.9", "2001:dead:1::1", None):
+        given = newcomer and levels(newcomer)
+        assert {crowd.first_to_go(given or None, 1.0) for _ in range(50)} <= {*many}
+    own = levels(WIDE[wide].format(99))
+    assert {crowd.first_to_go(own, 1.0) for _ in range(50)} <= {*many}, "not the neighbour's"
+    # Of those who wait, nobody is behind all of them.
+    turns = [list(crowd.in_turn()) for _ in range(20)]
+    assert all({*each[:2]} & {*neighbour} for each in turns)
+    for number, member in enumerate(many, 1):
+        crowd.leave(levels(WIDE[wide].format(number)), member)
+    assert crowd.size == 3
 
 
 def test_a_network_with_a_handshake_from_each_address_is_the_first_to_make_room() -> None:
-    shared: Any = SimpleNamespace(
-        unproven={},
-        handshakes=Crowd(),
-        handshake_networks=Networks(),
-        settings=SimpleNamespace(address_handshakes_max=4),
-    )
+    settings = SimpleNamespace(address_handshakes_max=4)
+    shared: Any = SimpleNamespace(unproven={}, handshakes=Crowd(), settings=settings)
     members: list[Any] = [Patient() for _ in range(7)]
     sources = ["192.0.2.1", "192.0.2.1", *(f"2001:db8:7:{n}::1" for n in range(5))]
     begun = [Handshake(shared, member) for member in members]
     for handshake, source in zip(begun, sources, strict=True):
         handshake.is_from(source)
-    assert shared.handshake_networks.first_to_go() in members[2:]
+    assert shared.handshakes.first_to_go() in members[2:]
     for handshake in (*begun, *begun):
         handshake.end()
-    assert not any((shared.unproven, shared.handshakes, shared.handshake_networks))
+    assert not any((shared.unproven, shared.handshakes))
 
 
-def test_in_a_network_the_address_with_most_handshakes_is_the_first_to_make_room() -> None:
-    networks = Networks()
-    members = [Patient() for _ in range(4)]
-    froms = ["2001:db8:7:1::/64", *["2001:db8:7:2::/64"] * 3]
-    for customer, member in zip(froms, members, strict=True):
-        networks.join("2001:db8:7::/48", customer, member)
-    assert networks.first_to_go() is members[1]
-    for customer, member in zip(froms, members, strict=True):
-        networks.leave("2001:db8:7::/48", customer, member)
-    assert not networks
-    assert networks.first_to_go() is None
+def test_in_a_network_the_address_with_most_is_the_first_to_make_room() -> None:
+    crowd, members = Crowd(), [Patient() for _ in range(4)]
+    for address, member in zip(["2001:db8:7:1::", *["2001:db8:7:2::"] * 3], members, strict=True):
+        crowd.join(levels(address), member)
+    assert crowd.first_to_go() is members[1]

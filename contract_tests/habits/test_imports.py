@@ -21,7 +21,7 @@ ROOMS = {
 MAY_IMPORT = {
     "specserver": set(),
     "storage": set(),
-    "control": {"storage", "specserver"},
+    "control": {"gateway", "storage", "specserver"},  # gateway: whose an address is
     "handlers": {"control", "storage", "specserver"},
     "pages": set(),
     "cell": {"specserver", "gateway", "instance_services", "pages"},

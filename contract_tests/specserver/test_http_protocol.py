@@ -14,6 +14,7 @@ import pytest
 
 from contract_tests.specserver.echo_server import Hasty, HastyLater, Patient, serving
 from contract_tests.specserver.wire import Answer, answers, connect, exchanged, said
+from gateway.addresses import levels
 from specserver import Problem, Reply
 from specserver.crowds import Crowds
 from specserver.http_protocol import (
@@ -339,14 +340,14 @@ class Peer:
 
 
 def test_proxies_speak_for_many() -> None:
-    crowds = Crowds(1, ["192.0.2.0/24"])
+    crowds = Crowds(1, ["192.0.2.0/24"], levels=levels)
     assert [crowds.enter("192.0.2.9", Peer())[1] for _ in range(3)] == [0, 0, 0]
     first = [Peer(), Peer(), Peer()]
     assert [crowds.enter("198.51.100.1", each)[1] for each in first[:2]] == [1, 2]
     assert [crowds.enter(f"2001:db8::{n}", Peer())[1] for n in (1, 2)] == [1, 2]
     assert crowds.enter("::ffff:198.51.100.1", first[2])[1] == 3
     for each in first:
-        crowds.leave("198.51.100.1", each)
+        crowds.leave(levels("198.51.100.1"), each)
     assert crowds.enter("198.51.100.1", Peer())[1] == 1
 
 
@@ -363,7 +364,7 @@ def test_the_oldest_of_who_has_most_gives_way_and_no_proxy_does() -> None:
     crowds.enter("198.51.100.3", late)
     assert crowds.is_full()
     assert crowds.first_to_go(late) is many[0]
-    crowds.leave("198.51.100.2", many[0])
+    crowds.leave(("198.51.100.2",), many[0])
     assert not crowds.is_full()
     alone = Crowds(5, ["192.0.2.0/24"], all_told=1)
     alone.enter("192.0.2.9", proxy)

@@ -10,6 +10,10 @@ from ipaddress import (
     ip_network,
 )
 
+from gateway.addresses import levels
+
+__all__ = ["UNKNOWN", "Proxies", "levels", "networks", "rate_key"]
+
 Address = IPv4Address | IPv6Address
 UNKNOWN = "local"  # a peer on a unix socket has no address
 
@@ -37,10 +41,7 @@ class Proxies:
 
 def rate_key(address: str) -> str:
     """What a limit counts by. One IPv6 customer holds a /64, so its addresses count as one."""
-    parsed = _address(address)
-    if isinstance(parsed, IPv6Address):
-        return str(IPv6Network((int(parsed) >> 64 << 64, 64)))
-    return address
+    return levels(address)[-1]
 
 
 def networks(address: str) -> tuple[str, str]:
@@ -48,25 +49,10 @@ def networks(address: str) -> tuple[str, str]:
 
     A line at home or a small server gets a /56; a /48 is had for nothing.
     """
-    parsed = _address(address)
-    if parsed is None:
-        return address, address
-    near, far = (32, 24) if isinstance(parsed, IPv4Address) else (56, 48)
-    return str(ip_network((parsed, near), strict=False)), str(
-        ip_network((parsed, far), strict=False)
-    )
-
-
-def levels(address: str) -> tuple[str, ...]:
-    """By what those who are not known take turns: network, what one holder has, and `rate_key`.
-
-    In IPv6 a network's provider comes first: whoever is one has a /32, and so 65,536 of a /48.
-    """
-    near, far = networks(address)
-    own = rate_key(address)
-    if near.endswith("/56"):
-        return str(ip_network(far).supernet(new_prefix=32)), far, near, own
-    return (far, own) if far != own else (own,)
+    *wider, own = levels(address)
+    if not wider:
+        return own, own
+    return (wider[-1], wider[-2]) if ":" in own else (own, wider[-1])
 
 
 def _network(cidr: str) -> IPv4Network | IPv6Network:

@@ -25,7 +25,7 @@ _QUARTER_HOUR_S = 900
 _LEFT_ALONE_S = 1.0
 VERDICT = "rate_limit"
 """Where an exchange keeps the verdict that its caller is told of."""
-BY_NETWORK = ("unauthenticated", "authentication", "refused")
+BY_NETWORK = ("unauthenticated", "authentication", "refused", "pages")
 """What counts by address; a window of the address's network, `{name}_network`, is beside it."""
 _NO_STORAGE = "must be memory, database, or a redis:// or valkey:// URL"
 _log = structlog.get_logger(__name__)
