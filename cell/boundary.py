@@ -42,7 +42,10 @@ def make_boundary(cell: Cell) -> Boundary:
             return await exchange.invoke_async(cell)
         lease: int = arguments["operation_lease"]
         asked = f"{exchange.request.method} {exchange.request.path}"
-        return await cell.operations.once(asked, key, lease, lambda: exchange.invoke_async(cell))
+        return await cell.operations.once(
+            *(asked, key, lease, lambda: exchange.invoke_async(cell)),
+            wait_s=arguments.get("operation_wait"),
+        )
 
     return Door(cell, serve)
 

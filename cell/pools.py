@@ -1,6 +1,7 @@
 """What all instances of the cell share, and how much one tenant and one person have at most."""
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable
 
 from cell.followers import Followers
@@ -24,6 +25,9 @@ class Pools:
 
     def __init__(self) -> None:
         self.starts = Turns(16, 4, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        # One that is slow has a CPU in its place, so that half of them is left to others.
+        slow = max(1, len(os.sched_getaffinity(0)) // 2)
+        self.slow_starts = Turns(slow, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.snapshots = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
         self.followed_logs = Followers(

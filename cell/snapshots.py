@@ -78,15 +78,19 @@ def find(layout: Layout, name: str) -> tuple[Path, dict[str, Any]] | None:
         return None
 
 
+def is_owed(resident: Resident) -> bool:
+    """Whether the instance has yet to begin with a snapshot."""
+    source = resident.record.spec.source_snapshot
+    return source is not None and not (resident.site.directory / BEGUN).exists()
+
+
 async def begin(resident: Resident, layout: Layout) -> None:
-    """Puts the snapshot in place that the instance is to begin with, unless that was done before.
+    """Puts the snapshot in place that the instance is to begin with, where that `is_owed`.
 
     Raises EngineError where the snapshot is not there or does not fit.
     """
     name = resident.record.spec.source_snapshot
-    done = resident.site.directory / BEGUN
-    if name is None or done.exists():
-        return
+    assert name is not None
     found = find(layout, name)
     if found is None:
         raise EngineError(f"the cell has no snapshot {name}")
@@ -102,7 +106,7 @@ async def begin(resident: Resident, layout: Layout) -> None:
         raise FullError(str(budget.exceeded(spec.size.ceiling_bytes)))
     with budget.limit(spec.size.ceiling_bytes):
         await resident.driver.restore(resident.site, folder)
-    write_atomically(done, name.encode())
+    write_atomically(resident.site.directory / BEGUN, name.encode())
     if note["label"] == FOR_BRANCH:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 

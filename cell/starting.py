@@ -12,6 +12,7 @@ from cell.residents import Resident, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
+from cell.start_places import StartPlace
 
 log = structlog.get_logger("cell.starting")
 
@@ -103,12 +104,16 @@ async def until_loaded(resident: Resident, process: Process, limit_s: float) -> 
 
 
 async def until_usable(
-    resident: Resident, process: Process, login: Login, settings: CellSettings
+    resident: Resident,
+    process: Process,
+    login: Login,
+    settings: CellSettings,
+    place: StartPlace | None = None,
 ) -> None:
     """Raises EngineError where it ends, or accepts nobody for too long.
 
     One that reads its data is waited for longer: ended and started again, it would have to begin
-    anew, and never be done.
+    anew, and never be done. How long it had no `place` among those that start does not count.
     """
     began = time.monotonic()
     wait_s = FIRST_LOOK_S
@@ -118,7 +123,7 @@ async def until_usable(
             await process.ended()
             why = why_not_started(resident.driver, resident.site, process)
             raise EngineError(f"the engine did not start: {why}")
-        waited_s = time.monotonic() - began
+        waited_s = time.monotonic() - began - (place.waited_s if place else 0.0)
         work.look()
         if waited_s > settings.start_timeout_s:
             await _look_whether_it_loads(resident, login, waited_s, settings, work)

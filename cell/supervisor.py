@@ -21,6 +21,7 @@ from cell.residents import ROUTED, Resident, Routes, for_owner, moment
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
+from cell.start_places import StartPlace
 
 log = structlog.get_logger("cell.supervisor")
 
@@ -114,25 +115,28 @@ class Supervisor:
 
     async def bring_up(self, resident: Resident) -> None:
         """In its tenant's turn; raises EngineError or OSError."""
-        async with self.pools.starts.turn(resident.record.tenant):
+        if snapshots.is_owed(resident):
+            resident.site.make(self._host.owner(resident.site))
+            async with self.pools.snapshots.turn(resident.record.tenant):
+                await snapshots.begin(resident, self._layout)
+        async with StartPlace(self.pools, self._host, resident) as place:
             await self.prepare(resident)
             await asyncio.to_thread(ceilings.check, resident)
-            await self.start(resident)
+            await self.start(resident, place)
 
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
         resident.site.make(self._host.owner(resident.site))
-        await snapshots.begin(resident, self._layout)
         if not self._credentials.valid(resident.instance_id):
             self._credentials.make(resident.instance_id, 0)
         await self.hand_out_credentials(resident)
         await resident.driver.provision(resident.site, resident.record.spec)
 
-    async def start(self, resident: Resident) -> None:
+    async def start(self, resident: Resident, place: StartPlace) -> None:
         """Returns when a login works; raises EngineError, and leaves nothing running then."""
-        await starting.sparing(resident, self._start)
+        await starting.sparing(resident, lambda one: self._start(one, place))
 
-    async def _start(self, resident: Resident) -> None:
+    async def _start(self, resident: Resident, place: StartPlace) -> None:
         started = time.monotonic()
         spec = resident.record.spec
         kills = self._host.memory_kills(resident.site)
@@ -141,9 +145,10 @@ class Supervisor:
         except OSError as error:
             raise EngineError(f"the engine cannot be started: {error}") from error
         resident.process = process
+        place.limit_cpu()
         self._host.headroom.give(process.group, spec.size.memory_bytes)
         try:
-            await self._until_usable(resident, process)
+            await self._until_usable(resident, process, place)
         except EngineError as error:
             resident.process = None
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
@@ -184,9 +189,11 @@ class Supervisor:
         log.info("cell.adopted", instance_id=resident.instance_id, pid=process.pid)
         return True
 
-    async def _until_usable(self, resident: Resident, process: Process) -> None:
+    async def _until_usable(
+        self, resident: Resident, process: Process, place: StartPlace | None = None
+    ) -> None:
         login = self.login(resident)
-        await starting.until_usable(resident, process, login, self._settings)
+        await starting.until_usable(resident, process, login, self._settings, place)
         await starting.limit(self._host, resident, process)
 
     def watch(self, resident: Resident, process: Process) -> None:

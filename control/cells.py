@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from control.queues import HttpQueues, QueueRefused, Queues
 from control.signing import Signer
-from control.work.errors import GiveUp, LeaseLost
+from control.work.errors import Again, GiveUp, LeaseLost
 from storage import cells
 from storage.cells import Cell
 from storage.instances import Instance
@@ -22,11 +22,15 @@ from storage.instances import Instance
 Answer = dict[str, Any]
 OBSERVE_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 120.0
-"""How long an engine may take to start or stop before the call is made again."""
+ACT_WAIT_S: Final = "0.5"
+"""An engine that takes longer to start or stop is asked for again, when the cell says.
+
+No thread waits meanwhile: a few slow engines would keep all others' orders waiting.
+"""
 CONNECT_TIMEOUT_S: Final = 3.0
 _UNIX: Final = "http+unix://"
 _CHALLENGE: Final = re.compile(r"[0-9a-f-]{1,100}")
-_RETRY_CODES: Final = frozenset({"in_flight", "busy"})
+_RETRY_CODES: Final = frozenset({"busy"})
 _RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
 """A signature that is refused is its operators' to mend, within the deadline."""
 _QUEUES_REFUSE: Final = frozenset({404, 409, 413, 422})
@@ -53,7 +57,8 @@ class CellClient(Protocol):
     """What the control plane asks of a cell.
 
     Acts carry the operation's step as `key`, which the cell answers once and repeats from then
-    on, and the `lease`, of which it refuses any older than it has seen (LeaseLost).
+    on, and the `lease`, of which it refuses any older than it has seen (LeaseLost). They raise
+    Again while that goes on.
     All raise CellUnavailable or CellRefused.
     """
 
@@ -195,7 +200,11 @@ class HttpCell:
     def _act(
         self, method: str, path: str, body: Mapping[str, Any] | None, key: str, lease: int
     ) -> Answer:
-        headers = {"Operation-Key": key, "Operation-Lease": str(lease)}
+        headers = {
+            "Operation-Key": key,
+            "Operation-Lease": str(lease),
+            "Operation-Wait": ACT_WAIT_S,
+        }
         content = b""
         if body is not None:
             content = orjson.dumps(body)
@@ -263,6 +272,8 @@ def _meaning(answer: httpx.Response) -> Answer:
     detail = str(body.get("detail") or f"the cell returned {answer.status_code}")
     if answer.status_code == httpx.codes.CONFLICT and body.get("code") == "stale_lease":
         raise LeaseLost(detail)
+    if body.get("code") == "in_flight":
+        raise Again(float(answer.headers.get("Retry-After", "1")))
     if answer.status_code == httpx.codes.NOT_FOUND:
         raise InstanceUnknown(detail)
     passing = answer.status_code in _RETRY_STATUSES or body.get("code") in _RETRY_CODES

@@ -23,11 +23,12 @@ class Headroom:
         self._giving = threading.Lock()
 
     def give(self, name: str, size_bytes: int) -> None:
-        """Until `take_back`; those that start at once share what there is."""
+        """Until `take_back`; each has half of what is free at most."""
         with self._giving:
             self._given.pop(name, None)
             free = self._free_bytes() - size_bytes - sum(self._given.values()) - LEFT_FREE_BYTES
-            extra = min(EXTRA_MAX_BYTES, free)
+            # However many are slow to give theirs back, something is left for the next.
+            extra = min(EXTRA_MAX_BYTES, free // 2)
             if extra > 0 and self._groups.set_memory(name, size_bytes + extra):
                 self._given[name] = extra
 

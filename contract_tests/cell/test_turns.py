@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from cell import snapshots
+from cell import snapshots, start_places
 from cell.layout import Layout
 from cell.lifecycle import Lifecycle
 from cell.records import Record, Size, Spec
 from cell.residents import Resident
 from cell.settings import CellSettings
+from cell.start_places import StartPlace
 from cell.supervisor import Supervisor
+from specserver.turns import Turns
 
 NOTHING: Any = None
 SIZE = Size("f0", 0.25, 2**28, 2**30, 20)
@@ -54,6 +56,12 @@ def resident_of(supervisor: Slow, number: int, tenant: str) -> Resident:
 def lifecycle_of(supervisor: Slow) -> Lifecycle:
     engines: Any = type("Found", (), {"drivers": {}, "refused": {}})
     return Lifecycle(NOTHING, NOTHING, engines, NOTHING, NOTHING, supervisor)
+
+
+async def soon(happens: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happens():  # noqa: ASYNC110 - what is looked at tells nobody
+            await asyncio.sleep(0.01)
 
 
 def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
@@ -129,3 +137,67 @@ def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(
         return before
 
     assert asyncio.run(run()) == ["newcomer"]
+
+
+def test_starts_that_go_on_for_long_leave_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six organizations with four slow engines each hold every place, for some seconds."""
+    monkeypatch.setattr(start_places, "PLACE_S", 0.05)
+
+    async def run() -> list[str]:
+        supervisor = supervisor_of(tmp_path)
+        slow = [resident_of(supervisor, number, f"org{number % 6}") for number in range(24)]
+        tasks = [asyncio.create_task(supervisor.bring_up(each)) for each in slow]
+        await soon(lambda: len(supervisor.begun) >= 10)
+        newcomer = resident_of(supervisor, 24, "other")
+        tasks.append(asyncio.create_task(supervisor.bring_up(newcomer)))
+        await soon(lambda: len(supervisor.begun) == 25)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(pool.try_enter("x") for pool in (supervisor.pools.starts,) * 4)
+        return supervisor.begun
+
+    assert asyncio.run(run()).count("other") == 1
+
+
+class Cpus:
+    """Notes what each engine may use."""
+
+    def __init__(self) -> None:
+        self.of: dict[Any, float | None] = {}
+
+    def limit_cpu(self, process: Any, vcpu: float | None) -> None:
+        self.of[process] = vcpu
+
+
+def test_slow_starts_have_a_cpu_in_turn_and_otherwise_that_of_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_places, "PLACE_S", 0.01)
+
+    async def run() -> None:
+        supervisor, cpus = supervisor_of(tmp_path), Cpus()
+        supervisor.pools.slow_starts = Turns(1, 1, waiting_of_one=9)
+        host: Any = cpus
+        slow = [resident_of(supervisor, number, f"org{number}") for number in range(3)]
+        places = [StartPlace(supervisor.pools, host, each) for each in slow]
+        for number, (resident, place) in enumerate(zip(slow, places, strict=True)):
+            resident.process = number  # type: ignore[assignment]
+            await place.__aenter__()
+            place.limit_cpu()
+        assert not cpus.of, "without a limit for the first seconds"
+        await soon(lambda: len(cpus.of) == 3)
+        assert sorted(cpus.of.items()) == [(0, 1.0), (1, 0.25), (2, 0.25)]
+        assert (places[0].waited_s, places[1].waited_s > 0) == (0, True)
+        await places[0].__aexit__(None, None, None)
+        await soon(lambda: cpus.of[1] == 1.0)
+        waited_s = places[1].waited_s
+        await asyncio.sleep(0.02)
+        assert places[1].waited_s == waited_s < places[2].waited_s
+        for place in places[1:]:
+            await place.__aexit__(None, None, None)
+        assert supervisor.pools.slow_starts.try_enter("x")
+
+    asyncio.run(run())
