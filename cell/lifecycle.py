@@ -312,10 +312,13 @@ class Lifecycle:
         Raises Conflict where the driver cannot; the instance is as it was then.
         """
         former = resident.record.spec
-        await self._supervisor.stop(resident)
+        turn = self._supervisor.pools.snapshots.turn(resident.record.tenant)
         try:
-            with budget.limit(max(former.size.ceiling_bytes, spec.size.ceiling_bytes)):
-                await resident.driver.upgrade(resident.site, former, spec)
+            # It runs on until there is a place: its data is copied, as for a snapshot.
+            async with turn:
+                await self._supervisor.stop(resident)
+                with budget.limit(max(former.size.ceiling_bytes, spec.size.ceiling_bytes)):
+                    await resident.driver.upgrade(resident.site, former, spec)
         except Exception as error:  # whatever it is, the instance is not left stopped
             known = isinstance(error, (EngineError, OSError))
             log.warning(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,6 +102,29 @@ def test_snapshots_of_one_tenant_leave_places_to_others(
         monkeypatch.setattr(supervisor, "login", lambda _: None)
         lifecycle = lifecycle_of(supervisor)
         return lambda resident: lifecycle.snapshot(resident.instance_id, "x")
+
+    assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
+
+
+def test_upgrades_of_one_tenant_leave_places_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(supervisor: Slow) -> Act:
+        async def upgraded(resident: Resident) -> None:
+            driver: Any = SimpleNamespace(upgrade=lambda *_: supervisor.prepare(resident))
+            resident.driver = driver
+            await lifecycle.put(resident.instance_id, newer(resident))
+
+        async def stop(_: Resident) -> None: ...
+
+        monkeypatch.setattr(supervisor, "stop", stop)
+        lifecycle = lifecycle_of(supervisor)
+        monkeypatch.setattr(lifecycle, "_resident", lambda name, _: supervisor.residents[name])
+        monkeypatch.setattr(lifecycle, "_settings", CellSettings(tmp_path, "cell_x", b""))
+        return upgraded
+
+    def newer(resident: Resident) -> Spec:
+        return replace(resident.record.spec, engine_version="2")
 
     assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
 

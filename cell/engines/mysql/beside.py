@@ -20,6 +20,8 @@ from cell.runtime.host import Host
 log = structlog.get_logger("cell.mysql")
 
 ANSWER_TIMEOUT_S = 10.0
+# One that does not answer has a thread for that long.
+SERVERS_AT_ONCE = 16
 # As long as any server takes.
 STAY = "SET SESSION wait_timeout = 31536000"
 
@@ -29,7 +31,7 @@ class Beside:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="mysql-beside")
+        self._threads = ThreadPoolExecutor(SERVERS_AT_ONCE, thread_name_prefix="mysql-beside")
         self._telling: dict[Path, Future[None]] = {}
         self._open: dict[Path, tuple[str, Any]] = {}
 

@@ -1,0 +1,28 @@
+"""However long a chain of names is, and however late each answers, a look-up ends."""
+
+import time
+
+import dns.resolver
+import pytest
+
+from contract_tests.name_server import NOBODY
+from control.resolver import DnsResolver, LookupFailed
+
+
+def test_a_chain_of_late_answers_has_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comes just before it would be given up."""
+
+    class Answer:
+        target = "next.example.org."
+
+    def resolve(*_: object, lifetime: float = 0.2, **_more: object) -> list[Answer]:
+        late_s = 0.15
+        time.sleep(min(late_s, lifetime))
+        if lifetime < late_s:
+            raise dns.resolver.LifetimeTimeout(timeout=lifetime, errors=[])
+        return [Answer()]
+
+    found = DnsResolver([NOBODY], lookup_s=0.2)
+    monkeypatch.setattr(found._resolver, "resolve", resolve)
+    with pytest.raises(LookupFailed):
+        found.cname("first.example.org")
