@@ -1,0 +1,54 @@
+"""What several callers share is in the table of limits (docs/security.md)."""
+
+import ast
+from pathlib import Path
+
+from contract_tests.habits.test_imports import SHIPPED
+from contract_tests.habits.test_sizes import ROOT, names, parsed
+
+POOLS = {
+    *("Semaphore", "BoundedSemaphore", "ThreadPoolExecutor", "Queue", "SimpleQueue"),
+    *("Turns", "Pool", "Crowds", "Followers"),
+}
+# Where one is made: how its rows in the table begin, or why it needs none.
+TOLD = {
+    "menagerie/control_plane.py": ("connections to the API",),
+    "cell/agent.py": ("threads of the cell",),
+    "cell/console/answers.py": ("such answers",),
+    "cell/console/mount.py": ("threads of the console's pages",),
+    "cell/engines/mysql/beside.py": ("threads that end events of MariaDB",),
+    "cell/pools.py": (
+        *("engines starting", "engines that take longer to start", "snapshots being made"),
+        *("statements in the SQL console", "logs being followed"),
+    ),
+    "cell/queues.py": ("requests to the queues of an instance",),
+    "gateway/doubts.py": ("comparing logins after failed ones",),
+    "specserver/shares.py": (
+        *("passwords being verified", "threads of the API", "long polls", "request bodies"),
+        "requests waiting for such a thread",
+    ),
+}
+NOBODYS = {
+    "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
+    "cell/followers.py": "made by cell/pools.py",
+    "control/boundary/last_used.py": "a token is noted once a minute",
+    "control/work/bell.py": "a bell",
+    "instance_services/duckdb/__main__.py": "of one instance, in its own process",
+    "specserver/threads.py": "whoever comes here has a place of specserver/shares.py",
+}
+
+
+def makes_pools(path: Path) -> bool:
+    called = (node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+    return any(getattr(each, "attr", getattr(each, "id", "")) in POOLS for each in called)
+
+
+def test_every_pool_is_told_of() -> None:
+    assert {names(path) for path in SHIPPED if makes_pools(path)} == TOLD.keys() | NOBODYS.keys()
+
+
+def test_the_table_has_what_is_shared() -> None:
+    lines = (ROOT / "docs" / "security.md").read_text().splitlines()
+    rows = [line.removeprefix("| ") for line in lines if line.startswith("| ")]
+    told = [begins for each in TOLD.values() for begins in each]
+    assert not [begins for begins in told if not any(row.startswith(begins) for row in rows)]
