@@ -42,8 +42,8 @@ class StartPlace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Without waiting for it: between a start and what is said of it comes nothing else.
         self._becoming_slow.cancel()
-        await asyncio.gather(self._becoming_slow, return_exceptions=True)
         self._leave()
 
     @property

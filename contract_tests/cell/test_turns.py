@@ -222,6 +222,7 @@ def test_slow_starts_have_a_cpu_in_turn_and_otherwise_that_of_their_size(
         assert places[1].waited_s == waited_s < places[2].waited_s
         for place in places[1:]:
             await place.__aexit__(None, None, None)
+        await asyncio.sleep(0)
         assert supervisor.pools.slow_starts.try_enter("x")
 
     asyncio.run(run())
