@@ -1,10 +1,13 @@
 """Who is calling the cell: the control plane by signature, the gateway by token, or anybody."""
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable
 
 from cell.agent import Cell
 from specserver import Boundary, Exchange, MethodNotAllowed, Reply, Unauthenticated
+
+_WAIT = re.compile(r"(?:^|[,\s])wait=(\d{1,3})(?:$|[,;\s])", re.ASCII)
 
 
 class Door:
@@ -44,7 +47,7 @@ def make_boundary(cell: Cell) -> Boundary:
         asked = f"{exchange.request.method} {exchange.request.path}"
         return await cell.operations.once(
             *(asked, key, lease, lambda: exchange.invoke_async(cell)),
-            wait_s=arguments.get("operation_wait"),
+            wait_s=_wait_s(exchange.request.headers.get("Prefer", "")),
         )
 
     return Door(cell, serve)
@@ -57,6 +60,12 @@ def make_mounted_boundary(cell: Cell) -> Boundary:
         return await exchange.invoke_async(exchange.app_state)
 
     return Door(cell, serve)
+
+
+def _wait_s(preferences: str) -> float | None:
+    """Of `Prefer: wait=…` (RFC 7240); None without one."""
+    found = _WAIT.search(preferences)
+    return float(found[1]) if found else None
 
 
 def _schemes(exchange: Exchange) -> set[str]:

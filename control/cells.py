@@ -22,7 +22,7 @@ from storage.instances import Instance
 Answer = dict[str, Any]
 OBSERVE_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 120.0
-ACT_WAIT_S: Final = "0.5"
+ACT_WAIT_S: Final = 1
 """An engine that takes longer to start or stop is asked for again, when the cell says.
 
 No thread waits meanwhile: a few slow engines would keep all others' orders waiting.
@@ -203,7 +203,7 @@ class HttpCell:
         headers = {
             "Operation-Key": key,
             "Operation-Lease": str(lease),
-            "Operation-Wait": ACT_WAIT_S,
+            "Prefer": f"wait={ACT_WAIT_S}",
         }
         content = b""
         if body is not None:
