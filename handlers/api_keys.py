@@ -39,7 +39,10 @@ def create(call: OrgCall, body: Body) -> Reply:
 def revoke(call: OrgCall, api_key: ApiKey) -> Reply:
     _check_reach(call, api_key)
     api_key.revoke(call.now)
-    call.audit(target=api_key.id, detail={"name": api_key.name})
+    others = api_keys.revoke_created_with(call.db, api_key, call.now)
+    call.audit(
+        target=api_key.id, detail={"name": api_key.name, "created_with_it_and_revoked": others}
+    )
     return Reply.no_content()
 
 
@@ -65,6 +68,7 @@ def _record(
         role=body["role"],
         scopes=body.get("scopes"),
         created_by=call.caller.user.id,
+        created_by_key_id=call.caller.key.id if call.caller.key else None,
         prefix=token.prefix,
         token_hash=token.sha256,
         expires_at=expires_at,
@@ -99,8 +103,16 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
 
 
 def _check_reach(call: OrgCall, key: ApiKey) -> None:
-    """Whose keys one changes: one's own, and those with no more rights than one has."""
-    mine = key.created_by == call.caller.user.id
+    """Whose keys one changes: one's own, and those with no more rights than one has.
+
+    A key's own are itself and those created with it, not all of the person's: a weak one that
+    leaked could end the strong ones.
+    """
+    caller = call.caller
+    if caller.key is None:
+        mine = key.created_by == caller.user.id
+    else:
+        mine = caller.key.id in (key.id, key.created_by_key_id)
     beyond = permissions.granted(key.role, key.scopes) - call.caller.rights.anywhere
     if beyond and not mine:
         raise Forbidden(

@@ -108,6 +108,7 @@ def api_key(record: ApiKey) -> Json:
         "role": record.role,
         "scopes": record.scopes,
         "created_by": record.created_by,
+        "created_by_key_id": record.created_by_key_id,
         "service_account": record.service_account_id is not None,
         "suspended_at": timestamp_or_none(record.suspended_at),
         "suspended_reason": record.suspended_reason,

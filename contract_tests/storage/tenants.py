@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from storage import cells, identifiers, organizations, projects
+from storage.api_keys import ApiKey
 from storage.instances import Instance
 
 
@@ -52,6 +53,23 @@ def instance(db: Session, tenant: Tenant, **values: Any) -> Instance:
         port=8443,
         cell_id=tenant.cell_id,
         **chosen,
+    )
+    db.add(made)
+    db.flush()
+    return made
+
+
+def key(db: Session, org_id: str, user_id: str, **values: Any) -> ApiKey:
+    key_id = identifiers.new("key_")
+    made = ApiKey(
+        id=key_id,
+        org_id=org_id,
+        name="key",
+        role="member",
+        created_by=user_id,
+        prefix="mk_live_0000",
+        token_hash=key_id,
+        **values,
     )
     db.add(made)
     db.flush()

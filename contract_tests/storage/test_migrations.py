@@ -14,7 +14,8 @@ from sqlalchemy import column, inspect, select, table
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.gateway.authorities import Authority
 from contract_tests.storage import tenants
-from storage import migrations, networks
+from storage import audit, migrations, networks, users
+from storage.api_keys import ApiKey
 from storage.columns import Timestamp
 from storage.database import Database
 from storage.memberships import Membership
@@ -116,6 +117,30 @@ def test_what_there_was_belongs_to_the_team_everyone(empty: Database) -> None:
     empty.migrate()
     with empty.read() as db:
         assert {one.team_id for one in db.scalars(select(Project))} == {"team_1", "team_2"}
+
+
+def test_the_audit_log_tells_which_keys_were_created_with_another(empty: Database) -> None:
+    empty.migrate()
+    with empty.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        user = users.create(db, email="a@example.org", name="A")
+        names = ("parent", "child", "of a session", "of another")
+        keys = {name: tenants.key(db, tenant.org_id, user.id).id for name in names}
+
+        def told(org_id: str, actor_kind: str, actor: str, target: str) -> None:
+            action = "api_key.create"
+            audit.append(
+                db, org_id, action, actor_kind=actor_kind, actor_id=actor, target=keys[target]
+            )
+
+        told(tenant.org_id, "api_key", keys["parent"], "child")
+        told(tenant.org_id, "user", user.id, "of a session")
+        told(other.org_id, "api_key", keys["parent"], "of another")
+    migrations.downgrade(empty.engine, "202611230010")
+    empty.migrate()
+    with empty.read() as db:
+        found = {key.id: key.created_by_key_id for key in db.scalars(select(ApiKey))}
+    assert found == {**dict.fromkeys(keys.values()), keys["child"]: keys["parent"]}
 
 
 def test_a_revision_is_named_by_its_time_and_follows_the_one_before() -> None:

@@ -14,7 +14,6 @@ from contract_tests.storage import tenants
 from storage import (
     api_keys,
     changes,
-    identifiers,
     instances,
     memberships,
     organizations,
@@ -43,7 +42,7 @@ def test_another_tenants_record_and_none_are_the_same(database: Database, what: 
         made = {
             "instance": tenants.instance(db, theirs).id,
             "project": theirs.project_id,
-            "api key": make_key(db, theirs.org_id, user.id).id,
+            "api key": tenants.key(db, theirs.org_id, user.id).id,
         }
     with database.read() as db:
         assert FETCHES[what](db, theirs.org_id, made[what]).id == made[what]
@@ -51,23 +50,6 @@ def test_another_tenants_record_and_none_are_the_same(database: Database, what: 
             with pytest.raises(NotFound) as refused:
                 FETCHES[what](db, mine.org_id, wanted)
             assert refused.value.detail == f"{what} not found"
-
-
-def make_key(db: Session, org_id: str, user_id: str, **values: Any) -> ApiKey:
-    key_id = identifiers.new("key_")
-    key = ApiKey(
-        id=key_id,
-        org_id=org_id,
-        name="key",
-        role="member",
-        created_by=user_id,
-        prefix="mk_live_0000",
-        token_hash=key_id,
-        **values,
-    )
-    db.add(key)
-    db.flush()
-    return key
 
 
 def test_pages_walk_every_instance_once_newest_first(database: Database) -> None:
@@ -210,10 +192,10 @@ def test_keys_are_listed_while_they_may_come_back(database: Database) -> None:
         moment = database.now(db)
         tenant = tenants.make(db)
         user = users.create(db, email="a@example.org", name="A")
-        live = make_key(db, tenant.org_id, user.id)
-        suspended = make_key(db, tenant.org_id, user.id, suspended_at=moment)
-        make_key(db, tenant.org_id, user.id, expires_at=moment)
-        make_key(db, tenant.org_id, user.id, revoked_at=moment)
+        live = tenants.key(db, tenant.org_id, user.id)
+        suspended = tenants.key(db, tenant.org_id, user.id, suspended_at=moment)
+        tenants.key(db, tenant.org_id, user.id, expires_at=moment)
+        tenants.key(db, tenant.org_id, user.id, revoked_at=moment)
         page = api_keys.page(db, tenant.org_id, now=moment, limit=10, after=None)
         assert [key.id for key in page.items] == [suspended.id, live.id]
         assert [key.is_live(moment) for key in page.items] == [False, True]
