@@ -60,8 +60,6 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         serve_docs: bool = True,
         front_page: Reply | None = None,
         public_extensions: Iterable[str] = (),
-        middlewares: Iterable[Any] = (),
-        base_path: str | None = None,
         checked: bool = False,
         shares: Shares | None = None,
     ) -> None:
@@ -74,7 +72,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         super().__init__(
             _end,
             lifespan=self._lifespan,
-            middlewares=[*middlewares, LifespanMiddleware, _Serving],
+            middlewares=[LifespanMiddleware, _Serving],
             resolver=handlers if hasattr(handlers, "resolve") else HandlerResolver(handlers),
         )
         around = Surroundings(
@@ -88,7 +86,6 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         )
         self.add_api(
             self.document,
-            base_path=base_path,
             around=around,
             problems=problems or partial(render_problem, type_prefix=problem_type_prefix),
             app_state=state,
@@ -103,12 +100,12 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         serving = next(layer for layer in self.middleware_stack if isinstance(layer, _Serving))
         self.operations: dict[str, Operation] = {p.operation.id: p.operation for p in serving.plans}
 
-    def add_api(self, specification: Document, *, base_path: str | None, **options: Any) -> None:
+    def add_api(self, specification: Document, **options: Any) -> None:
         """Registers the document; Connexion's own would read it again, as OpenAPI 3.0."""
         self.apis.append(
             API(
                 specification,
-                base_path=specification.base_path if base_path is None else base_path,
+                base_path=specification.base_path,
                 **options,
             )
         )

@@ -58,8 +58,8 @@ class Bindings:
         unheeded = _unheeded_conditions(operation.method, documents)
         key = orjson.dumps([documents, body, sorted(answered), sorted(ignored), unheeded])
         if key not in self._bindings:
-            parameters = [self._parameter(document) for document in documents]
             try:
+                parameters = [self._parameter(document) for document in documents]
                 self._bindings[key] = Binding(
                     parameters,
                     Body(body, self._schemas) if body else None,

@@ -3,12 +3,10 @@
 import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 
 from specserver.json_members import repeated
-from specserver.parameters import UnreadableError, reader_of
 from specserver.problems import BadRequest, TooLarge, UnsupportedMediaType
 from specserver.replies import is_json
 from specserver.requests import Headers
@@ -16,7 +14,6 @@ from specserver.validation import Schema, Schemas, Violation
 
 _MAX_SEEN = 64
 _AGAIN = "is given more than once; give it once"
-_FORM = "application/x-www-form-urlencoded"
 
 
 class ClientGone(Exception):  # noqa: N818 - it is no error of ours
@@ -124,7 +121,6 @@ class Kind:
         "_defaults",
         "_integers",
         "_is_json",
-        "_properties",
         "_schema",
         "parse",
     )
@@ -132,25 +128,20 @@ class Kind:
     def __init__(self, media_type: str, content: dict[str, Any], schemas: Schemas) -> None:
         schema = content.get("schema", True)
         self._schema: Schema = schemas.of(schema)
-        self._properties = properties_of(schema)
+        properties = properties_of(schema)
         self._defaults = {
             name: inner["default"]
-            for name, inner in self._properties.items()
+            for name, inner in properties.items()
             if isinstance(inner, dict) and "default" in inner
         }
-        self._integers = tuple(
-            name for name, inner in self._properties.items() if _is_integer(inner)
-        )
-        self._checked = "schema" in content
+        self._integers = tuple(name for name, inner in properties.items() if _is_integer(inner))
         self._is_json = is_json(media_type)
+        self._checked = self._is_json and "schema" in content
         self.parse = self._parser(media_type)
 
     def _parser(self, media_type: str) -> Callable[[bytes], Any]:
         if self._is_json:
             return parse_json
-        self._checked = self._checked and media_type == _FORM
-        if media_type == _FORM:
-            return self._parse_form
         return _parse_text if media_type.startswith("text/") else bytes
 
     def read(self, raw: bytes) -> tuple[Any, list[Violation]]:
@@ -175,28 +166,6 @@ class Kind:
         for name in self._integers:
             if type(value.get(name)) is float:
                 value[name] = int(value[name])
-
-    def _parse_form(self, raw: bytes) -> dict[str, Any]:
-        form: dict[str, Any] = {}
-        try:
-            pairs = parse_qsl(raw.decode(), keep_blank_values=True, strict_parsing=True)
-        except ValueError:
-            raise BadRequest("the body is not a form") from None
-        for name, text in pairs:
-            schema = self._properties.get(name, {})
-            if isinstance(schema, dict) and schema.get("type") == "array":
-                form.setdefault(name, []).append(_read(schema.get("items"), text))
-            else:
-                form[name] = _read(schema, text)
-        return form
-
-
-def _read(schema: Any, text: str) -> Any:
-    try:
-        return reader_of(schema)(text)
-    except UnreadableError:
-        # Left as text, for the schema to refuse with its pointer.
-        return text
 
 
 def parse_json(raw: bytes) -> Any:

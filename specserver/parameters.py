@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
-import orjson
-
 from specserver.validation import Schema, Schemas, Violation
 
 # Digits beyond this are no number anybody means, and cost quadratic time to read.
@@ -14,7 +12,7 @@ _MAX_DIGITS = 64
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
-_SEPARATORS = {"form": ",", "simple": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
+_STYLES = {"query": "form", "cookie": "form", "path": "simple", "header": "simple"}
 _KEYWORDS_OF_TYPE = {"type", "description", "title", "default", "examples", "example", "items"}
 
 
@@ -47,13 +45,6 @@ def _null(text: str) -> None:
 
 def _string(text: str) -> str:
     return text
-
-
-def _json(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise UnreadableError("must be JSON") from None
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -103,41 +94,31 @@ class Parameter:
 
     __slots__ = (
         "_compiled",
-        "_properties",
         "_read",
         "default",
         "explode",
         "has_default",
         "is_array",
-        "is_object",
         "name",
         "place",
         "required",
         "schema",
-        "separator",
-        "style",
     )
 
     def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
         self.name: str = document["name"]
         self.place: str = document["in"]
         self.required: bool = document.get("required", False)
-        schema = _schema_of(document)
+        schema = document.get("schema", {})
         self.schema = schema
         self.has_default = isinstance(schema, dict) and "default" in schema
         self.default = schema["default"] if self.has_default else None
         types = types_of(schema)
         self.is_array = "array" in types
-        self.is_object = "object" in types and not self.is_array
-        style = document.get("style") or ("form" if self.place in ("query", "cookie") else "simple")
-        self.explode: bool = document.get("explode", style == "form")
-        self.style: str = style
-        self.separator = _SEPARATORS.get(style, ",")
+        _check(document, types)
+        self.explode: bool = document.get("explode", self.place in ("query", "cookie"))
         items = schema.get("items", {}) if isinstance(schema, dict) else {}
         self._read = reader_of(items if self.is_array else schema)
-        if "content" in document:
-            self._read, self.is_array, self.is_object = _json, False, False
-        self._properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
         self._compiled = _compile(schema, schemas)
 
     def read(self, texts: Sequence[str]) -> tuple[Any, list[Violation]]:
@@ -146,9 +127,6 @@ class Parameter:
             value = self._value(texts)
         except UnreadableError as error:
             return None, [self.violation("type", str(error))]
-        return self._checked(value)
-
-    def _checked(self, value: Any) -> tuple[Any, list[Violation]]:
         compiled = self._compiled
         if compiled is None or compiled.is_valid(value):
             return value, []
@@ -164,45 +142,24 @@ class Parameter:
             return [self._read(text) for text in texts]
         if len(texts) > 1:
             raise UnreadableError("must be given once")
-        if self.is_object:
-            return self._object(self._split(texts[0]), explode=self.explode)
         return self._read(texts[0])
 
-    @property
-    def members(self) -> dict[str, Any]:
-        """The members of an object parameter, by name."""
-        return self._properties
-
-    def read_members(self, pairs: Sequence[str]) -> tuple[Any, list[Violation]]:
-        """The object of names and texts in turn, as sent in parameters of their own."""
-        try:
-            value = self._object(list(pairs), explode=False)
-        except UnreadableError as error:
-            return None, [self.violation("type", str(error))]
-        return self._checked(value)
-
     def _split(self, text: str) -> list[str]:
-        parts = text.split(self.separator) if text else []
+        parts = text.split(",") if text else []
         # A list in a header has optional space after its commas (RFC 9110).
         return [part.strip() for part in parts] if self.place == "header" else parts
-
-    def _object(self, parts: list[str], *, explode: bool) -> dict[str, Any]:
-        if explode:
-            pairs = [part.partition("=")[::2] for part in parts]
-        elif len(parts) % 2:
-            raise UnreadableError("must be names and values in turn")
-        else:
-            pairs = list(zip(parts[::2], parts[1::2], strict=True))
-        return {name: reader_of(self._properties.get(name))(text) for name, text in pairs}
 
     def violation(self, keyword: str, message: str) -> Violation:
         return {"parameter": self.name, "keyword": keyword, "message": message}
 
 
-def _schema_of(document: dict[str, Any]) -> Any:
-    if "content" in document:
-        return next(iter(document["content"].values())).get("schema", {})
-    return document.get("schema", {})
+def _check(document: dict[str, Any], types: set[str]) -> None:
+    """Raises ValueError for what this reads otherwise than the document says."""
+    name, style = document["name"], _STYLES[document["in"]]
+    if "content" in document or ("object" in types and "array" not in types):
+        raise ValueError(f"parameter {name} is an object or JSON; let it be part of the body")
+    if document.get("style", style) != style:
+        raise ValueError(f"parameter {name} is of style {document['style']}; only {style} is read")
 
 
 def _compile(schema: Any, schemas: Schemas) -> Schema | None:
@@ -211,7 +168,7 @@ def _compile(schema: Any, schemas: Schemas) -> Schema | None:
         return None
     plain = schema.keys() <= _KEYWORDS_OF_TYPE and isinstance(schema.get("type"), str)
     if plain and (schema["type"] != "array" or not _compile(schema.get("items", {}), schemas)):
-        return None if schema["type"] != "object" else schemas.of(schema)
+        return None
     return schemas.of(schema)
 
 

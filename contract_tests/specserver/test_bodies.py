@@ -15,15 +15,6 @@ from specserver.json_members import repeated
 from specserver.problems import BadRequest
 
 FORM = "application/x-www-form-urlencoded"
-FORM_SCHEMA = {
-    "type": "object",
-    "required": ["name"],
-    "properties": {
-        "name": {"type": "string"},
-        "count": {"type": "integer"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-    },
-}
 
 
 def echo(content: dict[str, Any], **more: Any) -> Any:
@@ -57,15 +48,6 @@ def test_bodies_are_read_by_their_media_type(
 ) -> None:
     answer = send(echo({documented: {}}), sent, body)
     assert answer.json() == {"body": expected}
-
-
-def test_a_form_is_read_by_its_schema() -> None:
-    app = echo({FORM: {"schema": FORM_SCHEMA}})
-    answer = send(app, FORM, b"name=a+b&count=3&tags=x&tags=y")
-    assert answer.json() == {"body": {"name": "a b", "count": 3, "tags": ["x", "y"]}}
-    wrong = send(app, FORM, b"count=many")
-    assert {e["pointer"] for e in wrong.json()["errors"]} == {"/name", "/count"}
-    assert send(app, FORM, b"no form").status_code == 400
 
 
 @pytest.mark.parametrize("media_type", ["text/html", "application/jsonx", "json", ""])

@@ -15,8 +15,6 @@ from contract_tests.specserver.calling import (
     call,
     minimal,
     play,
-    request_event,
-    scope,
     served,
 )
 from specserver import Reply, Request, TooManyRequests, reference
@@ -143,23 +141,6 @@ def test_a_websocket_is_turned_away() -> None:
     given = {"type": "websocket", "path": "/thing", "headers": []}
     sent = asyncio.run(play(bakery(), given, [{"type": "websocket.connect"}]))
     assert [event["type"] for event in sent] == ["websocket.close"]
-
-
-def test_other_middleware_may_stand_in_front() -> None:
-    class Teapot:
-        def __init__(self, app: Any) -> None:
-            self.app = app
-
-        async def __call__(self, scope_: Any, receive: Any, send: Any) -> None:
-            if scope_["type"] == "http" and scope_["path"] == "/tea":
-                await send({"type": "http.response.start", "status": 418, "headers": []})
-                await send({"type": "http.response.body", "body": b""})
-            else:
-                await self.app(scope_, receive, send)
-
-    app = bakery(middlewares=[Teapot])
-    assert asyncio.run(play(app, scope("GET", "/tea"), [request_event()]))[0]["status"] == 418
-    assert call(app, "GET", "/loaves").status_code == 200
 
 
 def test_what_is_kept_packed_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:

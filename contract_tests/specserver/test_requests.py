@@ -11,9 +11,11 @@ from contract_tests.specserver.calling import (
     authorized,
     bakery,
     call,
+    minimal,
     play,
     request_event,
     scope,
+    served,
 )
 from specserver import Headers
 from specserver.requests import new_request_id
@@ -210,7 +212,7 @@ def test_a_mount_point_is_taken_off_the_path() -> None:
     assert asyncio.run(play(bakery(), given, [request_event()]))[0]["status"] == 200
 
 
-def test_a_base_path_comes_first() -> None:
-    app = bakery(base_path="/v2")
-    assert call(app, "GET", "/v2/loaves").status_code == 200
-    assert call(app, "GET", "/loaves").status_code == 404
+def test_the_path_of_the_server_comes_first() -> None:
+    app = served(minimal({}, servers=[{"url": "https://bakery.example/v2"}]), lambda: 1)
+    assert call(app, "GET", "/v2/thing").json() == 1
+    assert call(app, "GET", "/thing").status_code == 404
