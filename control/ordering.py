@@ -5,16 +5,18 @@ For handlers, approvals and restores alike: whoever orders says for whom, by a `
 
 import secrets
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from control import capacity
 from control.capacity import Requester
-from control.policy import orders
+from control.policy import orders, quotas
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
-from control.policy.orders import Alteration, Order, Terms, Usage
+from control.policy.orders import Alteration, Order, Terms
 from control.policy.plans import PLANS
+from control.policy.quotas import Usage
 from control.violations import refuse
 from storage import cells, identifiers, instances, networks
 from storage.cells import Cell
@@ -62,10 +64,17 @@ def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
         capacity.check_growth(by, instance, asked)
 
 
+def kept_until(by: Requester, instance: Instance, now: datetime) -> datetime:
+    """Until when a deleted instance's data is kept; one that never ran has none."""
+    if instance.ready_at is None:
+        return now
+    return now + timedelta(days=PLANS[by.org.plan].retention_days)
+
+
 def check_return(by: Requester, instance: Instance) -> None:
     """Raises Conflict where the undeleted instance, as it is now to be, has no room any more."""
     by.db.flush()
-    broken = orders.check_return(terms(by))
+    broken = quotas.check_return(PLANS[by.org.plan], Usage(*instances.usage(by.db, by.org.id)))
     if broken:
         raise Conflict("cannot undelete the instance now: " + broken[0]["message"])
     if instance.desired_status == "running":

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from control.policy.orders import Violation
+from control.policy.violations import Violation
 from specserver import Invalid
 
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from control import capacity as cell_capacity
 from control import ordering
-from control.policy.plans import PLANS
 from control.workflows import erasure, lifecycle, resizing
 from control.workflows.networks import apply_network
 from handlers import (
@@ -113,8 +112,7 @@ def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None =
 
 def delete(call: OrgCall, instance: Instance, if_match: str | None = None) -> Reply:
     _check_unchanged(instance, if_match)
-    kept = timedelta(days=PLANS[call.org.plan].retention_days)
-    instance.delete(call.now + kept)
+    instance.delete(ordering.kept_until(call.requester, instance, call.now))
     call.audit(target=instance.id, detail={"name": instance.name})
     call.start(erasure.delete, instance)
     return _accepted(call, instance)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from control.policy import networks as rules
-from control.policy.orders import Violation
+from control.policy.violations import Violation
 from control.violations import refuse
 from control.workflows.networks import apply_network
 from handlers import network_views, preconditions

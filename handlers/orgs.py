@@ -1,12 +1,10 @@
 """Organizations: the owners of everything else."""
 
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from control import ordering
 from control.boundary import Call
-from control.policy.plans import PLANS
 from control.workflows import erasure
 from handlers import certificates, slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall
@@ -80,10 +78,9 @@ def ca(call: OrgCall) -> Reply:
 
 
 def _delete_all(call: OrgCall) -> list[Instance]:
-    purge_after = call.now + timedelta(days=PLANS[call.org.plan].retention_days)
     live = instances.live(call.db, call.org.id, teams=None)
     for instance in live:
-        instance.delete(purge_after)
+        instance.delete(ordering.kept_until(call.requester, instance, call.now))
         call.start(erasure.delete, instance)
     return live
 

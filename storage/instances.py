@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, func, select, text, update
+from sqlalchemy import BigInteger, ForeignKey, Index, bindparam, func, select, text, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -35,6 +35,7 @@ TRANSITIONAL: Final = frozenset(
 )
 """Statuses in which some operation must be under way."""
 _LIVE: Final = text("desired_status IN ('running', 'paused')")
+_HELD: Final = text("status != 'erased'")
 
 
 class Instance(Owned, Record):
@@ -60,7 +61,8 @@ class Instance(Owned, Record):
         ),
         Index(None, "org_id", "id"),
         Index(None, "project_id", "id"),
-        Index(None, "cell_id"),
+        # Erased ones stay for the accounts, and nothing that comes back often reads them.
+        Index("ix_instances_hosted", "cell_id", postgresql_where=_HELD, sqlite_where=_HELD),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -141,7 +143,7 @@ class Instance(Owned, Record):
             raise Conflict(f"cannot {verb} an instance that is {self.status}{hint}")
 
     def delete(self, purge_after: datetime | None) -> None:
-        """Stop it and keep its data until `purge_after` (None: until it is erased)."""
+        """Stop it and keep its data, if it has any, until `purge_after` (None: until erased)."""
         gone = {"deleting", "deleted", "erasing", "erased"}
         self._move("delete", set(STATUSES) - gone, "deleting")
         if self.desired_status == "paused":
@@ -154,15 +156,15 @@ class Instance(Owned, Record):
 
     def undelete(self, now: datetime) -> None:
         """Take a delete back: it is to be as it was. One that was idle is to run."""
-        if self.status == "deleted" and self.purge_after and self.purge_after <= now:
-            until = self.purge_after.isoformat(timespec="seconds")
-            raise Conflict(
-                f"cannot undelete an instance that is deleted and was kept until {until}"
-            )
         if self.status == "deleted" and self.ready_at is None:
             raise Conflict(
                 "cannot undelete an instance that is deleted and never ran: it has no data; "
                 "order a new one"
+            )
+        if self.status == "deleted" and self.purge_after and self.purge_after <= now:
+            until = self.purge_after.isoformat(timespec="seconds")
+            raise Conflict(
+                f"cannot undelete an instance that is deleted and was kept until {until}"
             )
         hint = "; wait until it is deleted" if self.status == "deleting" else ""
         self._move("undelete", {"deleted"}, "resuming", hint)
@@ -211,6 +213,11 @@ class Instance(Owned, Record):
         self._move("record as erased", {"erasing"}, "erased")
 
 
+# As a literal, without which a partial index is of no use.
+HOSTED: Final = Instance.status != bindparam(None, "erased", literal_execute=True)
+"""That it is not erased: its cell has its data, or will have."""
+
+
 def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> Instance:
     """The organization's instance; `lock` holds its row until the transaction ends."""
     instance = db.get(Instance, instance_id, with_for_update=True if lock else None)
@@ -253,11 +260,22 @@ def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
     return list(db.scalars(rows.order_by(Instance.id)))
 
 
-def usage(db: Session, org_id: str) -> tuple[int, int]:
-    """How many instances the organization wants, and the sum of their `storage_bytes`."""
-    figures = select(func.count(), func.sum(Instance.storage_bytes))
-    count, storage_bytes = db.execute(figures.where(Instance.org_id == org_id, _LIVE)).one()
-    return count, int(storage_bytes or 0)
+def of_cell(db: Session, cell_id: str) -> list[Instance]:
+    """All that the cell hosts, whoever they belong to; erased ones are there no more."""
+    return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id, HOSTED)))
+
+
+def usage(db: Session, org_id: str) -> tuple[int, int, int, int]:
+    """How many instances the organization wants, and the sum of their `storage_bytes`.
+
+    And the same of those that it wants no more and that are not erased yet.
+    """
+    wanted = Instance.desired_status.in_(("running", "paused"))
+    figures = select(wanted, func.count(), func.sum(Instance.storage_bytes))
+    figures = figures.where(Instance.org_id == org_id, HOSTED)
+    found = {bool(live): held for live, *held in db.execute(figures.group_by(wanted))}
+    (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
+    return count, int(held or 0), gone, int(gone_held or 0)
 
 
 def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]:
@@ -270,7 +288,7 @@ def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]
 def count_by_cell(db: Session, cell_ids: Collection[str]) -> dict[str, int]:
     """How many wanted instances each cell hosts, whoever they belong to; none is left out."""
     rows = select(Instance.cell_id, func.count()).group_by(Instance.cell_id)
-    rows = rows.where(Instance.cell_id.in_(cell_ids), _LIVE)
+    rows = rows.where(Instance.cell_id.in_(cell_ids), _LIVE, HOSTED)
     found = dict(db.execute(rows).tuples().all())
     return {cell_id: found.get(cell_id, 0) for cell_id in cell_ids}
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from storage import tenancy
 from storage.changes import Change
-from storage.instances import Instance
+from storage.instances import HOSTED, Instance
 
 # One that somebody paused gives its CPU and memory back when it has stopped. One that paused
 # because it was idle keeps them: the next connection wakes it, and asks nobody.
@@ -39,16 +39,14 @@ def by_cell(
 
 def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Promises]:
     found = {cell_id: Promises() for cell_id in cell_ids}
-    mine: list[ColumnElement[bool]] = [Instance.cell_id.in_(cell_ids)]
+    # Until it is erased its data is there.
+    mine: list[ColumnElement[bool]] = [Instance.cell_id.in_(cell_ids), HOSTED]
     if besides is not None:
         mine.append(Instance.id != besides)
     computing = select(Instance.cell_id, Instance.size, func.count()).where(*mine, _COMPUTES)
     for cell_id, size, count in db.execute(computing.group_by(Instance.cell_id, Instance.size)):
         found[cell_id].sizes[size] = count
-    # Until it is erased its data is there.
-    stored = select(Instance.cell_id, func.sum(Instance.storage_bytes)).where(
-        *mine, Instance.status != "erased"
-    )
+    stored = select(Instance.cell_id, func.sum(Instance.storage_bytes)).where(*mine)
     for cell_id, storage_bytes in db.execute(stored.group_by(Instance.cell_id)):
         found[cell_id].storage_bytes = int(storage_bytes or 0)
     waiting = (

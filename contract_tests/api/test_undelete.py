@@ -192,3 +192,29 @@ def test_it_is_audited_and_told(house: House, tenant: Tenant) -> None:
         told = select(Event).where(Event.instance_id == instance_id).order_by(Event.id)
         kinds = [(event.type, event.data.get("resumed_by")) for event in db.scalars(told)]
     assert kinds[-2:] == [("instance.deleted.v1", None), ("instance.resumed.v1", "user")]
+
+
+def test_what_never_ran_is_erased_at_once(house: House, tenant: Tenant) -> None:
+    instance_id = house.instance(tenant, running=False)
+    answer = house.request("DELETE", path_of(tenant, instance_id), tenant.key)
+    assert answer.status_code == 202
+    house.settle()
+    purge(house)
+    assert look(house, tenant, instance_id)["status"] == "erased"
+
+
+def test_deleted_instances_hold_so_much_and_no_more(house: House) -> None:
+    """So that nobody fills a cell for days by ordering and deleting."""
+    free = house.tenant("Forgetful", plan="free")
+    for _ in range(10):
+        delete(house, free, house.instance(free))
+    order = {"engine": "duckdb", "size": "f0"}
+    path = f"{free.path}/projects/{free.project_id}/instances"
+    refused = house.post(path, free.key, json=order)
+    is_problem(refused, 422)
+    assert "your 10 deleted instances still hold 10 GB" in refused.text
+    listed = house.get(f"{free.path}/instances", free.key, params={"status": "deleted"}).json()
+    oldest = listed["items"][-1]["id"]
+    assert house.post(f"{path_of(free, oldest)}/actions/erase", free.key).status_code == 202
+    house.settle()
+    assert house.post(path, free.key, json=order).status_code == 201

@@ -11,15 +11,15 @@ from control.policy.orders import (
     Alteration,
     Order,
     Terms,
-    Usage,
-    Violation,
     check_alteration,
     check_order,
     preview,
     settle,
 )
 from control.policy.plans import PLANS
+from control.policy.quotas import Usage
 from control.policy.sizes import GB, SIZES
+from control.policy.violations import Violation
 
 CATALOGUE = make_catalogue(
     [
@@ -83,6 +83,14 @@ def test_what_is_left_out_is_chosen() -> None:
         (
             Order("duckdb", "f0"), replace(FREE, usage=Usage(storage_bytes=2 * GB)),
             "/storage_bytes", "quota", "0 GB is left",
+        ),
+        (
+            Order("duckdb", "f0"), replace(FREE, usage=Usage(gone=10, gone_storage_bytes=GB)),
+            "", "quota", "erase one of them",
+        ),
+        (
+            Order("duckdb", "f0"), replace(FREE, usage=Usage(gone=2, gone_storage_bytes=10 * GB)),
+            "", "quota", "still hold 10 GB",
         ),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
@@ -18,6 +19,7 @@ from storage import (
     memberships,
     organizations,
     projects,
+    promises,
     rate_windows,
     sessions,
     users,
@@ -237,3 +239,22 @@ def test_rate_windows_are_kept_by_key_and_forgotten_when_idle(database: Database
         assert rate_windows.forget_idle(db, moment - timedelta(seconds=60)) == 1
         assert list(rate_windows.lock(db, "idle")) == []
         assert list(rate_windows.lock(db, "busy")) == [at - 5, at]
+
+
+def test_what_was_erased_is_read_by_no_round_of_a_cell(database: Database) -> None:
+    """Rounds come back every few seconds, and erased instances stay for the accounts."""
+    with database.write() as db:
+        tenant = tenants.make(db)
+        there = tenants.instance(db, tenant)
+        tenants.instance(db, tenant, status="erased", desired_status="erased")
+        cell_id = there.cell_id
+    with database.read() as db:
+        assert [one.id for one in instances.of_cell(db, cell_id)] == [there.id]
+        assert promises.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
+        if db.get_bind().dialect.name == "sqlite":
+            asked = select(instances.Instance.id).where(
+                instances.Instance.cell_id == cell_id, instances.HOSTED
+            )
+            words = str(asked.compile(db.get_bind(), compile_kwargs={"literal_binds": True}))
+            plan = db.execute(text(f"EXPLAIN QUERY PLAN {words}")).all()
+            assert "ix_instances_hosted" in str(plan)

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from control.policy.orders import Violation
 from control.policy.plans import Plan
+from control.policy.violations import Violation
 
 DOMAINS_MAX: Final = 20
 """Of one instance; a cell takes no more."""

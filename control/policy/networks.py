@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from control.policy.orders import Violation
+from control.policy.violations import Violation
 
 AUTHORITIES_MAX: Final = 20
 _KEY_MARK: Final = "PRIVATE KEY-----"

@@ -1,21 +1,15 @@
 """Orders of instances: what is wrong with one, all of it, and what one would cost."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
-from control.policy import prices
+from control.policy import prices, quotas
 from control.policy.catalogue import ENGINES, Catalogue, version_order
 from control.policy.plans import PLACEMENTS, Plan, plans_with_placement, plans_with_size
-from control.policy.sizes import GB, OTHER_SIZES, SIZES
-
-
-class Violation(TypedDict):
-    """One thing wrong with a body: where (a JSON pointer), which rule, and what to do about it."""
-
-    pointer: str
-    keyword: str
-    message: str
+from control.policy.quotas import Usage
+from control.policy.sizes import OTHER_SIZES, SIZES
+from control.policy.violations import Violation, gigabytes, wrong
 
 
 class Preview(TypedDict):
@@ -42,20 +36,12 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What the org's live instances use already."""
-
-    instances: int = 0
-    storage_bytes: int = 0
-
-
-@dataclass(frozen=True)
 class Terms:
     """What the order is held against: the org's plan, what it uses, and what it has signed."""
 
     catalogue: Catalogue
     plan: Plan
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     default_region: str | None = None
     baa_signed: bool = False
 
@@ -157,34 +143,13 @@ def check_branch(source: Order, asked: Alteration, terms: Terms) -> list[Violati
     ]
 
 
-def check_return(terms: Terms) -> list[Violation]:
-    """Everything wrong with a deleted instance coming back; `terms.usage` counts it already."""
-    plan, usage = terms.plan, terms.usage
-    found: list[Violation] = []
-    if plan.instances_max is not None and usage.instances > plan.instances_max:
-        message = (
-            f"the {plan.id} plan allows {plan.instances_max} instances, and with this one "
-            f"{usage.instances} are live; delete one or change the plan"
-        )
-        found.append(_wrong("", "quota", message))
-    limit = plan.storage_bytes_max
-    if limit is not None and usage.storage_bytes > limit:
-        message = (
-            f"the {plan.id} plan allows {_gigabytes(limit)} of storage in all, and with this "
-            f"instance it would be {_gigabytes(usage.storage_bytes)}; delete an instance or "
-            "change the plan"
-        )
-        found.append(_wrong("", "quota", message))
-    return found
-
-
 def _check_room(source: Order, asked: Alteration, order: Order) -> Iterator[Violation]:
     """A branch must hold what its source may hold."""
     held, storage_bytes = source.storage_bytes or 0, order.storage_bytes or 0
     size = SIZES.get(order.size)
     if storage_bytes < held:
         message = f"a branch needs at least the storage of its source, {held} bytes"
-        yield _wrong("storage_bytes", "minimum", message)
+        yield wrong("storage_bytes", "minimum", message)
     elif asked.storage_bytes is not None:
         yield from _check_storage(order.size, storage_bytes)
     elif size is not None and held > size.storage_bytes_max:
@@ -202,18 +167,18 @@ def _check_engine(order: Order, catalogue: Catalogue) -> Iterator[Violation]:
     offer = catalogue.offers.get(order.engine)
     if offer is None:
         known = _listed(ENGINES)
-        yield _wrong("engine", "enum", f"{order.engine!r} is not an engine; choose one of {known}")
+        yield wrong("engine", "enum", f"{order.engine!r} is not an engine; choose one of {known}")
         return
     region_known = order.region in catalogue.regions
     if order.region is not None and not region_known:
         known = _listed(catalogue.regions) or "none yet"
-        yield _wrong("region", "enum", f"{order.region!r} is not a region; available: {known}")
+        yield wrong("region", "enum", f"{order.region!r} is not a region; available: {known}")
     if offer.status == "coming_soon":
         available = _listed(catalogue.available()) or "none yet"
         message = (
             f"{order.engine} is not available yet: {offer.reason}; available engines: {available}"
         )
-        yield _wrong("engine", "available", message)
+        yield wrong("engine", "available", message)
     elif order.region is not None and region_known:
         yield from _check_version(order, order.region, catalogue)
 
@@ -223,13 +188,13 @@ def _check_version(order: Order, region: str, catalogue: Catalogue) -> Iterator[
     if not versions:
         elsewhere = _listed(catalogue.regions_of(order.engine))
         message = f"{order.engine} is not available in {region}; choose one of {elsewhere}"
-        yield _wrong("region", "available", message)
+        yield wrong("region", "available", message)
     elif order.engine_version not in versions:
         message = (
             f"{order.engine} {order.engine_version!r} is not available in {region}; "
             f"choose one of {_listed(versions)}"
         )
-        yield _wrong("engine_version", "enum", message)
+        yield wrong("engine_version", "enum", message)
 
 
 def _check_size(name: str, plan: Plan) -> Iterator[Violation]:
@@ -238,19 +203,19 @@ def _check_size(name: str, plan: Plan) -> Iterator[Violation]:
         kind = f"{name!r} is not a size"
         if other is not None:
             kind = f"size {name!r} is of the {other.family} family, not for instances"
-        yield _wrong("size", "enum", f"{kind}; choose one of {_listed(SIZES)}")
+        yield wrong("size", "enum", f"{kind}; choose one of {_listed(SIZES)}")
     elif name not in plan.sizes:
         message = (
             f"the {plan.id} plan does not offer size {name}; it offers {_listed(plan.sizes)}, "
             f"and {name} needs the plan {_listed(plans_with_size(name), 'or')}"
         )
-        yield _wrong("size", "plan", message)
+        yield wrong("size", "plan", message)
 
 
 def _check_placement(placement: str, terms: Terms) -> Iterator[Violation]:
     if placement not in PLACEMENTS:
         message = f"{placement!r} is not a placement; choose one of {_listed(PLACEMENTS)}"
-        yield _wrong("placement", "enum", message)
+        yield wrong("placement", "enum", message)
         return
     if placement not in terms.plan.placements:
         needed = _listed(plans_with_placement(placement), "or")
@@ -258,10 +223,10 @@ def _check_placement(placement: str, terms: Terms) -> Iterator[Violation]:
             f"the {terms.plan.id} plan does not offer {placement} placement; "
             f"it needs the plan {needed}"
         )
-        yield _wrong("placement", "plan", message)
+        yield wrong("placement", "plan", message)
     if placement == "secure" and not terms.baa_signed:
         message = "secure placement needs a signed BAA; ask an owner of the organization to sign it"
-        yield _wrong("placement", "baa", message)
+        yield wrong("placement", "baa", message)
 
 
 def _check_storage(name: str, storage_bytes: int | None) -> Iterator[Violation]:
@@ -270,47 +235,28 @@ def _check_storage(name: str, storage_bytes: int | None) -> Iterator[Violation]:
         return
     if storage_bytes > size.storage_bytes_max:
         message = (
-            f"size {name} holds at most {_gigabytes(size.storage_bytes_max)}; "
-            f"{_gigabytes(storage_bytes)} needs {_size_for(storage_bytes)}"
+            f"size {name} holds at most {gigabytes(size.storage_bytes_max)}; "
+            f"{gigabytes(storage_bytes)} needs {_size_for(storage_bytes)}"
         )
-        yield _wrong("storage_bytes", "maximum", message)
+        yield wrong("storage_bytes", "maximum", message)
     elif storage_bytes < size.storage_step_bytes:
-        message = f"size {name} needs at least {_gigabytes(size.storage_step_bytes)} of storage"
-        yield _wrong("storage_bytes", "minimum", message)
+        message = f"size {name} needs at least {gigabytes(size.storage_step_bytes)} of storage"
+        yield wrong("storage_bytes", "minimum", message)
     elif storage_bytes % size.storage_step_bytes:
         step = size.storage_step_bytes
         below = storage_bytes - storage_bytes % step
         message = (
-            f"storage of size {name} must be a multiple of {_gigabytes(step)} ({step} bytes); "
+            f"storage of size {name} must be a multiple of {gigabytes(step)} ({step} bytes); "
             f"the nearest values are {below} and {below + step} bytes"
         )
-        yield _wrong("storage_bytes", "multipleOf", message)
+        yield wrong("storage_bytes", "multipleOf", message)
 
 
 def _check_quotas(order: Order, storage_bytes: int, terms: Terms) -> Iterator[Violation]:
-    plan, usage = terms.plan, terms.usage
-    if plan.instances_max is not None and usage.instances >= plan.instances_max:
-        message = (
-            f"the {plan.id} plan allows {plan.instances_max} instances and you have "
-            f"{usage.instances}; delete one or change the plan"
-        )
-        yield _wrong("", "quota", message)
+    yield from quotas.check_one_more(terms.plan, terms.usage)
     # What a size includes was not asked for, so it is no fault where the size itself is one.
-    if order.storage_bytes is not None or order.size in plan.sizes:
-        yield from _check_storage_quota(storage_bytes, terms)
-
-
-def _check_storage_quota(added_bytes: int, terms: Terms) -> Iterator[Violation]:
-    plan, used = terms.plan, terms.usage.storage_bytes
-    if plan.storage_bytes_max is None or added_bytes <= 0:
-        return
-    if used + added_bytes > plan.storage_bytes_max:
-        left = _gigabytes(max(0, plan.storage_bytes_max - used))
-        message = (
-            f"the {plan.id} plan allows {_gigabytes(plan.storage_bytes_max)} of storage in total "
-            f"and {left} is left; ask for less, delete an instance or change the plan"
-        )
-        yield _wrong("storage_bytes", "quota", message)
+    if order.storage_bytes is not None or order.size in terms.plan.sizes:
+        yield from quotas.check_more_storage(storage_bytes, terms.plan, terms.usage)
 
 
 def _check_growth(
@@ -321,7 +267,7 @@ def _check_growth(
         message = (
             f"storage can only grow and is {before} bytes now; for less, create a new instance"
         )
-        yield _wrong("storage_bytes", "minimum", message)
+        yield wrong("storage_bytes", "minimum", message)
         return
     target = SIZES.get(size)
     if target is None or storage_bytes is None:
@@ -330,7 +276,7 @@ def _check_growth(
         yield _too_small(size, storage_bytes)
     elif asked.storage_bytes is not None:
         yield from _check_storage(size, storage_bytes)
-        yield from _check_storage_quota(storage_bytes - before, terms)
+        yield from quotas.check_more_storage(storage_bytes - before, terms.plan, terms.usage)
 
 
 def _check_upgrade(now: Order, version: str, catalogue: Catalogue) -> Iterator[Violation]:
@@ -340,21 +286,21 @@ def _check_upgrade(now: Order, version: str, catalogue: Catalogue) -> Iterator[V
             f"{now.engine} {version!r} is not available in {now.region}; "
             f"available: {_listed(offered) or 'none now'}"
         )
-        yield _wrong("engine_version", "enum", message)
+        yield wrong("engine_version", "enum", message)
     elif version_order(version) < version_order(now.engine_version or ""):
         message = (
             f"cannot downgrade {now.engine} from {now.engine_version} to {version}; restore "
             "a backup into a new instance instead"
         )
-        yield _wrong("engine_version", "minimum", message)
+        yield wrong("engine_version", "minimum", message)
 
 
 def _too_small(size: str, storage_bytes: int) -> Violation:
     message = (
-        f"size {size} holds at most {_gigabytes(SIZES[size].storage_bytes_max)} but the instance "
-        f"has {_gigabytes(storage_bytes)}; choose {_size_for(storage_bytes)}"
+        f"size {size} holds at most {gigabytes(SIZES[size].storage_bytes_max)} but the instance "
+        f"has {gigabytes(storage_bytes)}; choose {_size_for(storage_bytes)}"
     )
-    return _wrong("size", "maximum", message)
+    return wrong("size", "maximum", message)
 
 
 def _size_for(storage_bytes: int) -> str:
@@ -364,15 +310,6 @@ def _size_for(storage_bytes: int) -> str:
 
 def _left(limit: int | None, used: int) -> int | None:
     return None if limit is None else max(0, limit - used)
-
-
-def _gigabytes(size_bytes: int) -> str:
-    whole, rest = divmod(size_bytes, GB)
-    return f"{whole} GB" if not rest else f"{size_bytes / GB:.2f} GB"
-
-
-def _wrong(field: str, keyword: str, message: str) -> Violation:
-    return Violation(pointer=f"/{field}" if field else "", keyword=keyword, message=message)
 
 
 def _listed(names: Iterable[str], last: str = "and") -> str:

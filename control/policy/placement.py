@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
-from control.policy.orders import Violation
 from control.policy.sizes import GB, SIZES, Size
+from control.policy.violations import Violation
 
 
 @dataclass(frozen=True)

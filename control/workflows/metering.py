@@ -3,13 +3,12 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.cells import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
-from storage import samples
+from storage import instances, samples
 from storage.cells import Cell
 from storage.database import now
 from storage.instances import Instance
@@ -31,8 +30,7 @@ def meter_cell(op: Operation, cell: Cell) -> None:
     observations = op.services.cells.for_cell(cell).observations()
     with op.database.write() as db:
         moment = now(db)
-        mine = select(Instance).where(Instance.cell_id == cell.id)
-        by_id = {instance.id: instance for instance in db.scalars(mine)}
+        by_id = {instance.id: instance for instance in instances.of_cell(db, cell.id)}
         for observation in observations:
             instance = by_id.get(observation["instance_id"])
             if instance is not None and observation["status"] != "erased":

@@ -50,7 +50,7 @@ def observe(op: Operation, cell: Cell) -> None:
     """Compare one cell's observations with the records, and write what differs."""
     with op.database.read() as db:
         # Read first: a record unchanged since then is older than the observation.
-        known = list(_of_cell(db, cell.id))
+        known = instances.of_cell(db, cell.id)
     mine = [row for row in known if row.status in findings.SETTLED]
     client = op.services.cells.for_cell(cell)
     seen = {each["instance_id"]: each for each in client.observations()}
@@ -132,10 +132,6 @@ def _stuck(db: Session, cell_id: str, moment: datetime) -> list[Instance]:
     )
     found: list[Any] = [*db.scalars(transitional), *db.scalars(unfinished)]
     return [row for row in found if not queue.is_open(db, row.id)]
-
-
-def _of_cell(db: Session, cell_id: str) -> list[Instance]:
-    return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id)))
 
 
 SCHEDULE: Final = Schedule("reconcile", reconcile, every_s=EVERY_S, lanes=in_lanes)
