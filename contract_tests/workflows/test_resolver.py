@@ -19,7 +19,7 @@ def test_a_chain_of_late_answers_has_the_time_of_one(monkeypatch: pytest.MonkeyP
         late_s = 0.15
         time.sleep(min(late_s, lifetime))
         if lifetime < late_s:
-            raise dns.resolver.LifetimeTimeout(timeout=lifetime, errors=[])
+            raise dns.resolver.LifetimeTimeout(timeout=lifetime, errors=[])  # type: ignore[no-untyped-call]
         return [Answer()]
 
     found = DnsResolver([NOBODY], lookup_s=0.2)

@@ -1,6 +1,7 @@
 """Engines that take long to start keep nobody else waiting, in the cell and in the worker."""
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_slow_engines_of_several_organizations_keep_no_newcomer_waiting(
 ) -> None:
     with stage.database.write() as db:
         db.execute(update(Cell).values(url=f"http+unix://{rig.socket}"))
-    cells = HttpCells(Signer(rig.key))
+    cells = HttpCells(Signer(rig.key, clock=time.time))
     services = replace(stage.services, cells=cells)
     worker = Worker(services, stage.registry, threads=4, keep_schedules=False)
     worker.start()
@@ -113,7 +114,8 @@ def test_slow_engines_of_several_organizations_keep_no_newcomer_waiting(
         ]
         until(lambda: len(rig.get("/v1/instances").json()["items"]) > ORGS, "they start")
         be_served(stage, rig)
-        assert {in_org(stage, each) for each in crowd} == {"provisioning"}
+        # Some may not even have begun: the newcomer did not wait for that either.
+        assert {in_org(stage, each) for each in crowd} <= {"requested", "provisioning"}
     finally:
         worker.stop()
         cells.close()
