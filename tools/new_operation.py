@@ -8,11 +8,12 @@ import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from textwrap import dedent, indent
+from textwrap import indent
 from typing import Final
 
 from specserver.written import load
-from tools.document_rules.layout import area_of
+from tools import skeleton_texts
+from tools.document_rules.layout import GROUPS, area_of
 from tools.document_rules.reading import Text
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -26,6 +27,8 @@ EXAMPLES: Final = """examples:
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)")
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _SUCCESSES: Final = {"POST": "201", "DELETE": "204"}
+# As elsewhere in the house; one without operations has no file yet.
+_AREAS: Final = ("access", "billing", "catalogue", "data", "events", "instances", "network")
 _BODIES: Final = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -95,9 +98,8 @@ class Skeleton:
             lines = text.files[self.document]
             reference = root["paths"][lines[self._nearest(lines)].strip(" :")]["$ref"]
             area = Path(reference.partition("#")[0]).stem
-        if folder / f"{area}.yaml" not in self.files:
-            areas = sorted(one.stem for one in self.files if one.parent == folder)
-            raise Refused(f"there is no openapi/{area}.yaml; choose one of {', '.join(areas)}")
+        if area not in _AREAS:
+            raise Refused(f"{area} is not an area; choose one of {', '.join(_AREAS)}")
         return folder / f"{area}.yaml"
 
     def describe(self) -> list[Path]:
@@ -105,7 +107,11 @@ class Skeleton:
 
         The root names a path once, whatever its methods.
         """
-        lines = self.area.read_text().splitlines()
+        lines = [skeleton_texts.AREA_HEAD]
+        if self.area in self.files:
+            lines = self.area.read_text().splitlines()
+        if "paths:" not in lines:
+            lines[1:1] = ["paths:", ""]
         block = indent(self._operation(), "    ").splitlines()
         place = f"  {self.path}:"
         if place in lines:
@@ -115,7 +121,8 @@ class Skeleton:
             end = _end_of_path(lines, self._nearest(lines))
             lines[end:end] = ["", place, *block]
         if not self._deletes and self.schema not in self.schemas:
-            lines += indent(_SCHEMA.format(schema=self.schema), "    ").splitlines()
+            lines += [] if "components:" in lines else ["", "components:", "  schemas:"]
+            lines += indent(skeleton_texts.SCHEMA.format(schema=self.schema), "    ").splitlines()
         self.area.write_text("\n".join(lines) + "\n")
         self._name_in_root(place)
         return [self.document, self.area]
@@ -148,11 +155,15 @@ class Skeleton:
         end = lines.index("", lines.index("tags:"))
         lines[end:end] = [f"  - name: {self.tag}", "    description: 'TODO: say what these are.'"]
         group = f"  - {{name: {self.area.stem.capitalize()}, tags: ["
-        number = next(number for number, line in enumerate(lines) if line.startswith(group))
-        lines[number] = lines[number].replace("]}", f", {self.tag}]}}")
+        numbers = [number for number, line in enumerate(lines) if line.startswith(group)]
+        if numbers:
+            lines[numbers[0]] = lines[numbers[0]].replace("]}", f", {self.tag}]}}")
+        else:
+            end = lines.index("", lines.index(f"{GROUPS}:"))
+            lines[end:end] = [f"{group}{self.tag}]}}"]
 
     def _nearest(self, lines: list[str]) -> int:
-        """The last path that begins like this one."""
+        """The last path that begins like this one; where there is none, the line above them."""
         paths = [number for number, line in enumerate(lines) if re.match(r"  /\S*:$", line)]
 
         def alike(number: int) -> int:
@@ -160,7 +171,8 @@ class Skeleton:
             pairs = zip(theirs, self.path.split("/"), strict=False)
             return next((i for i, (one, other) in enumerate(pairs) if one != other), len(theirs))
 
-        return max(paths, key=lambda number: (alike(number), number))
+        above = lines.index("paths:")
+        return max(paths, key=lambda number: (alike(number), number), default=above)
 
     def _operation(self) -> str:
         names = [self.parameters[one] for one in _PARAMETER.findall(self.path)]
@@ -174,12 +186,12 @@ class Skeleton:
         if self._deletes:
             policy += "x-confirm: 'TODO: say what is lost, or write none and x-confirm-reason.'\n"
         return f"{self.method.lower()}:\n" + indent(
-            _WORDS.format(id=self.name, tag=self.tag)
+            skeleton_texts.WORDS.format(id=self.name, tag=self.tag)
             + policy
             + "x-rate-limit: default\nx-events: []\n"
             + "parameters:\n"
             + "".join(f"  - {self._reference('parameters', one)}\n" for one in names)
-            + (_BODY.format(schema=schema) if self.has_body else "")
+            + (skeleton_texts.BODY.format(schema=schema) if self.has_body else "")
             + f"responses:\n{indent(self._success(schema), '  ')}",
             "  ",
         )
@@ -188,7 +200,9 @@ class Skeleton:
         """What it answers of its own; the standard answers follow from the rest."""
         if self._deletes:
             return f"'204': {self._reference('responses', 'NoContent')}\n"
-        return _ANSWER.format(status=_SUCCESSES.get(self.method, "200"), schema=schema)
+        return skeleton_texts.ANSWER.format(
+            status=_SUCCESSES.get(self.method, "200"), schema=schema
+        )
 
     def handle(self) -> Path:
         """Write the handler, in a new module where the tag has none."""
@@ -198,12 +212,12 @@ class Skeleton:
         classes = {one: one.title().replace("_", "") for one in given}
         arguments = [f"{one}: {classes[one]}" for one in given]
         arguments += ["body: Body"] if self.has_body else []
-        head = _HANDLERS.format(tag=self.noun.replace("_", " "))
+        head = skeleton_texts.HANDLERS.format(tag=self.noun.replace("_", " "))
         head += "".join(f"from storage.{one}s import {classes[one]}\n" for one in sorted(given))
         text = place.read_text() if place.exists() else f"{head}\nBody = dict[str, Any]\n"
         place.write_text(
             text
-            + _HANDLER.format(
+            + skeleton_texts.HANDLER.format(
                 verb=self.verb,
                 arguments="".join(f", {one}" for one in arguments),
                 answer="Reply" if self._deletes else "Body",
@@ -215,8 +229,8 @@ class Skeleton:
     def test(self) -> Path:
         """Write the test to begin with."""
         place = self.root / "contract_tests" / "api" / f"test_{self.noun}.py"
-        text = place.read_text() if place.exists() else _TESTS.format(noun=self.noun)
-        place.write_text(text + _TEST.format(verb=self.verb, name=self.name))
+        text = place.read_text() if place.exists() else skeleton_texts.TESTS.format(noun=self.noun)
+        place.write_text(text + skeleton_texts.TEST.format(verb=self.verb, name=self.name))
         return place
 
     def record(self, name: str) -> list[Path]:
@@ -224,13 +238,15 @@ class Skeleton:
         place = self.root / "storage" / f"{self.noun}.py"
         if place.exists():
             raise Refused(f"{place.name} is there already: add the record to it")
-        place.write_text(_RECORD.format(name=name, table=self.noun))
+        place.write_text(skeleton_texts.RECORD.format(name=name, table=self.noun))
         moment = f"{datetime.now(UTC):%Y%m%d%H%M}"
         versions = self.root / "storage" / "migrations" / "versions"
         before = max(one.name.partition("_")[0] for one in versions.glob("[0-9]*.py"))
         migration = versions / f"{moment}_{self.noun}.py"
         migration.write_text(
-            _MIGRATION.format(name=name, table=self.noun, revision=moment, before=before)
+            skeleton_texts.MIGRATION.format(
+                name=name, table=self.noun, revision=moment, before=before
+            )
         )
         records = self.root / "storage" / "records.py"
         text = records.read_text().replace(
@@ -255,103 +271,6 @@ def _end_of_path(lines: list[str], start: int) -> int:
     while not lines[end - 1]:
         end -= 1
     return end
-
-
-_WORDS = dedent("""\
-    operationId: {id}
-    tags: [{tag}]
-    summary: 'TODO: say what it does'
-    description: |
-      TODO: say when to use it and what happens next.
-    """)
-_BODY = dedent("""\
-    requestBody:
-      required: true
-      content:
-        application/json:
-          schema: {schema}
-          example: {{todo: TODO}}
-    """)
-_ANSWER = dedent("""\
-    '{status}':
-      description: 'TODO: say what it shows.'
-      content:
-        application/json:
-          schema: {schema}
-          example: {{todo: TODO}}
-    """)
-_SCHEMA = dedent("""\
-    {schema}:
-      type: object
-      description: 'TODO: say what it is.'
-      unevaluatedProperties: false
-      required: [todo]
-      properties:
-        todo: {{type: string, maxLength: 100, description: 'TODO: its members.'}}
-    """)
-_HANDLERS = '''"""Handlers of the tag {tag}: TODO."""
-
-from typing import Any
-
-from handlers.calls import OrgCall
-from specserver import Reply
-'''
-_HANDLER = """
-
-def {verb}(call: OrgCall{arguments}) -> {answer}:
-{audit}    raise NotImplementedError("TODO")
-"""
-_TESTS = '''"""TODO: what holds for {noun}, in one sentence."""
-
-import pytest
-
-from contract_tests.api.harness import House, Tenant
-'''
-_TEST = """
-
-def test_{verb}_does_what_its_description_says(house: House, tenant: Tenant) -> None:
-    pytest.fail("TODO: {name}: what it answers, each error of its own, its audit entry and event")
-"""
-_RECORD = '''"""TODO: what a {name} is, and who has it."""
-
-from sqlalchemy import ForeignKey
-from sqlalchemy.orm import Mapped, mapped_column
-
-from storage.columns import Owned, Record
-
-
-class {name}(Owned, Record):
-    __tablename__ = "{table}"
-
-    id: Mapped[str] = mapped_column(primary_key=True)
-    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
-'''
-_MIGRATION = '''"""TODO: what a {name} is."""
-
-import sqlalchemy as sa
-from alembic import op
-
-from storage.columns import Timestamp
-
-revision = "{revision}"
-down_revision = "{before}"
-
-
-def upgrade() -> None:
-    op.create_table(
-        "{table}",
-        sa.Column("id", sa.String(), nullable=False),
-        sa.Column("org_id", sa.String(), nullable=False),
-        sa.Column("created_at", Timestamp(), nullable=False),
-        sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_{table}"),
-    )
-    op.create_index("ix_{table}_org_id", "{table}", ["org_id"])
-
-
-def downgrade() -> None:
-    op.drop_table("{table}")
-'''
 
 
 def main(words: list[str], root: Path = ROOT) -> int:

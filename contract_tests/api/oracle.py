@@ -65,6 +65,8 @@ class Oracle:
         wrong = list(self._responses.iter_errors(asked, _response(response)))
         if wrong:
             raise OracleError(f"{what}: {_words(wrong)}: {response.text[:2000]}")
+        if unexplained := self._members.unexplained(request, response):
+            raise OracleError(f"{what}: its description does not name the code {unexplained}")
         secrets = list(self._members.undocumented(request, response))
         if secrets:
             raise OracleError(f"{what} shows what the document does not know: {secrets}")
@@ -85,7 +87,7 @@ class OracleTransport(httpx.AsyncBaseTransport):
 
 
 class Members:
-    """Finds members of answers that the document does not describe: they give something away.
+    """Finds codes of problems that the document does not name, and members that it does not know.
 
     Response schemas are open, so that members may be added; no validator would complain.
     """
@@ -100,6 +102,15 @@ class Members:
         operation = self._operation(request)
         content = operation["responses"][str(response.status_code)]["content"]
         yield from _unknown([content[media_type]["schema"]], response.json(), "")
+
+    def unexplained(self, request: httpx.Request, response: httpx.Response) -> str | None:
+        """The code of a refusal, unless the document says when this operation answers so."""
+        if response.status_code not in _REFUSALS:
+            return None
+        described = self._operation(request)["responses"][str(response.status_code)]
+        example = described["content"]["application/problem+json"]["example"]
+        code: str = response.json()["code"]
+        return None if code == example["code"] or f"`{code}`" in described["description"] else code
 
     def _operation(self, request: httpx.Request) -> dict[str, Any]:
         parts = request.url.raw_path.partition(b"?")[0].decode().split("/")

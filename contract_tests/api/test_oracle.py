@@ -1,5 +1,6 @@
 """The oracle itself: it lets pass what the document says, and nothing else."""
 
+import json
 from typing import Any
 
 import httpx
@@ -44,4 +45,29 @@ def test_it_refuses_an_invalid_request_that_was_taken(oracle: Oracle) -> None:
     request.headers["Authorization"] = "Bearer x"
     answer = httpx.Response(200, json=REGIONS, headers=HEADERS)
     with pytest.raises(OracleError, match="the request is invalid"):
+        oracle.check(request, answer)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "named"),
+    [
+        (401, "unauthenticated", True),
+        (403, "key_suspended", True),
+        (403, "mfa_required", False),
+        (429, "rate_limited", True),
+        (429, "code_rate_limited", False),
+    ],
+)
+def test_it_refuses_a_code_that_the_operation_does_not_name(
+    oracle: Oracle, status: int, code: str, *, named: bool
+) -> None:
+    problem = {"type": f"urn:x:{code}", "title": "X", "status": status, "detail": "x"}
+    request = httpx.Request("GET", "http://house/v1/regions", headers={"Authorization": "Bearer x"})
+    headers = {**HEADERS, "Content-Type": "application/problem+json"}
+    body = json.dumps({**problem, "code": code, "request_id": HEADERS["X-Request-Id"]})
+    answer = httpx.Response(status, content=body, headers=headers)
+    if named:
+        oracle.check(request, answer)
+        return
+    with pytest.raises(OracleError, match=f"does not name the code {code}"):
         oracle.check(request, answer)

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from contract_tests.habits.test_sizes import ROOT
+from specserver import Document
 from tools import new_operation
 from tools.lint_document import faults
 
 PATH = "/v1/orgs/{org_id}/instances/{instance_id}/tags"
-ALLOWED = {"tools/new_operation.py", "contract_tests/habits/test_skeletons.py"}
+ALLOWED = {
+    "tools/new_operation.py",
+    "tools/skeleton_texts.py",
+    "contract_tests/habits/test_skeletons.py",
+}
 ALLOWED |= {"tools/document_rules/operations.py", "docs/adding-an-operation.md"}
 
 
@@ -57,13 +62,28 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "area"), [("POST", "billing"), ("DELETE", "billing"), ("GET", "events")]
+)
+def test_an_area_gets_its_first_operation(checkout: Path, method: str, area: str) -> None:
+    path = "/v1/orgs/{org_id}/invoices"
+    assert new_operation.main(["invoices.try", method, path, "--area", area], checkout) == 0
+    left = [str(fault) for fault in faults(checkout / "openapi.yaml")]
+    assert f"{area}.yaml line 1: says TODO: write it" in left or area == "events"
+    assert not [one for one in left if "root" in one or "groups" in one or "its tag" in one]
+    document = Document.load(checkout / "openapi.yaml", checked=True).raw
+    assert document["paths"][path][method.lower()]["responses"]["404"]
+    assert {"name": area.capitalize(), "tags": ["Invoices"]} in document["x-tagGroups"]
+    assert document["webhooks"]["instance.paused.v1"]
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["instances.get", "GET", PATH], "has an operation instances.get already"),
         (["tags.get", "GET", "/v1/orgs/{org_id}"], "an operation at GET /v1/orgs/{org_id} already"),
         (["Tags", "GET", PATH], "write noun.verb"),
         (["tags.get", "GET", "/v1/orgs/{org_id}/tags/{tag_id}"], "tag_id is not a path parameter"),
-        (["tags.get", "GET", PATH, "--area", "labels"], "choose one of access, catalogue, data,"),
+        (["tags.get", "GET", PATH, "--area", "labels"], "choose one of access, billing,"),
         (["queues.peek", "GET", PATH, "--area", "network"], "the tag Queues is of data"),
     ],
 )

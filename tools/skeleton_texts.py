@@ -1,0 +1,100 @@
+"""What tools/new_operation.py writes, with TODO for what it cannot know."""
+
+from textwrap import dedent
+
+AREA_HEAD = "# TODO: say what is here."
+WORDS = dedent("""\
+    operationId: {id}
+    tags: [{tag}]
+    summary: 'TODO: say what it does'
+    description: |
+      TODO: say when to use it and what happens next.
+    """)
+BODY = dedent("""\
+    requestBody:
+      required: true
+      content:
+        application/json:
+          schema: {schema}
+          example: {{todo: TODO}}
+    """)
+ANSWER = dedent("""\
+    '{status}':
+      description: 'TODO: say what it shows.'
+      content:
+        application/json:
+          schema: {schema}
+          example: {{todo: TODO}}
+    """)
+SCHEMA = dedent("""\
+    {schema}:
+      type: object
+      description: 'TODO: say what it is.'
+      unevaluatedProperties: false
+      required: [todo]
+      properties:
+        todo: {{type: string, maxLength: 100, description: 'TODO: its members.'}}
+    """)
+HANDLERS = '''"""Handlers of the tag {tag}: TODO."""
+
+from typing import Any
+
+from handlers.calls import OrgCall
+from specserver import Reply
+'''
+HANDLER = """
+
+def {verb}(call: OrgCall{arguments}) -> {answer}:
+{audit}    raise NotImplementedError("TODO")
+"""
+TESTS = '''"""TODO: what holds for {noun}, in one sentence."""
+
+import pytest
+
+from contract_tests.api.harness import House, Tenant
+'''
+TEST = """
+
+def test_{verb}_does_what_its_description_says(house: House, tenant: Tenant) -> None:
+    pytest.fail("TODO: {name}: what it answers, each error of its own, its audit entry and event")
+"""
+RECORD = '''"""TODO: what a {name} is, and who has it."""
+
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from storage.columns import Owned, Record
+
+
+class {name}(Owned, Record):
+    __tablename__ = "{table}"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
+'''
+MIGRATION = '''"""TODO: what a {name} is."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from storage.columns import Timestamp
+
+revision = "{revision}"
+down_revision = "{before}"
+
+
+def upgrade() -> None:
+    op.create_table(
+        "{table}",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),
+        sa.Column("created_at", Timestamp(), nullable=False),
+        sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_{table}"),
+    )
+    op.create_index("ix_{table}_org_id", "{table}", ["org_id"])
+
+
+def downgrade() -> None:
+    op.drop_table("{table}")
+'''
