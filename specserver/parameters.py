@@ -102,7 +102,6 @@ class Parameter:
         "name",
         "place",
         "required",
-        "schema",
     )
 
     def __init__(self, document: dict[str, Any], schemas: Schemas) -> None:
@@ -110,7 +109,6 @@ class Parameter:
         self.place: str = document["in"]
         self.required: bool = document.get("required", False)
         schema = document.get("schema", {})
-        self.schema = schema
         self.has_default = isinstance(schema, dict) and "default" in schema
         self.default = schema["default"] if self.has_default else None
         types = types_of(schema)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from contract_tests.cell.rig import LARGER, new_id, running, spec
+from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import CellClient, CellRefused, HttpCell, InstanceUnknown
 from control.signing import Signer
@@ -23,7 +24,7 @@ def cell(
     with running(home / "cell") as rig:
         client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time))
         try:
-            yield client
+            yield patient(client)
         finally:
             client.close()
 

@@ -8,6 +8,7 @@ import pytest
 
 from contract_tests.cell.rig import new_id, running, spec
 from contract_tests.cell.test_queues import versions
+from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import CellClient, HttpCell
 from control.queues import QueueRefused, Queues
@@ -28,7 +29,7 @@ def cell(
         try:
             if not versions(rig):
                 pytest.skip("no PostgreSQL that can be run on this machine")
-            yield client, versions(rig)[0]
+            yield patient(client), versions(rig)[0]
         finally:
             client.close()
 
