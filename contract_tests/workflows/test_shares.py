@@ -71,3 +71,30 @@ def test_cells_that_do_not_answer_leave_threads_to_everybody(bench: Bench) -> No
         until(lambda: {"an order", "nobodys"} <= set(bench.ran), 20)
         assert bench.ran.count("hung") == 2, "half of the threads"
     assert bench.ran.count("hung") == 10
+
+
+def test_organizations_take_turns_however_much_older_work_each_has(bench: Bench) -> None:
+    """Eight with a backlog on four threads; a newcomer waits for one thing of each at most."""
+    ends = threading.Semaphore(0)
+
+    def body(op: Operation) -> None:
+        bench.ran.append(op.args["org_id"])
+        if op.args["org_id"] != "org_new":
+            assert ends.acquire(timeout=60)
+
+    bench.body = body
+    for number in range(80):
+        bench.start("slow", f"many{number}", org_id=f"org_{number % 8}")
+    worker = Worker(bench.stage.services, bench.stage.registry, threads=4, keep_schedules=False)
+    worker.start()
+    try:
+        until(lambda: len(bench.ran) == 4)
+        bench.start("one", "new", org_id="org_new")
+        for number in range(9):
+            ends.release()
+            until(lambda number=number: len(bench.ran) >= 5 + number)  # type: ignore[misc]
+        assert "org_new" in bench.ran
+    finally:
+        ends.release(80)
+        until(lambda: not bench.stage.open_work())
+        worker.stop(wait_s=60)

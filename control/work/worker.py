@@ -138,16 +138,11 @@ class Worker:
             return False
         # One at a time, or several threads would give an organization the same place.
         with self._claiming:
-            claim = queue.claim(
-                self._database,
-                self._deadlines,
-                self._lease_s,
-                self._presence.shown,
-                self._shares.used_up(self._held),
-            )
+            claim = self._claim()
             if claim is None:
                 return False
             operation = Operation(claim.work, self._services)
+            self._shares.note(operation)
             self._held.add(operation)
         # Where one was due there may be more: pass the ring on before working.
         self._bell.ring()
@@ -158,6 +153,22 @@ class Worker:
         finally:
             self._held.discard(operation)
         return True
+
+    def _claim(self) -> queue.Claim | None:
+        held = list(self._held)
+        for passed_over in (self._shares.others_turn(held), self._shares.used_up(held)):
+            if passed_over is None:
+                continue
+            claim = queue.claim(
+                self._database,
+                self._deadlines,
+                self._lease_s,
+                self._presence.shown,
+                passed_over,
+            )
+            if claim is not None:
+                return claim
+        return None
 
     def _renew(self) -> None:
         self._stopping.wait(self._lease_s / RENEWALS_A_LEASE)
