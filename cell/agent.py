@@ -8,6 +8,7 @@ import secrets
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -28,12 +29,14 @@ from cell.operations import Operations
 from cell.queues import QueueDatabases
 from cell.records import Record, Records
 from cell.residents import Resident, Routes
+from cell.runtime import owners
 from cell.runtime.host import Host
 from cell.sealing import Sealer, read_or_make_key
 from cell.settings import CellSettings
 from cell.signatures import Signatures, last_heard
 from cell.supervisor import Supervisor
 from cell.tokens import Tokens
+from cell.uids import Uids
 
 log = structlog.get_logger("cell")
 
@@ -61,17 +64,18 @@ class Cell:
         self.gateway_token = self._gateway_token()
         self.public_host = f"cell.{settings.region}.{settings.instance_domain}"
         name = cell_name(self.layout)
-        uid_first = UID_FIRST + int(name[:8], 16) % CELLS_PER_HOST * UIDS_PER_CELL
+        uids = uids_of(name)
         self.host = Host(
             *(str(self.layout.home), name, PACKAGES),
             confine=settings.confine,
-            uids=range(uid_first, uid_first + UIDS_PER_CELL),
+            uids=uids,
             key=key,
         )
         self._settle()
         found = find(self.host, settings.engines)
         self.drivers, self._refused = found.drivers, found.refused
-        self.records = Records(self.database, uid_first)
+        given = Uids(self.database, uids, partial(owners.in_use, uids))
+        self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
         self.supervisor = Supervisor(
             settings,
@@ -272,3 +276,9 @@ class Cell:
 def cell_name(layout: Layout) -> str:
     """By its folder, so that two cells on one machine are never taken for each other."""
     return hashlib.sha256(os.fsencode(layout.home)).hexdigest()[:16]
+
+
+def uids_of(name: str) -> range:
+    """Those that a cell's engines run as, and no other cell's, unless by a rare chance."""
+    first = UID_FIRST + int(name[:8], 16) % CELLS_PER_HOST * UIDS_PER_CELL
+    return range(first, first + UIDS_PER_CELL)

@@ -15,9 +15,8 @@ CREATE TABLE IF NOT EXISTS instances (
     paused_by TEXT,
     created_at REAL NOT NULL
 );
-CREATE TABLE IF NOT EXISTS erased (
-    instance_id TEXT PRIMARY KEY, uid INTEGER NOT NULL UNIQUE, at REAL NOT NULL
-);
+CREATE TABLE IF NOT EXISTS erasures (instance_id TEXT PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS uids_freed (uid INTEGER PRIMARY KEY, at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS credentials (
     instance_id TEXT NOT NULL,
     generation INTEGER NOT NULL,
@@ -57,6 +56,12 @@ FORMER_NONCES = """
 INSERT OR IGNORE INTO heard SELECT nonce, CAST(until - 600 AS INTEGER) FROM nonces;
 DROP TABLE nonces;
 """
+# Of former versions, which gave no uid again.
+FORMER_ERASURES = """
+INSERT OR IGNORE INTO erasures SELECT instance_id, at FROM erased ORDER BY at;
+INSERT OR IGNORE INTO uids_freed SELECT uid, at FROM erased;
+DROP TABLE erased;
+"""
 # Of former versions, which did not know who began a session.
 BEGUN_BY = ("holder", "person")
 
@@ -72,8 +77,9 @@ class Database:
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
             self._file.execute(f"PRAGMA {pragma}").fetchall()
         self._file.executescript(SCHEMA)
-        if self.row("SELECT 1 FROM sqlite_master WHERE name = 'nonces'"):
-            self._file.executescript(FORMER_NONCES)
+        for table, moved in (("nonces", FORMER_NONCES), ("erased", FORMER_ERASURES)):
+            if self.row("SELECT 1 FROM sqlite_master WHERE name = ?", table):
+                self._file.executescript(f"BEGIN;{moved}COMMIT;")
         known = {
             name for (name,) in self.rows("SELECT name FROM pragma_table_info('console_sessions')")
         }

@@ -20,6 +20,7 @@ from cell.runtime import budget
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.supervisor import Supervisor, login_of
+from cell.uids import NoUidError
 from specserver import Conflict, Invalid, NotFound, Unavailable
 
 log = structlog.get_logger("cell.lifecycle")
@@ -289,7 +290,10 @@ class Lifecycle:
         source = spec.source_snapshot
         if source is not None and snapshots.find(self._layout, source) is None:
             raise Conflict(f"the cell has no snapshot {source}")
-        record = self._records.add(instance_id, spec)
+        try:
+            record = self._records.add(instance_id, spec)
+        except NoUidError as error:
+            raise Unavailable(str(error), headers=RETRY_AFTER) from error
         site = self._layout.site(instance_id, record.uid)
         resident = Resident(record, site, driver)
         self._supervisor.residents[instance_id] = resident

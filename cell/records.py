@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import orjson
 
 from cell.database import Database
+from cell.uids import Uids
 
 Desired = Literal["running", "paused", "stopped", "erased"]
 PausedBy = Literal["idle", "request"]
@@ -108,14 +109,15 @@ class Record:
 
 # A control plane that was restored from a backup may ask for what was erased since.
 ERASED_KNOWN_S = 30 * 86_400.0
+ERASED_KNOWN_MAX = 1_000_000
 
 
 class Records:
     """The rows of every instance; of one that was erased and told, its id, so that it stays so."""
 
-    def __init__(self, database: Database, uid_first: int) -> None:
+    def __init__(self, database: Database, uids: Uids) -> None:
         self._database = database
-        self._uid_first = uid_first
+        self._uids = uids
 
     def every(self) -> list[Record]:
         columns = "instance_id, uid, spec, desired, paused_by, created_at"
@@ -125,13 +127,15 @@ class Records:
             for name, uid, spec, desired, paused_by, created_at in rows
         ]
 
-    def add(self, instance_id: str, spec: Spec, uid: int | None = None) -> Record:
-        record = Record(instance_id, uid or self.next_uid(), spec, "running", None, time.time())
-        self._database.write(
-            "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?)",
-            *(record.instance_id, record.uid, orjson.dumps(asdict(spec)).decode()),
-            *(record.desired, record.paused_by, record.created_at),
-        )
+    def add(self, instance_id: str, spec: Spec) -> Record:
+        """Raises NoUidError."""
+        with self._database.transaction():
+            record = Record(instance_id, self._uids.take(), spec, "running", None, time.time())
+            self._database.write(
+                "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?)",
+                *(record.instance_id, record.uid, orjson.dumps(asdict(spec)).decode()),
+                *(record.desired, record.paused_by, record.created_at),
+            )
         return record
 
     def save(self, record: Record) -> None:
@@ -144,24 +148,16 @@ class Records:
     def forget(self, record: Record) -> None:
         """All but that it was erased."""
         with self._database.transaction():
-            self._database.write(
-                "INSERT INTO erased VALUES (?, ?, ?)", record.instance_id, record.uid, time.time()
-            )
-            self._database.write("DELETE FROM instances WHERE instance_id = ?", record.instance_id)
+            name = record.instance_id
+            self._database.write("INSERT INTO erasures VALUES (?, ?)", name, time.time())
+            self._database.write("DELETE FROM instances WHERE instance_id = ?", name)
+            self._uids.free(record.uid)
 
     def was_erased(self, instance_id: str) -> bool:
-        return bool(self._database.row("SELECT 1 FROM erased WHERE instance_id = ?", instance_id))
+        return bool(self._database.row("SELECT 1 FROM erasures WHERE instance_id = ?", instance_id))
 
     def forget_old(self) -> None:
-        """The highest uid stays: none is given twice."""
         self._database.write(
-            "DELETE FROM erased WHERE at < ? AND uid < (SELECT max(uid) FROM erased)",
-            time.time() - ERASED_KNOWN_S,
+            "DELETE FROM erasures WHERE at < ? OR rowid <= (SELECT max(rowid) FROM erasures) - ?",
+            *(time.time() - ERASED_KNOWN_S, ERASED_KNOWN_MAX),
         )
-
-    def next_uid(self) -> int:
-        """A uid that no instance of this cell ever had: files left behind fall to nobody."""
-        highest = self._database.row(
-            "SELECT max(uid) FROM (SELECT uid FROM instances UNION ALL SELECT uid FROM erased)"
-        )
-        return max(self._uid_first, ((highest and highest[0]) or 0) + 1)

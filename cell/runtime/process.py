@@ -212,12 +212,12 @@ def _is_marked(pid: int, mark: str, uids: range) -> bool:
         return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
     except PermissionError:
         # In a container even root may not look at another user's processes; whose they are it sees.
-        return _uid(pid) in uids
+        return uid_of(pid) in uids
     except OSError:
         return False
 
 
-def _uid(pid: int) -> int | None:
+def uid_of(pid: int) -> int | None:
     with contextlib.suppress(OSError, IndexError, ValueError):
         told = Path(f"/proc/{pid}/status").read_text()
         return int(told.partition("\nUid:")[2].split()[0])

@@ -8,6 +8,7 @@ import pytest
 from cell import records
 from cell.database import Database
 from cell.records import Records, Spec
+from cell.uids import Uids
 from contract_tests.cell.rig import Rig, new_id, spec, until
 
 
@@ -49,18 +50,18 @@ def test_an_erased_instance_stays_until_the_control_plane_has_heard_of_it(
     assert reported(rig) == sorted([untold, another])
 
 
-def test_erasures_are_known_for_a_month_and_no_uid_is_given_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = Records(Database(tmp_path / "cell.db"), 5_000)
-    wanted = Spec.parse(spec(new_id()))
-    made = [found.add(f"inst_{number}", wanted) for number in range(3)]
+def test_erasures_are_known_for_a_month(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(tmp_path / "cell.db")
+    found = Records(database, Uids(database, range(5_000, 6_000), set))
+    made = [found.add(f"inst_{number}", Spec.parse(spec(new_id()))) for number in range(3)]
     for each in made:
         found.forget(each)
     assert found.every() == []
     found.forget_old()
     assert all(found.was_erased(each.instance_id) for each in made)
-    monkeypatch.setattr(records, "ERASED_KNOWN_S", -60.0)
+    monkeypatch.setattr(records, "ERASED_KNOWN_MAX", 1)
     found.forget_old()
     assert [found.was_erased(each.instance_id) for each in made] == [False, False, True]
-    assert found.add("inst_next", wanted).uid == made[-1].uid + 1
+    monkeypatch.setattr(records, "ERASED_KNOWN_S", -60.0)
+    found.forget_old()
+    assert not found.was_erased(made[-1].instance_id)
