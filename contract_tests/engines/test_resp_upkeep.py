@@ -89,7 +89,7 @@ def test_libraries_too_large_to_be_listed_are_deleted(
     with client(subject) as own:
         load(own, "first")
         look(subject)
-        monkeypatch.setattr("cell.engines.resp.connection.NESTED_BYTES_MAX", 1_000)
+        monkeypatch.setattr("cell.engines.resp.connection.ANSWER_BYTES_MAX", 6_000)
         load(own, *(f"large{number}" for number in range(upkeep.LIBRARIES_MAX)))
         look(subject)
         look(subject)

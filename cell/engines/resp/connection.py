@@ -9,14 +9,19 @@ from cell.engines.driver import Login
 from gateway import sockets
 
 END = b"\r\n"
-# Of an answer that the engine's owner has a hand in.
-NESTED_BYTES_MAX = 4 * 2**20
+# The engine is its owner's: an answer may be large on purpose, or be none at all.
+ANSWER_BYTES_MAX = 4 * 2**20
+DEPTH_MAX = 16
 Answer: TypeAlias = "str | list[Answer]"
 T = TypeVar("T")
 
 
 class RefusalError(Exception):
     """The engine understood the command and refused it; the text is the engine's."""
+
+
+class UnreadableError(ConnectionAbortedError, ValueError):
+    """The answer is too large, or is none; the connection is of no use any more."""
 
 
 def is_full(error: RefusalError) -> bool:
@@ -39,11 +44,7 @@ class Connection:
         return await self._asked(words, self._answers)
 
     async def ask_nested(self, *words: str) -> Answer:
-        """Lists within lists, nothing as an empty one.
-
-        Raises ValueError, after which the connection is of no use, for one that is very large.
-        """
-        self._left = NESTED_BYTES_MAX
+        """Lists within lists, nothing as an empty one."""
         return await self._asked(words, self._nested)
 
     async def _asked(self, words: tuple[str, ...], answer: Callable[[], Awaitable[T]]) -> T:
@@ -51,32 +52,45 @@ class Connection:
         parts = [b"*%d\r\n" % len(encoded)]
         parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
         self._writer.write(b"".join(parts))
+        self._left = ANSWER_BYTES_MAX
         try:
             await self._writer.drain()
             return await answer()
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the engine closed the connection") from error
+        except (asyncio.LimitOverrunError, ValueError) as error:
+            raise UnreadableError(f"the engine's answer cannot be read: {error}") from error
 
-    async def _nested(self) -> Answer:
+    async def _nested(self, depth: int = 0) -> Answer:
         line = await self._line()
-        count = int(line[1:]) if line[:1] in b"*$" else 0
-        self._left -= max(count, len(line))
-        if self._left < 0:
-            raise ValueError("the answer is too large")
-        if count < 0:
+        if line in {b"*-1", b"$-1"}:
             return []
-        if line[:1] == b"*":
-            return [await self._nested() for _ in range(count)]
-        return await self._answer(line)
+        if line[:1] != b"*":
+            return await self._answer(line)
+        if depth == DEPTH_MAX:
+            raise ValueError("it is nested too deeply")
+        return [await self._nested(depth + 1) for _ in range(self._count(line))]
 
     async def _answers(self) -> list[str]:
         line = await self._line()
         if line[:1] != b"*":
             return [await self._answer(line)]
-        return [await self._answer(await self._line()) for _ in range(int(line[1:]))]
+        return [await self._answer(await self._line()) for _ in range(self._count(line))]
 
     async def _line(self) -> bytes:
-        return (await self._reader.readuntil(END)).removesuffix(END)
+        line = await self._reader.readuntil(END)
+        self._expect(len(line))
+        return line.removesuffix(END)
+
+    def _count(self, line: bytes) -> int:
+        count = int(line[1:])
+        self._expect(count)
+        return count
+
+    def _expect(self, size: int) -> None:
+        self._left -= max(0, size)
+        if self._left < 0:
+            raise ValueError("it is too large")
 
     async def _answer(self, line: bytes) -> str:
         kind, rest = line[:1], line[1:].decode(errors="replace")
@@ -85,8 +99,8 @@ class Connection:
         if kind in b"+:":
             return rest
         if kind != b"$":
-            raise RefusalError(f"unexpected response of type {kind!r}")
-        content = await self._reader.readexactly(max(0, int(rest)) + len(END))
+            raise ValueError(f"it is of type {kind!r}")
+        content = await self._reader.readexactly(max(0, self._count(line)) + len(END))
         return content.removesuffix(END).decode(errors="replace")
 
 
