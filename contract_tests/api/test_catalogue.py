@@ -12,6 +12,7 @@ from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import DOCUMENT, is_problem
 from contract_tests.workflows.known import enqueue
 from control.workflows.cells import expect
+from menagerie import contract
 from storage import cells
 from storage.work import Work
 
@@ -129,6 +130,7 @@ def test_health_tells_of_a_clock_that_is_off(
 
 def test_the_description_is_the_document_without_what_is_ours(house: House) -> None:
     served = house.get("/openapi.json").json()
+    assert served == contract.public()
     assert served["paths"].keys() == DOCUMENT.raw["paths"].keys()
     pause = served["paths"]["/v1/orgs/{org_id}/instances/{instance_id}/actions/pause"]["post"]
     shown = {name for name in pause if name.startswith("x-")}

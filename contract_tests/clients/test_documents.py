@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from clients import schemas
+from clients.cli.output import Format
 from clients.schemas import DocumentError
 from clients.source import FRESH_S, SHIPPED, Shipped, Source
-from menagerie import contract
+from menagerie import commands, contract
 
 
 def document(title: str) -> dict[str, Any]:
@@ -103,6 +105,17 @@ def test_clients_alone_have_no_document_before_a_server_is_asked(source: Source)
         alone.at_hand()
     SHIPPED.set(source.shipped)
     assert title(alone.at_hand()) == "shipped"
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_whole_document_is_printed_in_one_piece(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.openapi(Format(form))
+    printed = capsys.readouterr().out
+    assert (json.loads(printed) if form == "json" else yaml.safe_load(printed)) == contract.public()
+    assert ".yaml#/" not in printed
+    assert "x-standard" not in printed
 
 
 def test_what_is_shipped_is_what_a_server_serves() -> None:
