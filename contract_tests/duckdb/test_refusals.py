@@ -135,7 +135,7 @@ def test_what_a_table_is_made_of_does_not_end_before_it(
     """Such a table or index could neither be written nor checkpointed after the next start."""
     (statement,) = connection.extract_statements(sql)
     if not is_refused:
-        refusals.check(statement)
+        refusals.check(statement, sql)
         return
     with pytest.raises(Refused, match="is not supported"):
-        refusals.check(statement)
+        refusals.check(statement, sql)

@@ -43,7 +43,8 @@ def quoted(name: str) -> str:
 
 def database(connection: Any) -> str:
     """What the engine calls the database; it took that from the name of the file."""
-    (name,) = connection.execute(_DATABASE).fetchone()
+    # All of it: what is not read to its end keeps a transaction open.
+    ((name,),) = connection.execute(_DATABASE).fetchall()
     return str(name)
 
 

@@ -5,16 +5,14 @@ nothing in unseen: kinds of statements here, functions in `functions.txt`.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from instance_services.duckdb import catalog, paths
 from instance_services.duckdb.reference import Reference
+from instance_services.duckdb.stored import REQUEST_S, START_S, Stored
 from instance_services.duckdb.tokens import tokens, words
-
-log = structlog.get_logger()
 
 OFFERED = frozenset(
     Path(__file__).with_name("functions.txt").read_text(encoding="utf-8").splitlines()
@@ -67,14 +65,6 @@ _CALL = r'\b{}\b"?[^\w!-~]*(?:\(|--|/\*)'
 _BLANKS = re.compile(r"[^\w\x00-\x7f]")
 # What the cell asks to see that the engine answers, and what ends the trouble.
 _HARMLESS = re.compile(r"\s*(?:SELECT\s+1|CHECKPOINT|DROP\s[^;]*)\s*;?\s*", re.IGNORECASE)
-_LEFT = (
-    "the {kind} {name} uses what is not supported, and it could not be dropped when the instance"
-    " started; until you DROP it, no other statement is run"
-)
-_UNREAD = (
-    "the views and macros of this database cannot be read to check them; until those that cause"
-    " this are dropped with DROP, no other statement is run"
-)
 _LASTING = frozenset({"macro", "function", "sequence", "type"})
 _TEMPORARY = frozenset({"temp", "temporary"})
 _BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table"})
@@ -92,8 +82,7 @@ class Refusals:
         self._reference = reference
         self._database = catalog.database(connection)
         self._refused = reference.functions() - OFFERED
-        # Why nothing is run for now but what mends that.
-        self._blocked: str | None = None
+        self._stored = Stored(connection, self._is_refused)
 
     def check_text(self, sql: str) -> None:
         """To be called before the engine parses the text for good: it may act as it does so."""
@@ -103,47 +92,50 @@ class Refusals:
             raise Refused(f"the function {name} is not supported{_why(name)}")
         if "pragma" in sql.lower() or "import" in sql.lower():
             _check_starts(sql)
-        if (path := self._path_read(sql)) is not None:
+        if (path := self._path_read(sql, self._relations)) is not None:
             raise Refused(f"{path!r} is no table; {_NO_FILES}")
-        if self._blocked and not _HARMLESS.fullmatch(sql):
-            self.drop_stored()
-            if self._blocked:
-                raise Refused(self._blocked)
+        if self._stored.blocked and not _HARMLESS.fullmatch(sql):
+            self._stored.check(REQUEST_S)
+            if self._stored.blocked:
+                raise Refused(self._stored.blocked)
+        if why := self._stored.why_full(sql):
+            raise Refused(why)
 
-    def check(self, statement: Any) -> None:
-        """Refuses by the kind of a parsed statement."""
+    def check(self, statement: Any, sql: str) -> None:
+        """Refuses by the kind of a parsed statement, which is one of the text's."""
         name = statement.type.name
         if name not in STATEMENTS:
             raise Refused(_WHY_STATEMENT.get(name, f"{name} is not supported"))
         check = _CHECKS.get(name)
-        if check is not None:
-            check([word.lower() for word in words(statement.query)], self._database.lower())
+        if check is None:
+            return
+        found = [word.lower() for word in words(statement.query)]
+        if name == "CREATE" and not found:
+            # Made by the engine of a PIVOT without IN, and of more: it does not say of what.
+            for part in _parts([word.lower() for word in words(sql)]):
+                if part[0] == "create":
+                    _check_create(part, self._database.lower())
+        else:
+            check(found, self._database.lower())
 
-    def drop_stored(self) -> None:
-        """Drops views and macros that use what is refused: they were let in by earlier rules.
+    def check_stored(self) -> None:
+        """At a start: drops views and macros that use what is refused, and never raises."""
+        self._stored.check(START_S)
 
-        It never raises, as the instance could not be started then: where one is left, nothing is
-        run but what drops it.
-        """
-        self._blocked = None
-        try:
-            for each in catalog.stored(self._connection):
-                if self._calls(each.sql) or self._path_read(each.sql) is not None:
-                    self._blocked = _LEFT.format(kind=each.kind, name=each.quoted)
-                    catalog.drop(self._connection, each)
-                    self._blocked = None
-                    log.warning("dropped: it uses what is not supported", name=each.quoted)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the instance must start
-            self._blocked = self._blocked or _UNREAD
-            log.error("views and macros cannot be checked", why=self._blocked, reason=repr(error))  # noqa: TRY400 - one line
+    def _is_refused(self, sql: str, relations: Callable[[], frozenset[str]]) -> bool:
+        return bool(self._calls(sql)) or self._path_read(sql, relations) is not None
 
-    def _path_read(self, sql: str) -> str | None:
+    def _relations(self) -> frozenset[str]:
+        return catalog.relations(self._connection)
+
+    def _path_read(self, sql: str, relations: Callable[[], frozenset[str]]) -> str | None:
         """The path of a file that stands where a table would."""
         if not paths.may_be_in(sql):
             return None
         serialized = self._reference.serialized(sql)
         found = paths.parsed(serialized) if serialized else paths.by_tokens(sql)
-        return min(found.difference(catalog.relations(self._connection)), default=None)
+        # To look for the names of tables costs more than all the rest.
+        return min(found.difference(relations()), default=None) if found else None
 
     def _calls(self, sql: str) -> str | None:
         """A function that is called in the text and not offered."""
@@ -193,6 +185,13 @@ def _is_a_table(found: list[str], begin: int, place: int) -> bool:
     if before == "on":
         return found[begin] == "create" and "index" in found[begin + 1 : begin + 3]
     return before in _BEFORE_A_TABLE
+
+
+def _parts(found: list[str]) -> list[list[str]]:
+    """The words of each statement of a text."""
+    ends = [place for place, word in enumerate(found) if word == ";"] + [len(found)]
+    begins = [0, *(end + 1 for end in ends[:-1])]
+    return [found[a:b] for a, b in zip(begins, ends, strict=True) if a < b]
 
 
 def _check_starts(sql: str) -> None:
@@ -251,6 +250,11 @@ def _check_alter(found: list[str], database: str) -> None:  # noqa: ARG001 - as 
 
 
 def _check_explain(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
+    if not found:
+        raise Refused(
+            "EXPLAIN of a PIVOT without its values is not supported; list them: PIVOT t ON a IN"
+            " (1, 2)"
+        )
     place = 0
     while place < len(found) and found[place] in ("explain", "analyze", "verbose"):
         place += 1

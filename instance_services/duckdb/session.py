@@ -52,7 +52,7 @@ class Session:
         self._allowance = allowance
         reference = Reference()
         refusals = Refusals(connection, reference)
-        refusals.drop_stored()
+        refusals.check_stored()
         self._plans = Plans(connection, refusals)
         self._prepared = Prepared(connection, reference.unsteady_functions())
         self._changes = Changes(connection, allowance.database)

@@ -23,7 +23,7 @@ def split(connection: Any, refusals: Refusals, sql: str) -> list[Any]:
     if not statements:
         raise Refused("the request contains no statement")
     for statement in statements:
-        refusals.check(statement)
+        refusals.check(statement, sql)
     return statements
 
 
