@@ -38,19 +38,32 @@ def test_connections_and_bytes_are_told(make_door: MakeDoor) -> None:
     assert began_at - 0.001 <= told["last_activity_at"] <= time.time() + 0.001
 
 
-def test_the_file_is_named_by_the_worker_and_only_written_when_changed(
-    make_door: MakeDoor,
-) -> None:
+def test_the_file_is_named_by_the_worker_and_a_probe_is_no_activity(make_door: MakeDoor) -> None:
     door = make_door()
-    host = door.add_instance("named")
+    host, other = door.add_instance("named"), door.add_instance("other")
     door.get(host)
     (worker,) = door.workers()
     path = door.home / "activity" / f"{worker}.json"
     until(lambda: activity(door).get("inst_named", {}).get("connections") == 0, "its end is told")
-    written_at = path.stat().st_mtime_ns
+    before = activity(door)["inst_named"]
     with door.connect(host):
-        time.sleep(1.5)  # a probe; longer than the interval of writing
-    assert path.stat().st_mtime_ns == written_at
+        # What comes after the probe is told, and would have been told with it.
+        door.get(other)
+        until(lambda: activity(door).get("inst_other", {}).get("connections") == 0, "it is told")
+    assert activity(door)["inst_named"] == before
+    assert [each.name for each in path.parent.glob("*.json")] == [path.name]
+
+
+def test_the_file_is_only_written_when_something_has_changed(tmp_path: Path) -> None:
+    told = Activity(tmp_path, {}, lambda _: 1)
+    traffic = told.opened("inst_a")
+    assert told.write()
+    (path,) = tmp_path.glob("*.json")
+    written = path.stat()
+    assert not told.write()
+    assert path.stat() == written
+    traffic.bytes_out += 1
+    assert told.write()
 
 
 def test_refused_connections_are_no_activity(make_door: MakeDoor) -> None:

@@ -75,6 +75,14 @@ def test_a_greeting_is_read_as_it_was_built(
     assert wire.parse_greeting(wire.build_greeting(greeting)) == greeting
 
 
+@pytest.mark.parametrize("greeting", [MARIADB_GREETING, MYSQL_GREETING])
+def test_a_session_begins_with_autocommit_as_the_servers_say(greeting: bytes) -> None:
+    """Drivers begin with what the greeting says, and would never commit otherwise."""
+    said = wire.parse_greeting(greeting)
+    ours = wire.Greeting(said.version, said.capabilities, said.scramble, said.plugin)
+    assert wire.parse_greeting(wire.build_greeting(ours)).status == said.status == 2
+
+
 @given(capabilities, st.integers(0, 2**32 - 1), st.integers(0, 255))
 def test_an_ssl_request_is_told_from_a_login(bits: int, packet_max: int, collation: int) -> None:
     assert wire.wants_tls(ssl_request(bits | wire.SSL, packet_max, collation))

@@ -141,6 +141,23 @@ def test_a_cell_that_restarts_is_waited_for(make_door: MakeDoor) -> None:
     assert len(cell.asked) == 1
 
 
+@pytest.mark.parametrize("state", ["running", "idle"])
+def test_an_engine_that_does_not_listen_yet_is_waited_for(make_door: MakeDoor, state: str) -> None:
+    """One that is started again, and one that the cell has woken."""
+    door = make_door(backend_retry_s=3_600.0, wake_hold_s=3_600.0)
+    cell = Cell(door)
+    cell.go.set()
+    host = door.add_instance("starting", backend=False, state=state)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        held = pool.submit(door.get, host)
+        if state == "idle":
+            until(lambda: cell.asked, "it is woken")
+        # Not a wait for something: it must not end, however long it is given.
+        assert concurrent.futures.wait([held], 0.5).not_done, held.result().text
+        door.serve(sockets(door, "starting"), http("starting"))
+        assert held.result(60).text == "starting"
+
+
 def test_running_instances_are_served_while_the_cell_is_dead(door: Door) -> None:
     host = door.add_instance("independent")
     assert not door.cell_socket.exists()

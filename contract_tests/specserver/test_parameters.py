@@ -125,6 +125,16 @@ def test_any_text_survives_a_query_string(given_pairs: list[tuple[str, str]]) ->
     assert read_query(query.encode()) == expected
 
 
+@pytest.mark.parametrize("blank", ["+", "%20", "%2b"])
+def test_a_plus_is_a_blank_unless_it_is_escaped(blank: str) -> None:
+    """Also where nothing else of the query string is escaped."""
+    meant = {"%2b": "+"}.get(blank, " ")
+    assert read_query(f"a{blank}b=c{blank}d&e=f".encode()) == {
+        f"a{meant}b": [f"c{meant}d"],
+        "e": ["f"],
+    }
+
+
 @given(st.binary(max_size=40))
 def test_no_query_string_is_too_strange_to_read(raw: bytes) -> None:
     assert all(name is not None for name in read_query(raw))
