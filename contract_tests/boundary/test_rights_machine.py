@@ -47,12 +47,23 @@ class Rights(RuleBasedStateMachine):
         for person in members:
             self.desk.set_role(self.org, person, "owner")
             self.roles[person.id] = "owner"
+            # It lasts, so that whatever becomes of its owner becomes of a key.
+            self.make_key_of(person, "owner", None)
         return multiple(*members)
+
+    @rule(person=people)
+    def demote(self, person: Person) -> None:
+        self.give_role(person, "auditor")
 
     @rule(person=people, role=roles)
     def give_role(self, person: Person, role: str) -> None:
+        """And at once their keys are asked for what only the one, or the other, role holds."""
+        before = ROLES[self.roles.get(person.id, role)]
         self.desk.set_role(self.org, person, role)
         self.roles[person.id] = role
+        for differing in (before - ROLES[role], ROLES[role] - before):
+            for permission in sorted(differing)[:1]:
+                self.try_everyone(permission)
 
     @rule(person=people)
     def remove(self, person: Person) -> None:
@@ -62,6 +73,9 @@ class Rights(RuleBasedStateMachine):
 
     @rule(target=keys, person=people, role=roles, scopes=scopes)
     def make_key(self, person: Person, role: str, scopes: list[str] | None) -> str:
+        return self.make_key_of(person, role, scopes)
+
+    def make_key_of(self, person: Person, role: str, scopes: list[str] | None) -> str:
         key = self.desk.key(self.org, person, role, scopes)
         self.made[key] = (person, role, scopes)
         return key
@@ -82,6 +96,9 @@ class Rights(RuleBasedStateMachine):
         self.suspended.discard(key)
 
     @rule(permission=st.sampled_from(PERMISSIONS))
+    def try_one(self, permission: str) -> None:
+        self.try_everyone(permission)
+
     def try_everyone(self, permission: str) -> None:
         path = path_of(permission).format(org_id=self.org)
         keys = list(self.made)

@@ -75,7 +75,7 @@ def test_a_greeting_is_read_as_it_was_built(
     assert wire.parse_greeting(wire.build_greeting(greeting)) == greeting
 
 
-@pytest.mark.parametrize("greeting", [MARIADB_GREETING, MYSQL_GREETING])
+@pytest.mark.parametrize("greeting", [MARIADB_GREETING, MYSQL_GREETING], ids=["MariaDB", "MySQL"])
 def test_a_session_begins_with_autocommit_as_the_servers_say(greeting: bytes) -> None:
     """Drivers begin with what the greeting says, and would never commit otherwise."""
     said = wire.parse_greeting(greeting)
