@@ -49,7 +49,7 @@ SUPERUSERS = (
 SINCE_17 = ("transaction_timeout=0", "event_triggers=off")
 END_BLOCKERS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
-WHERE pid = ANY (pg_catalog.pg_blocking_pids(%s)) AND usename <> %s
+WHERE pid = ANY (pg_catalog.pg_blocking_pids(%s)) AND usename IS DISTINCT FROM %s
 """
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"

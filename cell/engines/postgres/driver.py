@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 import signal
 import threading
 import time
@@ -17,6 +16,7 @@ import structlog
 from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, measured
 from cell.engines.postgres import (
     archive,
+    autovacuum,
     backup,
     changed,
     connections,
@@ -78,6 +78,7 @@ class PostgreSQL:
         # As they were last ensured: to look at all their files takes milliseconds.
         self._installed: dict[str, Installation] = {}
         self._spares = Spares()
+        self.autovacuum = autovacuum.Autovacuum(host)
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
@@ -115,6 +116,7 @@ class PostgreSQL:
         # An upgrade whose end the cell did not live to see has changed the data already.
         version = places.major(site) or spec.engine_version
         installation = await self._installation(version, site)
+        self.autovacuum.hold(site)
         server.write_configuration(self._host, self._family, installation, site, spec.size)
         logins.forget_applied(site)
         self._discard(site)
@@ -239,6 +241,8 @@ class PostgreSQL:
             return min(MEASURE_EVERY_S, storage.fills_in_s(site, used_bytes))
 
         storage_bytes, counted = self._sizes.count(site, wait_s)
+        if process is not None:
+            self.autovacuum.look(site, process)
         if counted and process is not None:
             with self._writing:
                 storage.hold(self._host, site, process, storage_bytes)
@@ -335,6 +339,7 @@ class PostgreSQL:
             connections.administration(site.run, login) as connection,
             connections.unhindered(connection, site.run, login),
         ):
+            await self.autovacuum.end(site, connection)
             async with connection.transaction():
                 if login != superuser:
                     await roles.set_password(connection, scram.verifier(superuser.password))
@@ -371,7 +376,7 @@ class PostgreSQL:
         """Begins to remove what is not used any more; nobody waits for that."""
         unused = places.discarded(site)
         if unused and site.directory not in self._discarding:
-            work = asyncio.to_thread(_remove, unused)
+            work = asyncio.to_thread(places.remove, unused)
             task = self._discarding[site.directory] = asyncio.create_task(work)
             task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
 
@@ -387,11 +392,6 @@ async def _replacing(site: Site) -> AsyncIterator[Site]:
         raise
     await asyncio.to_thread(archive.synchronise, next_site.data)
     await asyncio.to_thread(places.replace, site)
-
-
-def _remove(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 TimescaleDB = partial(PostgreSQL, family=TIMESCALEDB)

@@ -25,7 +25,7 @@ from cell.runtime.confinement import NOBODY, Mount
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 
-TEMPLATE_VERSION = 3
+TEMPLATE_VERSION = 4
 INSIDE = Path("/opt/postgres")
 SPARES = 2
 INITDB_TIMEOUT_S = 120.0

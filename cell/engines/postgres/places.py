@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from cell.layout import Site, sync_folder
@@ -119,3 +120,8 @@ def _unused(site: Site) -> Path:
 
 def _ready(site: Site) -> Path:
     return site.directory / "data.ready"
+
+
+def remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -47,7 +47,7 @@ JOIN pg_catalog.pg_roles g ON g.oid = grantor
 WHERE r.rolname = '{SUPERUSER}' OR r.rolname <> '{OWNER}' AND r.rolname IN ({FAMILY})
 OR r.rolname = '{OWNER}' AND m.rolname NOT IN ({FAMILY})
 OR r.oid < {FIRST} AND NOT (m.rolname = 'pg_monitor' AND r.rolname IN {MONITORS})
-    AND NOT (m.rolname = '{OWNER}' AND r.rolname IN ('pg_monitor', 'pg_signal_backend'))
+    AND NOT (m.rolname = '{OWNER}' AND r.rolname = 'pg_monitor')
 """  # noqa: S608 - our own words
 # What no owner can give. In 15 the right to make roles is worth that of the superuser.
 MIGHTY = f"""
@@ -125,7 +125,8 @@ def cluster_statements(major: int, verifier: str) -> list[str]:
         f"ALTER ROLE {SUPERUSER} PASSWORD '{verifier}'",
         f"CREATE ROLE {OWNER} NOLOGIN NOSUPERUSER NOREPLICATION NOBYPASSRLS {rights}",
         f"COMMENT ON ROLE {OWNER} IS 'owner of the instance'",
-        f"GRANT pg_monitor, pg_signal_backend TO {OWNER}",
+        # Not to end every session: autovacuum runs what a former holder left, as the owner.
+        f"GRANT pg_monitor TO {OWNER}",
         # The driver's own; others may look in, as tools do that ask for the list of databases.
         "REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC",
         f"CREATE DATABASE {DATABASE} OWNER {OWNER}",

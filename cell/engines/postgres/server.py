@@ -103,6 +103,8 @@ async def private(
     options = (
         f"unix_socket_directories={host.view(site).run / PRIVATE}",
         f"hba_file={access}",
+        # It would run code of the owner, without the size's limits.
+        "autovacuum=off",
     )
     process = await launch(host, family, installation, site, SIZE, options)
     host.headroom.give(process.group, SIZE.memory_bytes)

@@ -20,6 +20,8 @@ BACKGROUND_MAX = 64
 FILE = "postgresql.conf"
 ACCESS = "pg_hba.conf"
 IDENTITIES = "pg_ident.conf"
+# Says that autovacuum is off, and until when; else it is empty.
+AUTOVACUUM = "autovacuum.conf"
 # A name of ours, which owners may look up.
 LIMIT = "menagerie.storage_bytes"
 ACCESS_CONTENT = b"local all all scram-sha-256\n"
@@ -77,6 +79,7 @@ def content(family: Family, source: Source, size: Size, view: View) -> bytes:
         **_language(),
         **_ours(family, int(source.major)),
         **decisive(family, source, view),
+        "include_if_exists": AUTOVACUUM,
     }
     lines = [f"{name} = '{value}'" for name, value in settings.items()]
     return ("\n".join(lines) + "\n").encode()
