@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from cell import logs, machine, pki, starting
+from cell import logs, machine, pki, snapshots, starting
 from cell.acme.ledger import Ledger
 from cell.clock import Clock
 from cell.console.desk import Desk
@@ -117,6 +117,7 @@ class Cell:
         for record in self.records.every():
             self._take_in(record)
         residents = list(self.supervisor.residents.values())
+        await asyncio.to_thread(snapshots.renew, residents)
         wanted = [each for each in residents if each.record.desired == "running"]
         adopted = await asyncio.gather(*map(self._adopt, wanted))
         kept = {each.instance_id for each, found in zip(wanted, adopted, strict=True) if found}
@@ -247,6 +248,7 @@ class Cell:
 
     async def _tick(self) -> None:
         await self.supervisor.tick()
+        await snapshots.sweep(self.supervisor.residents)
         self.lifecycle.forget_erased()
         for resident in self.supervisor.residents.values():
             logs.rotate(resident.site.log, self.settings.log_bytes_max)

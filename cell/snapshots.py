@@ -1,8 +1,11 @@
 """Snapshots of an instance's data in its own folder, and instances that begin with one."""
 
 import asyncio
+import contextlib
+import os
 import shutil
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from ulid import ULID
 from cell.ceilings import FullError
 from cell.engines.driver import EngineError, Login
 from cell.layout import Layout, write_atomically
-from cell.residents import Resident
+from cell.residents import ROUTED, Resident
 from cell.runtime import budget
 from cell.runtime.host import size_bytes
 
@@ -36,7 +39,7 @@ WAITING_MAX = 3
 async def make(resident: Resident, label: str, login: Login) -> dict[str, Any]:
     """Copies everything committed by now. Raises EngineError, and leaves nothing behind then."""
     if label == FOR_BRANCH:
-        await asyncio.to_thread(_make_room, resident.site.snapshots)
+        await asyncio.to_thread(_check_room, resident)
     name = f"snap_{ULID()}"
     target = resident.site.snapshots / name
     process = resident.process if resident.usable else None
@@ -63,7 +66,7 @@ async def make(resident: Resident, label: str, login: Login) -> dict[str, Any]:
         "sha256": made.sha256,
     }
     write_atomically(target / NOTE, orjson.dumps(note))
-    await asyncio.to_thread(_drop_old, resident.site.snapshots, label)
+    await asyncio.to_thread(_drop_old, resident, label)
     log.info("cell.snapshot", instance_id=resident.instance_id, snapshot_id=name)
     return {"snapshot_id": name, "size_bytes": made.size_bytes}
 
@@ -72,10 +75,8 @@ def find(layout: Layout, name: str) -> tuple[Path, dict[str, Any]] | None:
     """The folder and the note of `<instance_id>/<snapshot_id>`; None where there is no such."""
     instance_id, _, snapshot_id = name.partition("/")
     folder = layout.site(instance_id, 0).snapshots / snapshot_id
-    try:
-        return folder, orjson.loads((folder / NOTE).read_bytes())
-    except FileNotFoundError:
-        return None
+    note = _read(folder / NOTE)
+    return None if note is None else (folder, note)
 
 
 def is_owed(resident: Resident) -> bool:
@@ -111,23 +112,90 @@ async def begin(resident: Resident, layout: Layout) -> None:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-def _drop_old(folder: Path, label: str) -> None:
-    """But for those that wait for their branches, the newest are kept."""
-    if label != FOR_BRANCH:
-        for note in _labelled(folder, label)[:-KEPT]:
-            shutil.rmtree(note.parent, ignore_errors=True)
+def renew(residents: Iterable[Resident]) -> None:
+    """When a cell starts: a control plane that was away as well finds what it had made."""
+    for resident in residents:
+        for note in _labelled(resident, FOR_BRANCH):
+            os.utime(note)
 
 
-def _make_room(folder: Path) -> None:
-    """For one more that waits for its branch. Raises EngineError where those there are all new."""
-    waiting = _labelled(folder, FOR_BRANCH)
-    for note in waiting[: max(len(waiting) + 1 - WAITING_MAX, 0)]:
-        if time.time() - note.stat().st_mtime < ABANDONED_AFTER_S:
-            raise EngineError("other branches of the instance are being created; try again")
-        shutil.rmtree(note.parent, ignore_errors=True)
+async def sweep(residents: Mapping[str, Resident]) -> None:
+    """Removes what no branch began with in time, and what a killed cell left half made."""
+    old = await asyncio.to_thread(_old, list(residents.values()))
+    # Nothing is awaited until the notes are gone, so no instance is made with one of them.
+    awaited = {_awaits(resident) for resident in residents.values()}
+    gone = [
+        folder
+        for resident, folder in old
+        # A snapshot is made under the lock, and has no note until it is complete.
+        if not resident.lock.locked() and f"{resident.instance_id}/{folder.name}" not in awaited
+    ]
+    for folder in gone:
+        (folder / NOTE).unlink(missing_ok=True)
+    for folder in gone:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        log.info("cell.snapshot_abandoned", snapshot_id=folder.name)
 
 
-def _labelled(folder: Path, label: str) -> list[Path]:
+def _awaits(resident: Resident) -> str | None:
+    """The snapshot that the instance will begin with, once it can."""
+    source = resident.record.spec.source_snapshot
+    if source is None or resident.record.desired not in ROUTED:
+        return None
+    return None if (resident.site.directory / BEGUN).exists() else source
+
+
+def _old(residents: Iterable[Resident]) -> list[tuple[Resident, Path]]:
+    before = time.time() - ABANDONED_AFTER_S
+    found = []
+    for resident in residents:
+        for folder in resident.site.snapshots.glob("*"):
+            note = _read(folder / NOTE)
+            with contextlib.suppress(FileNotFoundError):
+                made_at = (folder if note is None else folder / NOTE).stat().st_mtime
+                if made_at < before and (note is None or note["label"] == FOR_BRANCH):
+                    found.append((resident, folder))
+    return found
+
+
+def _drop_old(resident: Resident, label: str) -> None:
+    """But for those that wait for their branches, the newest are kept, as far as there is room."""
+    if label == FOR_BRANCH:
+        return
+    notes = _labelled(resident, label)
+    while len(notes) > KEPT or (len(notes) > 1 and _bytes(notes) > _room(resident)):
+        shutil.rmtree(notes.pop(0).parent, ignore_errors=True)
+
+
+def _check_room(resident: Resident) -> None:
+    """For one more that waits for its branch; one always may. Raises EngineError."""
+    waiting = _labelled(resident, FOR_BRANCH)
+    together = _bytes(waiting) + resident.metrics.storage_bytes
+    if waiting and (len(waiting) >= WAITING_MAX or together > _room(resident)):
+        raise EngineError(
+            "other branches of the instance are being created; try again, or erase those that "
+            "failed"
+        )
+
+
+def _room(resident: Resident) -> int:
+    """Snapshots of one label take no more, unless there is but one."""
+    return resident.record.spec.size.ceiling_bytes
+
+
+def _bytes(notes: Iterable[Path]) -> int:
+    return sum(note["size_bytes"] for path in notes if (note := _read(path)) is not None)
+
+
+def _labelled(resident: Resident, label: str) -> list[Path]:
     """Names are ULIDs, so their order is that of time; one that is being made has no note yet."""
-    notes = sorted(folder.glob(f"*/{NOTE}"))
-    return [note for note in notes if orjson.loads(note.read_bytes())["label"] == label]
+    notes = sorted(resident.site.snapshots.glob(f"*/{NOTE}"))
+    return [path for path in notes if (note := _read(path)) is not None and note["label"] == label]
+
+
+def _read(note: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = orjson.loads(note.read_bytes())
+    except FileNotFoundError:
+        return None
+    return found
