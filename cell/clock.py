@@ -35,6 +35,8 @@ class Clock:
         self.heard_at = heard_at
         self.floor = heard_at - SKEW_MAX_S
         self._steady = steady
+        # Where the control plane stood, at least, when nothing had passed by the steady clock.
+        self._ahead_s = heard_at - steady()
         self._key = secrets.token_bytes(32)
         self._answered = -1
 
@@ -42,12 +44,21 @@ class Clock:
         """Unix seconds as the control plane counts them; never before what it has signed for."""
         return max(self.host() + self.offset_s, self.heard_at)
 
+    def at_least(self) -> float:
+        """Unix seconds that have passed for the control plane too, whatever the host's clock says.
+
+        A request tells of whole seconds, so this is about one behind.
+        """
+        return max(self._steady() + self._ahead_s, self.heard_at)
+
     def is_fresh(self, signed_at: int) -> bool:
         skew_s = abs(self.host() + self.offset_s - signed_at)
         return signed_at >= self.floor and skew_s <= SKEW_MAX_S
 
     def hear(self, signed_at: int) -> None:
         """Of a request that was fresh, and is believed."""
+        if signed_at >= self.heard_at:
+            self._ahead_s = signed_at - self._steady()
         self.heard_at = max(self.heard_at, signed_at)
         self.floor = max(self.floor, signed_at - SKEW_MAX_S)
 
@@ -73,6 +84,7 @@ class Clock:
         self._answered = int(challenge.partition("-")[0])
         self.offset_s = signed_at - self.host()
         self.heard_at = self.floor = signed_at
+        self._ahead_s = signed_at - self._steady()
 
     def _challenge(self, given_ms: int) -> str:
         proof = hmac.digest(self._key, str(given_ms).encode(), "sha256").hex()

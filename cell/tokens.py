@@ -6,19 +6,20 @@ from typing import Final
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from cell.clock import Clock
+from cell.clock import SKEW_MAX_S, Clock
 from cell.database import Database
 from specserver import Forbidden, Gone
 
 VERSION = 1
 ALGORITHM = "EdDSA"
 # The host's clock may be wrong: what has expired is decided by the cell's own.
-OPTIONS: Final[jwt.types.Options] = {"verify_exp": False}
+OPTIONS: Final[jwt.types.Options] = {"verify_exp": False, "verify_iat": False}
 KEPT_S = 86_400
 _USED = (
     "this URL has already been used, or the access of whoever requested it has ended; request"
     " another one"
 )
+_ROTATED = "the credential was rotated after this URL was requested; request another one"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Claims:
     jti: str
     expires_at: float
     request_id: str
+    issued_at: float | None = None
     name: str = ""
     """The instance's, where the action shows it."""
     holder: str = ""
@@ -49,6 +51,8 @@ class Tokens:
             raise Forbidden("this URL is not valid for this request", code="bad_token")
         if claims.expires_at <= self._clock.now():
             raise Gone("this URL has expired", code="expired")
+        if claims.issued_at is not None and claims.issued_at <= self._rotated_at(claims):
+            raise Gone(_ROTATED, code="rotated")
         return claims
 
     def burn(self, claims: Claims) -> None:
@@ -61,6 +65,22 @@ class Tokens:
         ended = self._database.write("INSERT OR IGNORE INTO burned VALUES (?, ?)", jti, expires_at)
         return bool(ended)
 
+    def outdate(self, claims: Claims) -> None:
+        """Ends all URLs of the instance that were signed until now: these claims are to rotate.
+
+        By the control plane's time alone, so that none which is signed from now on ends by it.
+        """
+        at = max(claims.issued_at or 0.0, self._clock.at_least())
+        self._database.write("INSERT OR REPLACE INTO rotated VALUES (?, ?)", claims.instance_id, at)
+
+    def _rotated_at(self, claims: Claims) -> float:
+        found = self._database.row(
+            "SELECT at FROM rotated WHERE instance_id = ?", claims.instance_id
+        )
+        at = float(found[0]) if found else 0.0
+        # From the future: the control plane's clock was set back meanwhile.
+        return at if at <= self._clock.now() + SKEW_MAX_S else 0.0
+
     def forget_expired(self) -> None:
         """An expired token is refused by its date, so its mark is no longer needed.
 
@@ -68,6 +88,7 @@ class Tokens:
         """
         before = self._clock.heard_at - KEPT_S
         self._database.write("DELETE FROM burned WHERE expires_at < ?", before)
+        self._database.write("DELETE FROM rotated WHERE at < ?", before)
 
     def _read(self, token: str) -> Claims | None:
         # PyJWT takes padding too: each token is written in one way only.
@@ -77,12 +98,14 @@ class Tokens:
             document = jwt.decode(token, self._key, [ALGORITHM], OPTIONS)
             if document["v"] != VERSION:
                 return None
+            issued_at = document.get("iat")
             return Claims(
                 str(document["instance_id"]),
                 str(document["action"]),
                 str(document["jti"]),
                 float(document["exp"]),
                 str(document.get("request_id", "")),
+                None if issued_at is None else float(issued_at),
                 str(document.get("name", "")),
                 str(document.get("holder", "")),
                 str(document.get("person", "")),

@@ -48,6 +48,8 @@ def _token(call: OrgCall, found: OneTimeUrl, more: dict[str, str]) -> str:
         "instance_id": found.instance_id,
         "action": found.action,
         "jti": found.id,
+        # To the microsecond: a rotation ends what was signed before it.
+        "iat": call.now.timestamp(),
         "exp": int(found.expires_at.timestamp()),
         "request_id": call.request_id,
         "holder": found.holder,

@@ -43,6 +43,7 @@ ASK_AGAIN = "menagerie console open NAME"
 LINK_TITLES = {
     "used": "This link has already been used",
     "expired": "This link has expired",
+    "rotated": "This link has ended",
     "bad_token": "This link is not valid",
     "not_found": "Instance not found",
 }

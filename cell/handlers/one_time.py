@@ -31,8 +31,10 @@ async def reveal(cell: Cell, token: str) -> dict[str, Any]:
 
 
 async def rotate(cell: Cell, token: str) -> dict[str, Any]:
+    claims = cell.tokens.check(token, "rotate")
     resident = _spend(cell, token, "rotate")
     # To replace a credential is to shut out whoever came by the former one.
+    cell.tokens.outdate(claims)
     cell.console.end_all(resident.instance_id)
     cell.supervisor.pools.followed_logs.end_all(resident.instance_id)
     return await cell.lifecycle.rotate(resident)

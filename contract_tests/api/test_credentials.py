@@ -56,6 +56,8 @@ def test_a_one_time_url_is_signed_for_the_cell(
     assert datetime.fromisoformat(answer.json()["expires_at"]).timestamp() == said["exp"]
     again = house.request(method, of(here, path), here.tenant.key).json()["url"]
     assert claims(again)["jti"] != said["jti"]
+    assert asked_at.timestamp() <= said["iat"] <= answered_at.timestamp()
+    assert said["iat"] < claims(again)["iat"]
     names = {action for action, target in audited(house, here.tenant.org_id)}
     assert {f"instance.{path.replace('/', '.')}"} <= names
 

@@ -81,6 +81,40 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.database.close()
 
 
+def test_what_has_passed_for_the_control_plane_is_never_ahead_of_it(desk: Desk) -> None:
+    """By no clock of the host's: a rotation ends what was signed before, and nothing else."""
+    desk.at += 2 * HOUR_S
+    for desk.host_off_s in (0.0, 20.0, -20.0):
+        desk.ask(desk.sign())
+        desk.at += 7.5
+        assert desk.at - 1.5 <= desk.clock.at_least() <= desk.at
+    late = desk.sign()
+    desk.at += 7.5
+    desk.ask(late)
+    assert desk.clock.at_least() <= desk.at
+    # Set back by the control plane: what was noted before is of the future.
+    noted = desk.clock.at_least()
+    desk.restart()
+    assert desk.clock.at_least() <= desk.at
+    desk.at -= HOUR_S
+    desk.host_off_s = HOUR_S
+    desk.ask(desk.sign(desk.challenged()))
+    assert desk.clock.at_least() < noted
+
+
+def test_a_rotation_of_the_future_ends_nothing(desk: Desk) -> None:
+    def urls() -> tuple[str, str]:
+        named = {"instance_id": "inst_1", "action": "reveal", "exp": desk.at + 60, "iat": desk.at}
+        return desk.signer.token({**named, "jti": "a"}), desk.signer.token({**named, "jti": "b"})
+
+    before, rotates = urls()
+    desk.tokens.outdate(desk.tokens.check(rotates, "reveal"))
+    with pytest.raises(Gone, match="rotated after"):
+        desk.tokens.check(before, "reveal")
+    desk.at -= HOUR_S
+    desk.tokens.check(urls()[0], "reveal")
+
+
 @pytest.mark.parametrize("off_s", [-HOUR_S, -60, 60, HOUR_S])
 def test_the_time_is_learned_from_an_answered_challenge(desk: Desk, off_s: float) -> None:
     desk.host_off_s = off_s
