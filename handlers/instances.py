@@ -25,7 +25,10 @@ from storage.projects import Project
 
 Body = dict[str, Any]
 
-POLL_S: Final = 0.2
+POLL_S: Final = (0.2, 1.0)
+"""How long a wait looks away: this at first, and at most."""
+POLL_SHARE: Final = 0.25
+"""Of the time that was waited: whoever waited long does not mind a little more."""
 
 # Where an instance must not be any more for a status to come: waiting on is waiting in vain.
 _LEAVING: Final = frozenset({"deleting", "deleted", "erasing", "erased"})
@@ -93,9 +96,15 @@ def get(
     waited_s = time.monotonic() - call.exchange.started_at
     may_come = wait_for is not None and instance.status not in {wait_for, *_IN_VAIN[wait_for]}
     if may_come and waited_s < timeout_s:
-        raise PollAgain(min(POLL_S, timeout_s - waited_s))
+        raise PollAgain(min(look_away_s(waited_s), timeout_s - waited_s))
     found = preconditions.tagged(Reply.ok(views.instance(instance)))
     return preconditions.unless_known(if_none_match, found)
+
+
+def look_away_s(waited_s: float) -> float:
+    """Each look costs as much as a request, and many wait at once."""
+    shortest_s, longest_s = POLL_S
+    return min(longest_s, max(shortest_s, waited_s * POLL_SHARE))
 
 
 def update(call: OrgCall, instance: Instance, body: Body, if_match: str | None = None) -> Reply:

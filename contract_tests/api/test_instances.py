@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from contract_tests import written
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from control.cells import CellRefused
+from handlers.instances import look_away_s
 from storage import cells, instances
+from storage.api_keys import ApiKey
+from storage.database import now
 
 
 @pytest.fixture
@@ -155,6 +159,27 @@ def test_waiting_ends_when_the_instance_runs(house: House, tenant: Tenant) -> No
     path = f"{tenant.path}/instances/{instance['id']}?wait_for=running&timeout_s=60"
     answer = house.during(house.settle, "GET", path, tenant.key)
     assert answer.json()["status"] == "running"
+
+
+def test_who_waits_long_looks_less_often() -> None:
+    looks, waited_s = 0, 0.0
+    while waited_s < 25:
+        away_s = look_away_s(waited_s)
+        assert away_s <= max(0.2, waited_s / 4)
+        waited_s += away_s
+        looks += 1
+    assert looks <= 40, "as many as five in a second were 125"
+
+
+def test_waiting_ends_with_the_right_to_look(house: House, tenant: Tenant) -> None:
+    instance = order(house, tenant)
+    path = f"{tenant.path}/instances/{instance['id']}?wait_for=paused&timeout_s=60"
+
+    def revoke() -> None:
+        with house.database.write() as db:
+            db.execute(update(ApiKey).values(revoked_at=now(db)))
+
+    is_problem(house.during(revoke, "GET", path, tenant.key), 401)
 
 
 def test_waiting_ends_with_its_time(house: House, tenant: Tenant) -> None:
