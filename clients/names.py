@@ -11,12 +11,32 @@ if TYPE_CHECKING:
     from clients.client import Client
 
 NAMES: Final = ("name", "slug", "email")
+CHECKED_CHARACTERS_MAX: Final = 64
+REPETITIONS_MAX: Final = 3
+REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
+REPETITION: Final = re.compile(r"[*+?{]")
 ID: Final = re.compile(r"^[a-z]{2,8}_[0-9A-HJKMNP-TV-Z]{26}$")
 
 
 def is_id(field: Field, value: str) -> bool:
     """Whether the value is an id, or the word the document shows in an id's place (`current`)."""
     return bool(ID.match(value)) or value == field.schema.get("example")
+
+
+def may_match(pattern: str, value: str) -> bool:
+    """False where the value does not match; what could take long to find out, the server decides.
+
+    A pattern is the server's, and a hostile one could keep the command busy for ever.
+    """
+    repetitions = len(REPETITION.findall(pattern))
+    if len(value) > CHECKED_CHARACTERS_MAX or repetitions > REPETITIONS_MAX:
+        return True
+    if REPEATED_GROUP.search(pattern):
+        return True
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:
+        return True
 
 
 def lister(operation: Operation, field: Field) -> Operation | None:
@@ -53,7 +73,7 @@ def _items(
 ) -> list[dict[str, Any]]:
     path = {one.name: arguments[one.name] for one in listing.at("path") if one.name in arguments}
     named = next((one for one in listing.at("query") if one.name == "name"), None)
-    if named is not None and not re.search(named.schema.get("pattern", ""), value):
+    if named is not None and not may_match(str(named.schema.get("pattern", "")), value):
         return []  # nothing can be called what no name may be
     query = {"name": value} if named is not None else {}
     if listing.is_page:

@@ -17,6 +17,7 @@ import yaml
 from clients import answers, errors, transport
 from clients.client import Client
 from clients.credentials import Credential
+from clients.names import may_match
 from clients.source import Source
 from contract_tests.clients.conftest import Cli, Ran
 from contract_tests.clients.servers import Scripted
@@ -311,3 +312,21 @@ def test_names_of_members_drive_no_terminal(play: Play, plane: ControlPlane) -> 
     _, screen = play("instances", "get", "costs", columns=200)
     assert "owned" in screen.replace("\r\n", "")
     assert "\x1b]" not in screen
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^(a+)+$", "^(a|a)*$", "^" + "a*" * 30 + "$", "^(a{1,60}){1,60}$", "("]
+)
+def test_a_pattern_that_could_take_for_ever_is_left_to_the_server(pattern: str) -> None:
+    began = time.monotonic()
+    assert may_match(pattern, "a" * 60 + "!")
+    assert time.monotonic() - began < 10
+
+
+def test_a_plain_pattern_is_checked() -> None:
+    pattern = "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$"
+    assert [may_match(pattern, name) for name in ("sales-1", "Sales", "a" * 65)] == [
+        True,
+        False,
+        True,
+    ]
