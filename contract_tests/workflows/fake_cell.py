@@ -120,6 +120,7 @@ class FakeCell:
         return self._change("erase", instance_id, {"status": "erased"}, key, lease)
 
     def end_access(self, instance_id: str, holders: list[str], urls: Mapping[str, float]) -> None:
+        self.before("end_access", instance_id)
         self.ended_urls |= set(urls)
         held = (self.observe(instance_id) or {}).get("access", [])
         self.becomes(instance_id, access=[each for each in held if each["holder"] not in holders])

@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from contract_tests.workflows.known import take_turn
+from contract_tests.workflows.known import WORK, take_turn
 from contract_tests.workflows.stage import Stage
+from control.cells import CellRefused
 from control.workflows.access import PERMISSIONS
 from storage import identifiers, memberships, users
 from storage.api_keys import ApiKey
@@ -79,17 +80,46 @@ def test_unused_urls_end_with_the_right_to_them(stage: Stage, ends: str) -> None
     with stage.database.write() as db:
         for holder, action in URLS:
             db.add(url_of(instance, holder, action, now(db) + timedelta(seconds=60)))
-    reconcile(stage)
+    end_urls(stage)
     assert not stage.cell.ended_urls
     act, left = ENDS[ends]
     with stage.database.write() as db:
         act(db)
-    reconcile(stage)
+    end_urls(stage)
     wanted = {f"{holder} {action}" for holder, action in URLS if holder not in left}
     assert stage.cell.ended_urls == wanted
     stage.cell.ended_urls.clear()
-    reconcile(stage)
+    end_urls(stage)
     assert not stage.cell.ended_urls, "a cell is told once"
+
+
+def test_urls_are_looked_at_only_while_there_are_any(stage: Stage) -> None:
+    """Each second, so that none ends later than two; and idle services write nothing for it."""
+    instance = stage.instance("running")
+    (schedule,) = (each for each in WORK.schedules if each.workflow.kind == "access.end_urls")
+    assert schedule.lanes is not None
+    assert schedule.every_s <= 1
+    with stage.database.write() as db:
+        db.add(url_of(instance, KEY, "reveal", now(db) - timedelta(seconds=1)))
+        assert schedule.lanes(db) == {}
+        db.add(url_of(instance, KEY, "logs", now(db) + timedelta(seconds=60)))
+        db.flush()
+        assert list(schedule.lanes(db)) == [f"access:{instance.cell_id}"]
+
+
+def test_a_url_of_an_instance_that_is_gone_holds_up_no_other(stage: Stage) -> None:
+    gone, instance = stage.instance("running"), stage.instance("running")
+    with stage.database.write() as db:
+        for number, each in enumerate((gone, instance)):
+            db.add(url_of(each, f"key_{number}", "logs", now(db) + timedelta(seconds=60)))
+
+    def refuse(action: str, instance_id: str) -> None:
+        if (action, instance_id) == ("end_access", gone.id):
+            raise CellRefused("there is no such instance")
+
+    stage.cell.before = refuse
+    end_urls(stage)
+    assert stage.cell.ended_urls == {"key_1 logs"}
 
 
 def test_urls_that_have_expired_are_forgotten(stage: Stage) -> None:
@@ -120,8 +150,16 @@ def held(stage: Stage, instance_id: str) -> set[str]:
 
 
 def reconcile(stage: Stage) -> None:
+    turn(stage, "reconcile")
+
+
+def end_urls(stage: Stage) -> None:
+    turn(stage, "access.end_urls")
+
+
+def turn(stage: Stage, kind: str) -> None:
     with stage.database.write() as db:
-        take_turn(db, "reconcile")
+        take_turn(db, kind)
     stage.settle()
 
 

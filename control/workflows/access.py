@@ -1,17 +1,22 @@
-"""Consoles, logs and one-time URLs: told to end once the key or session they came by has."""
+"""Consoles, logs and one-time URLs: told to end once the key or session they came by has.
+
+URLs are looked at each second, while there are any: there is no need to ask their cell for that.
+"""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from sqlalchemy.orm import Session
 
-from control.cells import Answer, CellClient
+from control.cells import Answer, CellClient, CellRefused
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
+from control.work import Operation, Schedule, workflow
+from control.workflows.cells import cell_of, left_to_the_next_turn
 from storage import memberships, one_time_urls, teams
 from storage.api_keys import ApiKey
 from storage.database import Database, now
@@ -27,6 +32,7 @@ PERMISSIONS: Final = {
 """What each kind of access needs, while it lasts as at its beginning."""
 URLS_MAX: Final = 1_000
 """Told to a cell at once; the rest at the next turn."""
+URLS_EVERY_S: Final = 1
 _log = structlog.get_logger("access")
 
 
@@ -40,7 +46,6 @@ def end_lapsed(
     for instance in known:
         if instance.id in seen and (told := seen[instance.id].get("access")):
             _end_open(database, cell, instance, told)
-    _end_urls(database, cell, {one.id: one for one in known if one.id in seen})
 
 
 def _end_open(
@@ -58,20 +63,41 @@ def _end_open(
         _log.info("access ended", instance_id=instance.id, holders=sorted(holders))
 
 
-def _end_urls(database: Database, cell: CellClient, known: Mapping[str, Instance]) -> None:
-    """Those that nobody has used yet, as far as is known here; told once."""
+@workflow("access.end_urls", deadline_s=60)
+def end_urls(op: Operation) -> None:
+    """Of one cell, those that nobody has used yet, as far as is known here; told once."""
+    cell = cell_of(op)
+    client = op.services.cells.for_cell(cell)
+    with left_to_the_next_turn(cell):
+        for instance_id, urls in _lapsed_urls(op.database, cell.id).items():
+            some = dict(islice(urls.items(), URLS_MAX))
+            try:
+                client.end_access(instance_id, [], some)
+            except CellRefused as refused:
+                # Erased meanwhile: there is nothing that its URLs could give.
+                _log.info(
+                    "one-time URLs are of no instance", instance_id=instance_id, why=str(refused)
+                )
+            with op.database.write() as db:
+                one_time_urls.forget(db, some)
+            _log.info("one-time URLs ended", instance_id=instance_id, count=len(some))
+
+
+def _lapsed_urls(database: Database, cell_id: str) -> dict[str, dict[str, float]]:
+    """By instance: when each expires."""
     lapsed: defaultdict[str, dict[str, float]] = defaultdict(dict)
     with database.read() as db:
         at = now(db)
-        for url in one_time_urls.unexpired(db, known, at):
-            if not _is_held(db, known[url.instance_id], url.holder, url.action, at):
-                lapsed[url.instance_id][url.id] = url.expires_at.timestamp()
-    for instance_id, urls in lapsed.items():
-        some = dict(islice(urls.items(), URLS_MAX))
-        cell.end_access(instance_id, [], some)
-        with database.write() as db:
-            one_time_urls.forget(db, some)
-        _log.info("one-time URLs ended", instance_id=instance_id, count=len(some))
+        for url, instance in one_time_urls.unexpired(db, cell_id, at):
+            if not _is_held(db, instance, url.holder, url.action, at):
+                lapsed[instance.id][url.id] = url.expires_at.timestamp()
+    return lapsed
+
+
+def _lanes(db: Session) -> dict[str, dict[str, Any]]:
+    """Of the cells that have any: a lane of its own, as others wait there for the cell."""
+    cell_ids = one_time_urls.cells_with_unexpired(db, now(db))
+    return {f"access:{cell_id}": {"cell_id": cell_id} for cell_id in cell_ids}
 
 
 def _is_held(db: Session, instance: Instance, holder: str, kind: str, at: datetime) -> bool:
@@ -98,3 +124,6 @@ def _rights(db: Session, org_id: str, holder: str, moment: datetime) -> Rights:
         teams_only=membership.teams_only,
     )
     return held if key is None else held.cut(permissions.granted(key.role, key.scopes))
+
+
+SCHEDULE: Final = Schedule("access", end_urls, every_s=URLS_EVERY_S, lanes=_lanes)
