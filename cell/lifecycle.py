@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from cell import entrance, snapshots
+from cell import bounds, entrance, snapshots
 from cell.ceilings import FullError
 from cell.credentials import Credential, Credentials
 from cell.engines import Found
@@ -16,7 +16,6 @@ from cell.engines.driver import Ending, EngineError
 from cell.layout import Layout
 from cell.records import Records, Size, Spec
 from cell.residents import ROUTED, Resident, for_owner, moment
-from cell.runtime import budget
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.supervisor import Supervisor, login_of
@@ -26,6 +25,7 @@ from specserver import Conflict, Invalid, NotFound, Unavailable
 log = structlog.get_logger("cell.lifecycle")
 
 GONE = ("stopped", "erased")
+UPGRADE = "upgraded"
 RETRY_AFTER = {"Retry-After": "1"}
 
 
@@ -54,6 +54,14 @@ class Lifecycle:
         if found is None:
             raise NotFound("the cell has no such instance")
         return found
+
+    def _free(self, instance_id: str) -> Resident:
+        """Raises Unavailable while it is upgraded, which nobody should wait for unheard."""
+        resident = self.find(instance_id)
+        if resident.work == UPGRADE:
+            detail = "the instance is being upgraded; try again when that is done"
+            raise Unavailable(detail, headers=RETRY_AFTER)
+        return resident
 
     def observation(self, resident: Resident) -> dict[str, Any]:
         seen = resident.observation(
@@ -118,7 +126,7 @@ class Lifecycle:
         return resident
 
     async def pause(self, instance_id: str) -> Resident:
-        resident = self.find(instance_id)
+        resident = self._free(instance_id)
         async with resident.lock:
             self._refuse_gone(resident, "pause")
             resident.record.desired, resident.record.paused_by = "paused", "request"
@@ -130,14 +138,14 @@ class Lifecycle:
         return resident
 
     async def resume(self, instance_id: str) -> Resident:
-        resident = self.find(instance_id)
+        resident = self._free(instance_id)
         async with resident.lock:
             self._refuse_gone(resident, "resume")
             await self._resume(resident)
         return resident
 
     async def resize(self, instance_id: str, size: Size) -> Resident:
-        resident = self.find(instance_id)
+        resident = self._free(instance_id)
         async with resident.lock:
             self._refuse_gone(resident, "resize")
             former = resident.record.spec
@@ -155,7 +163,7 @@ class Lifecycle:
         return resident
 
     async def snapshot(self, instance_id: str, label: str) -> dict[str, Any]:
-        resident = self.find(instance_id)
+        resident = self._free(instance_id)
         turn = self._supervisor.pools.snapshots.turn(resident.record.tenant)
         # In this order: what waits for its own instance takes no place from others.
         async with resident.lock, turn:
@@ -167,9 +175,9 @@ class Lifecycle:
                 raise Unavailable(for_owner(str(error)), headers=RETRY_AFTER) from error
 
     async def delete(self, instance_id: str) -> Resident:
-        """Stops it and keeps its data."""
+        """Stops it and keeps its data; ends what is done with it otherwise."""
         resident = self.find(instance_id)
-        async with resident.lock:
+        async with bounds.taken(self._supervisor.host, resident):
             if resident.record.desired != "erased":
                 resident.record.desired, resident.record.paused_by = "stopped", None
                 resident.failed = False
@@ -181,7 +189,7 @@ class Lifecycle:
 
     async def erase(self, instance_id: str) -> Resident:
         resident = self.find(instance_id)
-        async with resident.lock:
+        async with bounds.taken(self._supervisor.host, resident):
             resident.record.desired, resident.record.paused_by = "erased", None
             resident.failed = False
             resident.reason = None
@@ -247,6 +255,7 @@ class Lifecycle:
 
     async def rotate(self, resident: Resident) -> dict[str, Any]:
         """A new credential; the one before stays valid for the overlap."""
+        self._free(resident.instance_id)
         async with resident.lock:
             overlap_s = resident.record.spec.rotation_overlap_s
             made = self._credentials.make(resident.instance_id, overlap_s)
@@ -319,9 +328,11 @@ class Lifecycle:
         turn = self._supervisor.pools.snapshots.turn(resident.record.tenant)
         try:
             # It runs on until there is a place: its data is copied, as for a snapshot.
-            async with turn:
+            async with bounds.in_turn(resident, turn):
                 await self._supervisor.stop(resident)
-                with budget.limit(max(former.size.ceiling_bytes, spec.size.ceiling_bytes)):
+                bytes_max = max(former.size.ceiling_bytes, spec.size.ceiling_bytes)
+                limits = (bytes_max, self._settings.upgrade_timeout_s)
+                async with bounds.bounded(self._supervisor.host, resident, UPGRADE, *limits):
                     await resident.driver.upgrade(resident.site, former, spec)
         except Exception as error:  # whatever it is, the instance is not left stopped
             known = isinstance(error, (EngineError, OSError))
@@ -331,7 +342,7 @@ class Lifecycle:
                 reason=str(error),
                 exc_info=None if known else error,
             )
-            if resident.record.desired == "running":
+            if resident.record.desired == "running" and not resident.leaving:
                 await self._start(resident)
             to = f"{former.engine_version} to {spec.engine_version}"
             why = for_owner(str(error)) if known else "an internal error"

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from cell.activity import Traffic
-from cell.engines.driver import Driver, Metrics, Proving
+from cell.engines.driver import Driver, EngineError, Metrics, Proving
 from cell.layout import Layout, Site, write_atomically
 from cell.records import Record
 from cell.runtime.process import Process
@@ -55,6 +55,12 @@ class Resident:
     """What the gateway knows the passwords of logins by."""
     checking: asyncio.Task[None] | None = None
     checked_at: float = 0.0
+    work: str | None = None
+    """What is done with it while its engine does not run as usual; a deletion ends that."""
+    waits: asyncio.Timeout | None = None
+    """For a place to do it."""
+    leaving: int = 0
+    """How many deletions wait for what is done with it."""
     told_erased_at: float | None = None
     """When the control plane first heard that it is erased (monotonic)."""
 
@@ -75,6 +81,21 @@ class Resident:
     def touch(self, for_s: float = 0.0) -> None:
         """It is used, now and for so long, in another way than through the gateway."""
         self.awake_since = time.time() + for_s
+
+    def why_ended(self) -> str | None:
+        """None where what is done with it may go on."""
+        return "the instance is being deleted" if self.leaving else None
+
+    @contextlib.contextmanager
+    def at_work(self, work: str) -> Iterator[None]:
+        """Raises EngineError where it is to be deleted."""
+        if (why := self.why_ended()) is not None:
+            raise EngineError(why)
+        outer, self.work = self.work, work
+        try:
+            yield
+        finally:
+            self.work = outer
 
     @property
     def status(self) -> str:

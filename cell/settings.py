@@ -48,6 +48,9 @@ class CellSettings:
     start_timeout_s: float = 60.0
     # The same where the engine says meanwhile that it is still reading its data.
     load_timeout_s: float = 900.0
+    # How long an upgrade may take, or what a branch begins with; the control plane gives a change
+    # half an hour, with the snapshot before it.
+    upgrade_timeout_s: float = 1500.0
     stop_timeout_s: float = 10.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0

@@ -8,11 +8,11 @@ from typing import Any
 
 import structlog
 
-from cell import activity, ceilings, liveness, logs, snapshots, starting
+from cell import activity, background, bounds, ceilings, liveness, logs, snapshots, starting
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.domains import Domains
-from cell.engines.driver import Driver, EngineError, Flushing, Login
+from cell.engines.driver import Driver, EngineError, Login
 from cell.layout import Layout
 from cell.pki import PkiError
 from cell.pools import Pools
@@ -45,8 +45,7 @@ class Supervisor:
     ) -> None:
         self._settings = settings
         self._layout = layout
-        self._host = host
-        self.groups_of_console = host.groups_of_console
+        self.host = host
         self._records = records
         self._credentials = credentials
         self._routes = routes
@@ -115,18 +114,25 @@ class Supervisor:
 
     async def bring_up(self, resident: Resident) -> None:
         """In its tenant's turn; raises EngineError or OSError."""
-        if snapshots.is_owed(resident):
-            resident.site.make(self._host.owner(resident.site))
-            async with self.pools.snapshots.turn(resident.record.tenant):
-                await snapshots.begin(resident, self._layout)
-        async with StartPlace(self.pools, self._host, resident) as place:
-            await self.prepare(resident)
-            await asyncio.to_thread(ceilings.check, resident)
-            await self.start(resident, place)
+        with resident.at_work("started"):
+            if snapshots.is_owed(resident):
+                resident.site.make(self.host.owner(resident.site))
+                turn = self.pools.snapshots.turn(resident.record.tenant)
+                limits = (resident.record.spec.size.ceiling_bytes, self._settings.upgrade_timeout_s)
+                async with (
+                    bounds.in_turn(resident, turn),
+                    bounds.bounded(self.host, resident, "begun", *limits),
+                ):
+                    await snapshots.begin(resident, self._layout)
+            place = StartPlace(self.pools, self.host, resident)
+            async with bounds.in_turn(resident, place):
+                await self.prepare(resident)
+                await asyncio.to_thread(ceilings.check, resident)
+                await self.start(resident, place)
 
     async def prepare(self, resident: Resident) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
-        resident.site.make(self._host.owner(resident.site))
+        resident.site.make(self.host.owner(resident.site))
         if not self._credentials.valid(resident.instance_id):
             self._credentials.make(resident.instance_id, 0)
         await self.hand_out_credentials(resident)
@@ -139,20 +145,20 @@ class Supervisor:
     async def _start(self, resident: Resident, place: StartPlace) -> None:
         started = time.monotonic()
         spec = resident.record.spec
-        kills = self._host.memory_kills(resident.site)
+        kills = self.host.memory_kills(resident.site)
         try:
             process = await resident.driver.start(resident.site, spec)
         except OSError as error:
             raise EngineError(f"the engine cannot be started: {error}") from error
         resident.process = process
         place.limit_cpu()
-        self._host.headroom.give(process.group, spec.size.memory_bytes)
+        self.host.headroom.give(process.group, spec.size.memory_bytes)
         try:
             await self._until_usable(resident, process, place)
         except EngineError as error:
             resident.process = None
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
-            if self._host.memory_kills(resident.site) > kills:
+            if self.host.memory_kills(resident.site) > kills:
                 raise EngineError(starting.OUT_OF_MEMORY) from error
             raise
         self._usable(resident, process)
@@ -165,14 +171,14 @@ class Supervisor:
         resident.usable = False
         if process is not None:
             # Ending, too, has work to do, and a small share of a CPU would draw it out.
-            self._host.limit_cpu(process, None)
+            self.host.limit_cpu(process, None)
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
             log.info("cell.engine_stopped", instance_id=resident.instance_id)
-        await asyncio.to_thread(self._host.forget, resident.site)
+        await asyncio.to_thread(self.host.forget, resident.site)
 
     async def adopt(self, resident: Resident) -> bool:
         """Takes over an engine that outlived an earlier cell; False where none answers."""
-        process = self._host.find(resident.site)
+        process = self.host.find(resident.site)
         if process is None:
             return False
         process.resume()
@@ -194,7 +200,7 @@ class Supervisor:
     ) -> None:
         login = self.login(resident)
         await starting.until_usable(resident, process, login, self._settings, place)
-        await starting.limit(self._host, resident, process)
+        await starting.limit(self.host, resident, process)
 
     def watch(self, resident: Resident, process: Process) -> None:
         resident.watch = self.spawn(self._watch(resident, process))
@@ -222,7 +228,7 @@ class Supervisor:
         for resident in list(self.residents.values()):
             if self._is_idle(resident) and not resident.lock.locked():
                 self.spawn(self._sleep(resident))
-            self._flush(resident)
+            background.flush(resident, self.spawn)
             if liveness.is_due(resident, self._settings):
                 login = self.login(resident)
                 resident.look = self.spawn(liveness.look(resident, login, self._settings))
@@ -272,12 +278,6 @@ class Supervisor:
     def traffic_of(self, resident: Resident) -> Traffic:
         return self.traffic.get(resident.instance_id, Traffic())
 
-    def _flush(self, resident: Resident) -> None:
-        """One at a time: a slow disk must not pile them up."""
-        driver, flush = resident.driver, resident.flush
-        if isinstance(driver, Flushing) and resident.process and (flush is None or flush.done()):
-            resident.flush = self.spawn(driver.flush(resident.site))
-
     def _measure(self, residents: Iterable[Resident]) -> dict[str, str]:
         """Answers which are past their storage, and what their owners are told."""
         full = {}
@@ -293,7 +293,7 @@ class Supervisor:
         resident.metrics = resident.driver.metrics(resident.site, resident.process)
 
     def _usable(self, resident: Resident, process: Process) -> None:
-        resident.memory_kills = self._host.memory_kills(resident.site)
+        resident.memory_kills = self.host.memory_kills(resident.site)
         resident.unwell_since, resident.looked_at = None, time.monotonic()
         resident.usable = True
         resident.failed = False
@@ -303,13 +303,13 @@ class Supervisor:
         self.watch(resident, process)
 
     async def _watch(self, resident: Resident, process: Process) -> None:
-        await process.ended()
+        await background.until_ended(resident, process, self.spawn)
         async with resident.lock:
             if resident.process is not process or self._stopping:
                 return
             reason = f"the engine exited: {resident.cut or process.exit_reason}"
             resident.cut = None
-            if self._host.memory_kills(resident.site) > resident.memory_kills:
+            if self.host.memory_kills(resident.site) > resident.memory_kills:
                 reason = MEMORY
             resident.process = None
             resident.usable = False
@@ -327,7 +327,7 @@ class Supervisor:
             async with resident.lock:
                 if resident.record.desired != "running" or resident.process is not None:
                     return
-                await asyncio.to_thread(self._host.forget, resident.site)
+                await asyncio.to_thread(self.host.forget, resident.site)
                 try:
                     await self.bring_up(resident)
                 except ceilings.FullError as error:

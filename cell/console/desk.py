@@ -45,7 +45,7 @@ class Desk:
         self.sessions = sessions
         self._lifecycle = lifecycle
         self._login = supervisor.login
-        self._groups = supervisor.groups_of_console
+        self._groups = supervisor.host.groups_of_console
         self._places = supervisor.pools.runs
         self._limits = limits or Limits()
         # By session and what is run for it, each with its instance.

@@ -234,3 +234,11 @@ class Flushing(Protocol):
 
     async def flush(self, site: Site) -> None:
         """Everything written until now is on disk; called about once a second while it runs."""
+
+
+@runtime_checkable
+class Finishing(Protocol):
+    """A driver whose upgrades leave work that waits until the engine runs under its limits."""
+
+    async def finish(self, site: Site) -> None:
+        """In the background, once a login works; ended with the engine."""

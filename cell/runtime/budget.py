@@ -1,7 +1,7 @@
-"""How many bytes a copy of an instance's files may write, and for which process's life."""
+"""How many bytes a copy of an instance's files may write, and what ends it before."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO
@@ -20,6 +20,7 @@ class _Budget:
     limit_bytes: int
     left_bytes: int
     process: Process | None
+    ended: Callable[[], str | None] | None
 
 
 # Threads that a copy is handed to take it along.
@@ -27,9 +28,18 @@ _NOW: ContextVar[_Budget | None] = ContextVar("budget", default=None)
 
 
 @contextlib.contextmanager
-def limit(limit_bytes: int, process: Process | None = None) -> Iterator[None]:
-    """Copies within write no more, and end with the process whose files they copy."""
-    token = _NOW.set(_Budget(limit_bytes, limit_bytes, process))
+def limit(
+    limit_bytes: int,
+    process: Process | None = None,
+    ended: Callable[[], str | None] | None = None,
+) -> Iterator[None]:
+    """Copies within write no more, and end with the process whose files they copy.
+
+    They end as well once `ended` says why; a limit within this one keeps that.
+    """
+    if ended is None and (outer := _NOW.get()) is not None:
+        ended = outer.ended
+    token = _NOW.set(_Budget(limit_bytes, limit_bytes, process, ended))
     try:
         yield
     finally:
@@ -48,6 +58,8 @@ def spend(count: int) -> None:
         return
     if now.process is not None and not now.process.alive:
         raise CopyError("the engine ended while its data was being copied")
+    if now.ended is not None and (why := now.ended()) is not None:
+        raise CopyError(why)
     now.left_bytes -= count
     if now.left_bytes < 0:
         raise exceeded(now.limit_bytes)

@@ -56,7 +56,8 @@ def resident_of(supervisor: Slow, number: int, tenant: str) -> Resident:
 
 def lifecycle_of(supervisor: Slow) -> Lifecycle:
     engines: Any = type("Found", (), {"drivers": {}, "refused": {}})
-    return Lifecycle(NOTHING, NOTHING, engines, NOTHING, NOTHING, supervisor)
+    settings = CellSettings(supervisor.layout.home, "cell_x", b"")
+    return Lifecycle(settings, NOTHING, engines, NOTHING, NOTHING, supervisor)
 
 
 async def soon(happens: Callable[[], bool]) -> None:

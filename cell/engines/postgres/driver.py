@@ -5,7 +5,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -26,11 +26,13 @@ from cell.engines.postgres import (
     lockouts,
     logins,
     places,
+    replacing,
     roles,
     scram,
     server,
     settings,
     sources,
+    statistics,
     storage,
     upgrade,
 )
@@ -79,6 +81,7 @@ class PostgreSQL:
         self._installed: dict[str, Installation] = {}
         self._spares = Spares()
         self.autovacuum = autovacuum.Autovacuum(host)
+        self.counts = statistics.Counts()
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
@@ -158,6 +161,7 @@ class PostgreSQL:
         former = logins.wanted(site)
         await logins.remember(site, logins_)
         try:
+            await self.counts.end(site)
             await self._apply_soon(site, logins_)
         except LoginError as error:
             # Those that work go on doing so, also after the next start.
@@ -204,9 +208,12 @@ class PostgreSQL:
         await asyncio.to_thread(self._stage, site)
         old = await self._installation(found, site)
         new = await self._installation(wanted, site)
-        async with _replacing(site) as next_site:
+        async with replacing.replacing(site) as next_site:
             pair = (old, site), (new, next_site)
             await upgrade.upgrade(self._host, self._family, self._installations, *pair)
+
+    async def finish(self, site: Site) -> None:
+        await self.counts.run(site, self._superuser(site), int(places.major(site) or 0))
 
     async def snapshot(
         self,
@@ -225,7 +232,7 @@ class PostgreSQL:
             raise EngineError(f"the server refused the backup: {error}") from error
 
     async def restore(self, site: Site, source: Path) -> None:
-        async with _replacing(site) as next_site:
+        async with replacing.replacing(site) as next_site:
             await asyncio.to_thread(self._unpack, source, site)
             installation = await self._installation(places.major(next_site) or "", site)
             await self._take_over(installation, site, next_site)
@@ -379,19 +386,6 @@ class PostgreSQL:
             work = asyncio.to_thread(places.remove, unused)
             task = self._discarding[site.directory] = asyncio.create_task(work)
             task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
-
-
-@contextlib.asynccontextmanager
-async def _replacing(site: Site) -> AsyncIterator[Site]:
-    """The data of the site that it gives takes the place of the former, or leaves it as it was."""
-    next_site = places.staged(site)
-    try:
-        yield next_site
-    except BaseException:
-        await asyncio.to_thread(places.clear, site)
-        raise
-    await asyncio.to_thread(archive.synchronise, next_site.data)
-    await asyncio.to_thread(places.replace, site)
 
 
 TimescaleDB = partial(PostgreSQL, family=TIMESCALEDB)

@@ -110,6 +110,9 @@ async def private(
     host.headroom.give(process.group, SIZE.memory_bytes)
     try:
         await _until_ready(site, process, folder, log)
+        # What it needed to recover; it keeps what does not fit, and is not ended for that.
+        await asyncio.to_thread(host.headroom.take_back, process.group, SIZE.memory_bytes)
+        host.limit_cpu(process, SIZE.vcpu)
         yield folder
     finally:
         await stop(process, READY_WITHIN_S)

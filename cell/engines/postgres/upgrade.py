@@ -8,7 +8,16 @@ import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import archive, aside, connections, leftovers, places, roles, server
+from cell.engines.postgres import (
+    archive,
+    aside,
+    connections,
+    leftovers,
+    places,
+    roles,
+    server,
+    statistics,
+)
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
 from cell.engines.postgres.settings import Family
 from cell.layout import Site
@@ -69,6 +78,7 @@ async def upgrade(
         await _run(host, family, installations, (old, copy), wanted)
         async with server.private(host, family, new, new_site, site.log) as folder:
             await _finish(folder, int(new.source.major))
+        statistics.owe(site)
     except (LaunchError, psycopg.Error, UnicodeError) as error:
         _note(site, new_site, error)
         raise EngineError(
@@ -167,7 +177,10 @@ async def _run(
 
 
 async def _finish(folder: Path, major: int) -> None:
-    """Brings extensions to what the new version has, and counts anew for the planner."""
+    """Brings extensions to what the new version has.
+
+    No statistics: to make them runs code of the owner, without the limits of the size here.
+    """
     for database in await _databases(folder):
         inside = connections.administration(folder, server.SELF, database, major=major)
         async with inside as connection:
@@ -182,11 +195,6 @@ async def _finish(folder: Path, major: int) -> None:
                     )
             # Not before: scripts of extensions run as the superuser, too.
             await aside.put_back(connection)
-            try:
-                await connection.execute("ANALYZE")
-            except psycopg.Error as error:
-                # Code of indexes runs, which is the owner's; the server counts by itself later.
-                log.warning("cell.postgres.not_analysed", reason=_short(error))
 
 
 def _short(error: psycopg.Error) -> str:
