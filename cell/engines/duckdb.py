@@ -98,11 +98,16 @@ class DuckDB:
     async def ready(self, site: Site, login: Login) -> bool:
         if not site.socket.is_socket():
             return False
+        # Neither waits for the request that runs: a query would, and tell nothing of the login.
+        credential = (login.username, login.password)
         try:
-            answer = await _query(site, login, "SELECT 1")
+            answers = [
+                await ask(str(site.socket), "GET", "/version", login=credential),
+                await ask(str(site.socket), "GET", "/health"),
+            ]
         except httpx.HTTPError:
             return False
-        return answer.status_code == httpx.codes.OK
+        return all(answer.status_code == httpx.codes.OK for answer in answers)
 
     async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
         try:

@@ -1,10 +1,15 @@
 """Holds that a request does not outlive the credential that it came with."""
 
+import asyncio
 import json
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 
+from cell.engines.driver import Login
+from cell.engines.duckdb import DuckDB
 from contract_tests.duckdb.process import PASSWORD, Service, digest, until
 from contract_tests.duckdb.test_order import ENDLESS
 
@@ -27,6 +32,20 @@ def _in_use(service: Service, first: "Future[httpx.Response]") -> bool:
     except httpx.ReadTimeout:
         return True
     return False
+
+
+def test_which_login_is_taken_is_known_while_a_request_runs(own_service: Service) -> None:
+    """The cell asks before it ends a former one, which went on for 30 s if it had to wait."""
+    driver = DuckDB(host=None)  # type: ignore[arg-type]  # of no use for a request
+    site: Any = SimpleNamespace(socket=own_service.socket)
+    with ThreadPoolExecutor() as threads:
+        endless = threads.submit(own_service.post, ENDLESS)
+        until(lambda: _in_use(own_service, endless), "the statement to run")
+        assert asyncio.run(driver.ready(site, Login("app", PASSWORD)))
+        assert not asyncio.run(driver.ready(site, Login("app", "wrong")))
+        assert not endless.done()
+        _accept(own_service, NEWER)
+        assert endless.result(60).status_code == 401
 
 
 def test_what_runs_and_what_waits_ends_with_its_credential(own_service: Service) -> None:
