@@ -3,7 +3,8 @@
 import psycopg
 import pytest
 
-from cell.engines.postgres import leftovers
+from cell.engines.driver import Login
+from cell.engines.postgres import connections, leftovers, scram
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import ask, newest, session, superuser, value
 from contract_tests.engines.test_postgres_leftovers import BODY, rotate
@@ -57,3 +58,21 @@ def test_nobody_gets_into_what_is_opened_to_be_searched(running: Subject) -> Non
         connection.execute(leftovers.CLOSE.encode(), [oids, limits])
     asked = "SELECT (datallowconn, datconnlimit)::text FROM pg_database WHERE datname = 'shut'"
     assert value(running, asked) == "(f,7)"
+
+
+@newest
+def test_a_search_works_out_its_password_once(running: Subject) -> None:
+    ours = superuser(running)
+    guessed = Login(ours.username, "not the password")
+
+    async def log_in() -> object:
+        async with connections.administration(running.site.run, ours) as connection:
+            keys = await connections.keys(connection, ours)
+        assert keys is not None
+        opened = connections.administration(running.site.run, guessed, "app", keys=keys)
+        async with opened as connection:
+            return await (await connection.execute("SELECT SESSION_USER::text")).fetchone()
+
+    assert running.run(log_in()) == ("menagerie",)
+    # Of one that is not the cell's it would take as long as whoever made it likes.
+    assert scram.keys("x", scram.verifier("x", iterations=5000)) is None

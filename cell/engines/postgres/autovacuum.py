@@ -36,17 +36,18 @@ class Autovacuum:
         self._holding = Lock()
         self.held_for_s = HELD_FOR_S
 
-    def hold(self, site: Site) -> None:
-        """From when the server reads its configuration the next time."""
+    def hold(self, site: Site) -> bool:
+        """From when the server reads its configuration the next time; whether it was held."""
         until = time.time() + self.held_for_s
         content = f"# {until!r}\nautovacuum = 'off'\n".encode()
         with self._holding:
+            held = _said(site)
             server.write(self._host, site, AUTOVACUUM, content)
+        return bool(held)
 
     async def end(self, site: Site, connection: Connection) -> None:
         """From now on, on a server that runs; what is running ends, whatever it catches."""
-        self.hold(site)
-        if (process := self._host.find(site)) is not None:
+        if not self.hold(site) and (process := self._host.find(site)) is not None:
             process.signal(signal.SIGHUP)
         deadline = time.monotonic() + OFF_WITHIN_S
         while (await connection.execute(END)).rowcount:
@@ -57,8 +58,7 @@ class Autovacuum:
     def look(self, site: Site, process: Process) -> None:
         """Called once a second while the server runs."""
         with self._holding:
-            # An instance that an earlier release started has none.
-            held = places.read(site.configuration / AUTOVACUUM, BYTES_MAX)
+            held = _said(site)
             # A signal ends one that has only begun.
             if not held or not places.takes_logins(site):
                 return
@@ -67,3 +67,8 @@ class Autovacuum:
                 return
             server.write(self._host, site, AUTOVACUUM, b"")
         process.signal(signal.SIGHUP)
+
+
+def _said(site: Site) -> str:
+    """Empty also for an instance that an earlier release started."""
+    return places.read(site.configuration / AUTOVACUUM, BYTES_MAX)

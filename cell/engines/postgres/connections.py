@@ -10,12 +10,16 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from cell.engines.driver import Login
-from cell.engines.postgres import relay
+from cell.engines.postgres import relay, scram
 from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.scram import Keys
 from cell.engines.postgres.settings import PORT, SOCKET
 from gateway import sockets
 
 CONNECT_TIMEOUT_S = 10
+# The client library's version from which on it logs in with keys.
+TAKES_KEYS = 180_000
+VERIFIER = "SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = SESSION_USER"
 # How long a statement of ours waits for an owner's transaction before that one is ended.
 PATIENCE_S = 1.0
 # How often it is found waiting until sessions count as such that do not end.
@@ -77,24 +81,38 @@ class NotRunningError(Exception):
 
 @contextlib.asynccontextmanager
 async def administration(
-    folder: Path, login: Login, database: str = OURS, *, major: int = 0
+    folder: Path,
+    login: Login,
+    database: str = OURS,
+    *,
+    major: int = 0,
+    limits: tuple[str, ...] = (),
+    keys: Keys | None = None,
 ) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
     """As the superuser, each statement by itself. `folder` is that of the socket.
 
     `major` is the server's version, for any database but `postgres`: there owners have settings,
-    and code of theirs may run and answer.
+    and code of theirs may run and answer. `keys` are those of the login, where they are known.
     """
-    settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()))  # noqa: PLR2004 - a version
+    settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()), *limits)  # noqa: PLR2004 - a version
     async with contextlib.AsyncExitStack() as stack:
         way: Path | Relay = folder
         if database != OURS:
             bounded = relay.opened(folder / SOCKET, bytes_max=ADMINISTRATION_BYTES_MAX)
             way = await stack.enter_async_context(bounded)
-        connection = await connect(way, login, database, settings)
+        connection = await connect(way, login, database, settings, keys)
         try:
             yield connection
         finally:
             await connection.close()
+
+
+async def keys(connection: psycopg.AsyncConnection[TupleRow], login: Login) -> Keys | None:
+    """Of the login of this connection, for further ones: to work them out takes milliseconds."""
+    if not login.password or psycopg.pq.version() < TAKES_KEYS:
+        return None
+    row = await (await connection.execute(VERIFIER)).fetchone()
+    return None if row is None else scram.keys(login.password, row[0])
 
 
 @contextlib.asynccontextmanager
@@ -136,7 +154,11 @@ async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Tim
 
 
 async def connect(
-    way: Path | Relay, login: Login, database: str, settings: tuple[str, ...] = ANYBODYS
+    way: Path | Relay,
+    login: Login,
+    database: str,
+    settings: tuple[str, ...] = ANYBODYS,
+    keys: Keys | None = None,
 ) -> psycopg.AsyncConnection[TupleRow]:
     """Raises NotRunningError, or psycopg's OperationalError where the server says no.
 
@@ -144,7 +166,7 @@ async def connect(
     """
     if isinstance(way, Relay):
         try:
-            return await _connected(str(way.folder), login, database, settings)
+            return await _connected(str(way.folder), login, database, settings, keys)
         except NotRunningError as error:
             if way.foreign:
                 said = f'{SAID}  {WRONG_PASSWORD} for user "{login.username}"'
@@ -156,7 +178,7 @@ async def connect(
             held = stack.enter_context(sockets.folder_of(path))
         except OSError as error:
             raise NotRunningError from error
-        connection = await _connected(held, login, database, settings)
+        connection = await _connected(held, login, database, settings, keys)
         try:
             sockets.check(connection.fileno(), path)
         except OSError as error:
@@ -168,7 +190,7 @@ async def connect(
 
 
 async def _connected(
-    folder: str, login: Login, database: str, settings: tuple[str, ...]
+    folder: str, login: Login, database: str, settings: tuple[str, ...], keys: Keys | None
 ) -> psycopg.AsyncConnection[TupleRow]:
     try:
         return await psycopg.AsyncConnection.connect(
@@ -176,6 +198,8 @@ async def _connected(
             port=PORT,
             user=login.username,
             password=login.password,
+            scram_client_key=None if keys is None else keys.client,
+            scram_server_key=None if keys is None else keys.server,
             dbname=database,
             options=" ".join(f"-c {each}" for each in settings),
             autocommit=True,

@@ -23,7 +23,7 @@ log = structlog.get_logger("cell.postgres")
 # For all of what every login left that ended.
 WITHIN_S = 10.0
 # By itself, so that one of an owner's transactions does not keep everything else waiting.
-LIMITS = ("statement_timeout='8s'", "lock_timeout='2s'")
+LIMITS = ("statement_timeout=8s", "lock_timeout=2s")
 # Backends that have checked a password and have no name yet are done with that, mostly.
 STARTING_S = 1.0
 LOOK_AGAIN_S = 0.05
@@ -90,11 +90,9 @@ async def take_apart(folder: Path, ours: Login, names: Sequence[str], major: int
 async def _hand_over(folder: Path, ours: Login, name: str, database: str, major: int) -> None:
     try:
         async with (
-            connections.administration(folder, ours, database, major=major) as there,
+            connections.administration(folder, ours, database, major=major, limits=LIMITS) as there,
             connections.unhindered(there, folder, ours),
         ):
-            for limit in LIMITS:
-                await there.execute(f"SET {limit}".encode())
             # The rest is handed over also where this takes too long.
             with contextlib.suppress(psycopg.Error):
                 await there.execute(_handing_over(name))

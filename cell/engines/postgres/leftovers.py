@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -20,6 +21,7 @@ from cell.engines.postgres.ended import FAILURES, LIMITS
 from cell.engines.postgres.extensions import Called
 from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.roles import OWNER, Connection
+from cell.engines.postgres.scram import Keys
 
 log = structlog.get_logger("cell.postgres")
 
@@ -133,6 +135,16 @@ WHERE datname = 'template0' AND (datallowconn OR datconnlimit <> -1)
 """
 
 
+@dataclass(frozen=True)
+class Way:
+    """To the databases of a server."""
+
+    folder: Path
+    ours: Login
+    installation: Installation
+    keys: Keys | None
+
+
 async def clear(folder: Path, ours: Login, installation: Installation) -> None:
     """In all databases; raises nothing that has to do with what is in them but ChangedError."""
     try:
@@ -145,8 +157,10 @@ async def clear(folder: Path, ours: Login, installation: Installation) -> None:
             await _empty_tablespaces(connection)
             found = await (await connection.execute(DATABASES)).fetchall()
             names = [await _text(connection, oid, name) for oid, name, _ in found]
+            keys = await connections.keys(connection, ours)
+            way = Way(folder, ours, installation, keys)
             async with _opened(connection, [oid for oid, _, allowed in found if not allowed]):
-                await _each(folder, ours, [name for name in names if name], installation)
+                await _each(way, [name for name in names if name])
     except (*FAILURES, TimeoutError) as error:
         _log(error, None)
 
@@ -192,7 +206,7 @@ async def _opened(connection: Connection, closed: list[int]) -> AsyncIterator[No
         await connection.execute(CLOSE.encode(), [oids, limits])
 
 
-async def _each(folder: Path, ours: Login, names: list[str], installation: Installation) -> None:
+async def _each(way: Way, names: list[str]) -> None:
     """In two at a time: one more connection of the three kept for the superuser is in use."""
     left = iter(names)
     refused: list[builtin.ChangedError] = []
@@ -200,7 +214,7 @@ async def _each(folder: Path, ours: Login, names: list[str], installation: Insta
     async def work() -> None:
         for name in left:
             try:
-                await _within(folder, ours, name, installation)
+                await _within(way, name)
             except builtin.ChangedError as error:
                 refused.append(error)
 
@@ -211,16 +225,15 @@ async def _each(folder: Path, ours: Login, names: list[str], installation: Insta
         raise refused[0]
 
 
-async def _within(folder: Path, ours: Login, database: str, installation: Installation) -> None:
-    source = installation.source
+async def _within(way: Way, database: str) -> None:
+    source = way.installation.source
     major = int(source.major)
+    opened = connections.administration(
+        way.folder, way.ours, database, major=major, limits=LIMITS, keys=way.keys
+    )
     try:
-        async with (
-            connections.administration(folder, ours, database, major=major) as there,
-            connections.unhindered(there, folder, ours),
-        ):
-            await there.execute("; ".join(f"SET {each}" for each in LIMITS).encode())
-            functions = builtin.read(installation.functions)
+        async with opened as there, connections.unhindered(there, way.folder, way.ours):
+            functions = builtin.read(way.installation.functions)
             await clear_one(there, database, extensions.called(source), functions)
     except builtin.ChangedError:
         raise
