@@ -197,12 +197,12 @@ class Sparing(Protocol):
 class Explaining(Protocol):
     """A driver whose engine says why it did not start."""
 
-    def why_not_started(self, site: Site) -> str | None:
+    def why_not_started(self, site: Site, process: Process) -> str | None:
         """For the owner; None where it said nothing."""
 
 
 def why_not_started(driver: Driver, site: Site, process: Process) -> str:
-    said = driver.why_not_started(site) if isinstance(driver, Explaining) else None
+    said = driver.why_not_started(site, process) if isinstance(driver, Explaining) else None
     return said or f"{process.exit_reason}; see the instance's logs"
 
 

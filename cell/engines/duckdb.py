@@ -34,6 +34,7 @@ MEMORY_SHARE = 0.75
 CHECKPOINT_TIMEOUT_S = 60.0
 # What the engine says of its database, in files beside it; how long its owner is told.
 TROUBLE = "trouble"
+OPENING = "opening"
 NOTICE = "notice"
 NOTICE_DAYS = 7.0
 NOTICE_BYTES_MAX = 1_000
@@ -160,8 +161,11 @@ class DuckDB:
         storage_bytes = self._sizes.count(site)[0]
         return measured(self._host, process, storage_bytes, _said(site.data / NOTICE, NOTICE_DAYS))
 
-    def why_not_started(self, site: Site) -> str | None:
-        return _said(site.data / TROUBLE)
+    def why_not_started(self, site: Site, process: Process) -> str | None:
+        if (trouble := _said(site.data / TROUBLE)) is not None:
+            return trouble
+        opening = _said(site.data / OPENING)
+        return None if opening is None else f"{process.exit_reason}; {opening}"
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"https://{login.username}:{quote(login.password, safe='')}@{host}:{port}"

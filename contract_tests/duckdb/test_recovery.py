@@ -3,6 +3,8 @@
 import contextlib
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -186,6 +188,55 @@ def test_what_was_acknowledged_is_given_up_only_where_that_is_allowed(
     # Allowed once, and not for whatever comes.
     assert not left.with_name(recovery.ALLOWED).exists()
     assert not left.with_name(recovery.TROUBLE).exists()
+    opened.close()
+
+
+# Ends the process where the engine replays, as a fault of the engine would.
+ENDS = """
+import os, sys
+from pathlib import Path
+from instance_services.duckdb import recovery
+from instance_services.duckdb.database import Limits
+recovery.open_database = lambda *_: os.kill(os.getpid(), 9)
+recovery.open_recovered(Path(sys.argv[1]), Path(sys.argv[2]), Limits(memory_bytes=1, threads=1))
+"""
+
+
+def _ended_in_it(database: Path) -> str:
+    words = [sys.executable, "-c", ENDS, str(database), str(database.with_name("temp"))]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    assert not database.with_name(recovery.TROUBLE).exists()
+    return database.with_name(recovery.OPENING).read_text()
+
+
+def test_a_process_that_ends_in_a_replay_has_said_so_and_may_do_without(
+    begun: tuple[Any, Session], tmp_path: Path
+) -> None:
+    connection, _ = begun
+    connection.execute("INSERT INTO t (b) VALUES ('later')")
+    left = _crashed(tmp_path / "home")
+    # Also where it is allowed before the first time that it ends.
+    left.with_name(recovery.ALLOWED).touch()
+    told = _ended_in_it(left)
+    assert "ended while it replayed the log" in told
+    assert "ask whoever runs this service" in told
+    opened = open_recovered(left, left.with_name("temp"), LIMITS)
+    assert opened.execute("SELECT b FROM t").fetchall() == [("x",)]
+    assert not left.with_name(recovery.OPENING).exists()
+    assert not left.with_name(recovery.ALLOWED).exists()
+    assert len(list(left.parent.glob("database.duckdb.wal.*Z"))) == 1
+    opened.close()
+
+
+def test_a_replay_that_ended_once_is_tried_again(
+    begun: tuple[Any, Session], tmp_path: Path
+) -> None:
+    connection, _ = begun
+    connection.execute("INSERT INTO t (b) VALUES ('later')")
+    left = _crashed(tmp_path / "home")
+    _ended_in_it(left)
+    opened = open_recovered(left, left.with_name("temp"), LIMITS)
+    assert opened.execute("SELECT b FROM t").fetchall() == [("x",), ("later",)]
     opened.close()
 
 

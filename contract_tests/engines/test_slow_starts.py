@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,12 @@ import httpx
 import pytest
 import redis
 
-from cell.engines.driver import Driver, EngineError, Login
+from cell.engines.driver import Driver, EngineError, Login, why_not_started
+from cell.engines.duckdb import OPENING, DuckDB
 from cell.engines.postgres.places import LOCK, STATUS_LINE, is_starting
 from cell.layout import Site
 from cell.residents import Resident
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.starting import until_usable
@@ -175,3 +178,15 @@ def test_postgres_says_that_it_recovers(tmp_path: Path, status: str, starting: b
     site.data.mkdir()
     (site.data / LOCK).write_text("\n".join(["x"] * STATUS_LINE + [status]) + "\n")
     assert is_starting(site) is starting
+
+
+def test_duckdb_says_that_it_ended_in_a_replay(tmp_path: Path, host: Host) -> None:
+    site = Site("inst_x", 0, tmp_path, tmp_path)
+    site.data.mkdir()
+    (site.data / OPENING).write_text("the process ended while it replayed the log")
+    with subprocess.Popen(["sleep", "60"]) as child:
+        process = Process(child.pid, 0, 0.0, "", child)
+        child.kill()
+        child.wait()
+    said = why_not_started(DuckDB(host), site, process)
+    assert said == "it was killed by SIGKILL; the process ended while it replayed the log"

@@ -8,6 +8,7 @@ runs the service allows that what it holds is lost.
 
 import contextlib
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ ALLOWED = "open-without-log"
 # one that was.
 TROUBLE = "trouble"
 NOTICE = "notice"
+
+# There while a log is replayed, and so after a process that ended in it.
+OPENING = "opening"
 
 _OF_THE_LOG = "replaying WAL"
 _DAMAGED = "Corrupt WAL"
@@ -52,6 +56,11 @@ _UNREADABLE = (
     " database is not opened without it. Restore a backup, or ask whoever runs this service to open"
     " it as of {kept} ({why})"
 )
+_ENDED_IN_IT = (
+    "the process ended while it replayed the log of what was written since {kept}; nothing is"
+    " deleted. If that happens again, restore a backup, or ask whoever runs this service to open"
+    " the database as of {kept}"
+)
 
 
 class Unreadable(Exception):  # noqa: N818 - a state of the files
@@ -62,7 +71,8 @@ def open_recovered(path: Path, temp_directory: Path, limits: Limits) -> Any:
     """A connection as `open_database` gives it; Unreadable, or duckdb.Error where it cannot."""
     trouble = path.with_name(TROUBLE)
     try:
-        connection = _opened(path, temp_directory, limits)
+        with _told_if_it_ends(path):
+            connection = _opened(path, temp_directory, limits)
     except (duckdb.Error, Unreadable) as error:
         reason = told(error, path.parent, rendered=False)
         log.error("the database cannot be opened", reason=reason)  # noqa: TRY400 - one line
@@ -70,6 +80,20 @@ def open_recovered(path: Path, temp_directory: Path, limits: Limits) -> Any:
         raise
     trouble.unlink(missing_ok=True)
     return connection
+
+
+@contextlib.contextmanager
+def _told_if_it_ends(path: Path) -> Iterator[None]:
+    """What is to be known where the process does not come to say it."""
+    opening = path.with_name(OPENING)
+    if size(log_of(path)):
+        if opening.is_file():
+            _gave_up(path)
+        opening.write_text(_ENDED_IN_IT.format(kept=_moment(path.stat().st_mtime)), "utf-8")
+    try:
+        yield
+    finally:
+        opening.unlink(missing_ok=True)
 
 
 def _opened(path: Path, temp_directory: Path, limits: Limits) -> Any:
@@ -100,15 +124,8 @@ def _recover(path: Path, temp_directory: Path, limits: Limits) -> None:
     if why is None:
         log.info("the log was replayed into the database file")
         return
-    kept, moment = _moment(path.stat().st_mtime), _moment(datetime.now(UTC).timestamp())
-    allowed = path.with_name(ALLOWED)
-    if Unacknowledged(path).is_set:
-        _set_aside(path, _UNDONE.format(moment=_moment(log_of(path).stat().st_mtime)))
-    elif allowed.is_file():
-        _set_aside(path, _LOST.format(kept=kept, moment=moment))
-        allowed.unlink()
-    else:
-        raise Unreadable(_UNREADABLE.format(kept=kept, why=why))
+    if not _gave_up(path):
+        raise Unreadable(_UNREADABLE.format(kept=_moment(path.stat().st_mtime), why=why))
 
 
 def _replay_beside(path: Path, temp_directory: Path, limits: Limits) -> str | None:
@@ -127,6 +144,21 @@ def _replay_beside(path: Path, temp_directory: Path, limits: Limits) -> str | No
     finally:
         connection.close()
     return None
+
+
+def _gave_up(path: Path) -> bool:
+    """Whether the log may be, and was, set aside."""
+    allowed = path.with_name(ALLOWED)
+    if Unacknowledged(path).is_set:
+        _set_aside(path, _UNDONE.format(moment=_moment(log_of(path).stat().st_mtime)))
+    elif allowed.is_file():
+        kept, moment = _moment(path.stat().st_mtime), _moment(datetime.now(UTC).timestamp())
+        _set_aside(path, _LOST.format(kept=kept, moment=moment))
+        # Once, and not for whatever comes.
+        allowed.unlink()
+    else:
+        return False
+    return True
 
 
 def _set_aside(path: Path, notice: str) -> None:
