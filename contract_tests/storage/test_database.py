@@ -1,5 +1,6 @@
 """Transactions, clock, types and the translation of errors, on both databases."""
 
+import contextlib
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, StatementError
 
+from contract_tests.databases import Databases
 from contract_tests.storage import tenants
 from storage import identifiers, organizations, projects
 from storage.changes import Change
 from storage.database import Database, on_commit
-from storage.errors import Conflict, Unavailable
+from storage.errors import Conflict, NotFound, Unavailable
 from storage.organizations import Organization
 from storage.projects import Project
 
@@ -106,6 +108,30 @@ def test_readers_see_one_state_while_others_write(database: Database) -> None:
         with database.write() as other:
             organizations.fetch(other, org_id).name = "changed"
         db.expire_all()
+        assert organizations.fetch(db, org_id).name == "Org"
+
+
+def test_what_postgresql_has_planned_outlives_a_read(databases: Databases) -> None:
+    """A query that is asked again and again is planned for the first few only."""
+    url = databases.migrated("postgresql")
+    database = Database(url)
+    kept = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%organizations%'"
+    with database.write() as db:
+        there = organizations.create(db, name="Org", slug="org").id
+    for org_id in (there, "org_nowhere") * 6:
+        with contextlib.suppress(NotFound), database.read() as db:
+            organizations.fetch(db, org_id)
+    with database.read() as db:
+        assert db.scalar(text(kept)) == 1
+    database.dispose()
+    databases.give_back(url)
+
+
+def test_what_a_read_has_changed_is_forgotten(database: Database) -> None:
+    org_id = make_org(database)
+    with database.read() as db:
+        organizations.fetch(db, org_id).name = "changed"
+    with database.read() as db:
         assert organizations.fetch(db, org_id).name == "Org"
 
 

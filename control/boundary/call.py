@@ -18,7 +18,7 @@ from control.boundary.rules import Rule
 from control.capacity import Requester
 from control.services import Services
 from specserver import Conflict, Exchange, Reply
-from storage import audit, events
+from storage import audit, database, events
 from storage.instances import Instance
 from storage.organizations import Organization
 from storage.teams import Teams
@@ -153,7 +153,7 @@ class Call:
 
     def let_go(self) -> None:
         """Give the database's connection back, before somebody is asked who may take long."""
-        self.db.close()
+        database.release(self.db)
 
     def wait_to_record(self) -> None:
         """The boundary's: what is audited from now on waits for `record`."""
