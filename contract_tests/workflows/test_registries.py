@@ -50,6 +50,7 @@ def of_a_domain(stage: Stage) -> None:
 
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
+    "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
     "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
     "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),
     "domains.verify": of_a_domain,
