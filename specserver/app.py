@@ -67,6 +67,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
         self.public_document = public(self.document.raw, public_extensions)
         self.state = state
         self.threads = Threads(threads)
+        self.shares = shares
         self.on_startup = list(on_startup)
         self.on_shutdown = list(on_shutdown)
         super().__init__(

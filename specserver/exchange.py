@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from specserver.operations import Operation
 from specserver.problems import Problem
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from specserver.plan import Plan
 
 Receive = Callable[[], Awaitable[Any]]
+Found = TypeVar("Found")
 
 
 class Exchange:
@@ -26,6 +27,7 @@ class Exchange:
         "_plan",
         "_receive",
         "_refusal",
+        "_turn",
         "app_state",
         "attempt",
         "body_bytes",
@@ -46,8 +48,10 @@ class Exchange:
         request_id: str,
         app_state: Any,
         receive: Receive,
+        turn: Callable[["Exchange", Callable[[], Any]], Awaitable[Any]],
     ) -> None:
         self._plan = plan
+        self._turn = turn
         self._receive = receive
         self._loop = asyncio.get_running_loop()
         self._arguments: dict[str, Any] | None = None
@@ -133,10 +137,25 @@ class Exchange:
     async def _authenticated(self, caller: Awaitable[Any]) -> None:
         self.principal, self.scheme = await caller
 
+    async def in_turn(self, work: Callable[[], Found]) -> Found:
+        """On the event loop: runs the function on a thread, when one is the caller's to take.
+
+        Whoever stops waiting for it leaves the thread to its work, and the caller's turn with it.
+        """
+        task = asyncio.ensure_future(self._turn(self, work))
+        task.add_done_callback(_look_at)
+        return cast("Found", await asyncio.shield(task))
+
     async def disconnected(self) -> None:
         """Returns when the client is gone."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+def _look_at(task: "asyncio.Future[Any]") -> None:
+    """Or a failure that nobody waits for any more would be logged as forgotten."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop) -> bool:

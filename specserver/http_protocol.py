@@ -6,7 +6,7 @@ a request without end.
 
 import re
 import traceback
-from asyncio import TimerHandle, Transport
+from asyncio import Event, TimerHandle, Transport
 from typing import Any, cast
 
 import httptools
@@ -29,6 +29,7 @@ from specserver.problems import (
 )
 from specserver.replies import raw_headers
 from specserver.requests import Headers, request_id_of
+from specserver.streaming import PEER
 from specserver.turns import overloaded
 
 ARRIVE_WITHIN_S = 30.0
@@ -63,6 +64,8 @@ def http_protocol(
 class HttpProtocol(HttpToolsProtocol):
     """Uvicorn's protocol, which refuses in the service's form, after the answers due before.
 
+    It is the `streaming.Peer` of its requests.
+
     A request has `arrive_within_s` from its first byte to its last, and its head a bounded size.
     Whoever is refused is hung up on, as nobody knows where their next request would begin.
     """
@@ -88,6 +91,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn's
         super().connection_made(transport)
+        self.ending = Event()
         self._wait()
         if self.crowds is not None and self.client:
             self._enter(self.crowds, self.client[0])
@@ -123,7 +127,11 @@ class HttpProtocol(HttpToolsProtocol):
         if begun and not self._is_behind_others():
             self._refuse(BadRequest("the request ended before it was complete"))
 
+    def cut(self) -> None:
+        self.transport.abort()
+
     def shutdown(self) -> None:
+        self.ending.set()
         if self._refused and self._due == 0:
             self.transport.close()
         else:
@@ -151,6 +159,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_is_read = False
         self._fields_bytes = 0
         super().on_message_begin()
+        self.scope[PEER] = self  # type: ignore[typeddict-unknown-key]  # ours
 
     def on_url(self, url: bytes) -> None:
         if self._framing_only:

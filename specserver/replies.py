@@ -22,7 +22,7 @@ class Reply:
     A header's value may be a list of strings where it is sent more than once (`Set-Cookie`).
     """
 
-    __slots__ = ("body", "chunks", "headers", "media_type", "status")
+    __slots__ = ("body", "chunks", "headers", "is_live", "media_type", "status")
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Reply:
         self.headers: dict[str, str | list[str]] = dict(headers) if headers else {}
         self.media_type = media_type
         self.chunks: Chunks | None = None
+        self.is_live = False
 
     def __repr__(self) -> str:
         # The body may hold a secret, and a repr ends up in logs.
@@ -63,8 +64,18 @@ class Reply:
 
     @classmethod
     def stream(cls, chunks: Chunks, media_type: str = "application/octet-stream") -> Self:
+        """As long as it takes. Of a plain iterator, a thread is held for each step of it alone."""
         reply = cls(200, None, None, media_type)
         reply.chunks = chunks
+        return reply
+
+    @classmethod
+    def live(cls, chunks: AsyncIterator[Chunk], media_type: str = "text/event-stream") -> Self:
+        """Without an end of its own: it ends with the server at the latest."""
+        reply = cls.stream(chunks, media_type)
+        # Proxies that collect an answer before they pass it on would pass on nothing.
+        reply.headers["X-Accel-Buffering"] = "no"
+        reply.is_live = True
         return reply
 
     @property

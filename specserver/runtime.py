@@ -2,9 +2,9 @@
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -22,11 +22,20 @@ from specserver.problems import (
     RenderProblem,
 )
 from specserver.reference import Pages
-from specserver.replies import Reply, raw_headers
+from specserver.replies import Chunk, Chunks, Reply, raw_headers
 from specserver.requests import Request, Scope, request_id_of
 from specserver.routing import PathTree
 from specserver.shares import Shares
-from specserver.streaming import send_stream
+from specserver.streaming import (
+    PEER,
+    Held,
+    Peer,
+    Stalled,
+    close,
+    on_loop,
+    send_stream,
+    until_gone,
+)
 from specserver.threads import Threads
 
 Send: TypeAlias = Callable[[Any], Awaitable[None]]
@@ -107,7 +116,10 @@ class Runtime:
         except Exception as error:  # noqa: BLE001 - every failure ends in an answer
             self._log("request failed", error, method=request.method, path=request.path[:_PATH_MAX])
             reply = self._problems(InternalError(), request_id)
-        await self._send(reply, request_id, request.method == "HEAD", receive, send)
+        try:
+            await self._send(reply, request_id, request, receive, send)
+        finally:
+            await close(reply.chunks)
 
     def _find(self, scope: Scope, path: str) -> tuple[Route, dict[str, str]] | None:
         raw: bytes | None = scope.get("raw_path")
@@ -157,13 +169,29 @@ class Runtime:
         plan = route.plans.get(request.method)
         if plan is None:
             return self._unknown_method(request, route, request_id)
+        about = (plan, request, path, request_id)
+        exchange = Exchange(*about, self._app_state, receive, self._in_turn)
         try:
-            exchange = Exchange(plan, request, path, request_id, self._app_state, receive)
             reply = await self._read_and_attempt(plan, exchange, receive)
         except Problem as problem:
             reply = self._problems(problem, request_id)
         if self._checks is not None:
             self._checks(plan.operation, reply)
+        return reply if reply.chunks is None else self._with_place(exchange, reply, reply.chunks)
+
+    def _with_place(self, exchange: Exchange, reply: Reply, chunks: Chunks) -> Reply:
+        """The reply with a place among those that are streamed, or the problem that there is none.
+
+        Nothing may fail between this and `close`, which leaves the place.
+        """
+        reply.chunks = on_loop(chunks, exchange.in_turn)
+        if self._shares is None or exchange.request.method == "HEAD":
+            return reply
+        try:
+            leave = self._shares.stream(exchange, live=reply.is_live)
+        except Problem as problem:
+            return self._problems(problem, exchange.request_id)
+        reply.chunks = Held(reply.chunks, leave)
         return reply
 
     async def _read_and_attempt(self, plan: Plan, exchange: Exchange, receive: Receive) -> Reply:
@@ -204,14 +232,18 @@ class Runtime:
     async def _try_once(self, plan: Plan, exchange: Exchange) -> Reply:
         if plan.on_loop:
             return await plan.answer(exchange)
-        work = partial(self._threads.run, plan.answer_in_thread, exchange)
-        shares = self._shares
-        reply: Reply = await (work() if shares is None else shares.turn(exchange, work))
+        reply: Reply = await self._in_turn(exchange, partial(plan.answer_in_thread, exchange))
         return reply
 
+    async def _in_turn(self, exchange: Exchange, work: Callable[[], Any]) -> Any:
+        running = partial(self._threads.run, work)
+        shares = self._shares
+        return await (running() if shares is None else shares.turn(exchange, running))
+
     async def _send(
-        self, reply: Reply, request_id: str, head: bool, receive: Receive, send: Send
+        self, reply: Reply, request_id: str, request: Request, receive: Receive, send: Send
     ) -> None:
+        head = request.method == "HEAD"
         try:
             body = reply.encode()
             headers = raw_headers(reply, request_id, len(body))
@@ -221,10 +253,21 @@ class Runtime:
             body = reply.encode()
             headers = raw_headers(reply, request_id, len(body))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        if reply.chunks is not None:
-            await send_stream(reply.chunks, head, self._threads, receive, send)
-        else:
+        if reply.chunks is None or head:
             await send({"type": "http.response.body", "body": b"" if head else body})
+            return
+        peer: Peer | None = request.scope.get(PEER)
+        ending = peer.ending if peer is not None and reply.is_live else None
+        chunks = cast("AsyncIterator[Chunk]", reply.chunks)
+        try:
+            await send_stream(chunks, receive, send, ending)
+        except (Problem, Stalled) as reason:
+            # No failure of ours. Whoever may not go on, or takes nothing, sees that it is broken.
+            log.info("response cut off", path=request.path[:_PATH_MAX], reason=str(reason))
+            if peer is None:
+                raise
+            peer.cut()
+            await until_gone(receive)
 
     @staticmethod
     def _log(event: str, error: Exception, **facts: Any) -> None:

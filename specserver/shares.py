@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterator
+from functools import partial
 from typing import Self, TypeVar
 
 from specserver.exchange import Exchange
@@ -10,6 +11,10 @@ from specserver.problems import Problem, Unavailable
 from specserver.turns import Turns, too_many_at_once
 
 LONG_POLLS = 2_000
+# A page of each is in memory while it is sent.
+DOWNLOADS = 64
+DOWNLOADS_OF_ONE = 4
+LIVE_STREAMS = 2_000
 WAITING = 1_024
 HEAVY = 2
 HEAVY_WAITING_OF_ONE = 16
@@ -72,9 +77,10 @@ class Shares:
 
     It gives a `Stranger` until it has seen the caller's credentials accepted.
     Of `threads` a caller has half at most, as `Turns` deals them; `waiting` more of its requests
-    wait for one, and `long_polls` of them may wait for something to come. Strangers together have
-    half of the threads, and half of the memory for bodies. Of the requests that `is_heavy` says
-    take much of a CPU, two are worked on at once, and one of strangers; the others hold no thread.
+    wait for one, `long_polls` of them may wait for something to come, and `live_streams` may be
+    open. Strangers together have half of the threads, and half of the memory for bodies. Of the
+    requests that `is_heavy` says take much of a CPU, two are worked on at once, and one of
+    strangers; the others hold no thread.
     """
 
     def __init__(
@@ -84,6 +90,7 @@ class Shares:
         threads: int,
         waiting: int = 128,
         long_polls: int = 100,
+        live_streams: int = 50,
         is_heavy: Callable[[Exchange], bool] = lambda _exchange: False,
     ) -> None:
         self._whose = whose
@@ -92,6 +99,9 @@ class Shares:
         self._threads = Pool(threads, max(1, threads // 2), waiting_of_one=waiting)
         self._long_polls = Turns(LONG_POLLS, long_polls)
         self._long_polls_of_one = long_polls
+        self._downloads = Turns(DOWNLOADS, DOWNLOADS_OF_ONE)
+        self._live = Turns(LIVE_STREAMS, live_streams)
+        self._live_of_one = live_streams
         self._blocks = Pool(BODY_BLOCKS, BODY_BLOCKS_OF_ONE)
 
     async def turn(self, exchange: Exchange, work: Callable[[], Awaitable[Found]]) -> Found:
@@ -121,6 +131,18 @@ class Shares:
             yield
         finally:
             self._long_polls.leave(whose)
+
+    def stream(self, exchange: Exchange, *, live: bool) -> Callable[[], None]:
+        """A place for an answer that is streamed; what is given back leaves it."""
+        whose = self._whose(exchange)
+        places = self._live if live else self._downloads
+        if not places.try_enter(whose):
+            raise too_many_at_once(
+                f"{self._live_of_one} live streams are open"
+                if live
+                else f"{DOWNLOADS_OF_ONE} downloads are under way"
+            )
+        return partial(places.leave, whose)
 
     def body(self, exchange: Exchange) -> "BodyShare":
         return BodyShare(self._blocks, self._whose(exchange))

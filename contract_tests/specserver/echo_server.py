@@ -70,9 +70,9 @@ async def _answer(send: Any, status: int, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _server(loop: Any, protocol: type[HttpProtocol]) -> uvicorn.Server:
+def _server(loop: Any, protocol: type[HttpProtocol], app: Any = echo) -> uvicorn.Server:
     config = uvicorn.Config(
-        echo,
+        app,
         http=protocol,
         loop=loop,
         ws="none",
@@ -85,10 +85,10 @@ def _server(loop: Any, protocol: type[HttpProtocol]) -> uvicorn.Server:
 
 
 @contextlib.contextmanager
-def serving(loop: str, protocol: type[HttpProtocol]) -> Iterator[tuple[str, int]]:
+def serving(loop: str, protocol: type[HttpProtocol], app: Any = echo) -> Iterator[tuple[str, int]]:
     """In a thread; its address, at which it listens already."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = _server(loop, protocol)
+        server = _server(loop, protocol, app)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         # Before it has started, it would not see that it is to end.
