@@ -1,13 +1,15 @@
 """The audit log: who did what to which, written in the transaction that did it."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, delete, select
+from sqlalchemy import ForeignKey, Index, Select, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers
+from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
+from storage.pages import Page
 
 ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
 
@@ -25,6 +27,17 @@ class AuditEntry(Owned, Record):
     request_id: Mapped[str | None]
     ip: Mapped[str | None]
     detail: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which entries: those with all that is given, from one moment until before another."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    action: str | None = None
+    actor_id: str | None = None
+    target: str | None = None
 
 
 def append(
@@ -52,6 +65,37 @@ def append(
     )
     db.add(entry)
     return entry
+
+
+def page(
+    db: Session, org_id: str, chosen: Chosen, *, limit: int, after: str | None
+) -> Page[AuditEntry]:
+    """The organization's, newest first."""
+    rows = _chosen(select(AuditEntry), org_id, chosen)
+    return pages.keyset(db, rows, AuditEntry.id, limit=limit, after=after)
+
+
+def time_of(db: Session, org_id: str, chosen: Chosen, number: int) -> datetime | None:
+    """Of the entry that so many are newer than; None where there are not so many."""
+    rows = _chosen(select(AuditEntry.created_at), org_id, chosen)
+    found: datetime | None = db.scalar(rows.order_by(AuditEntry.id.desc()).offset(number).limit(1))
+    return found
+
+
+def _chosen(rows: Select[Any], org_id: str, chosen: Chosen) -> Select[Any]:
+    rows = rows.where(AuditEntry.org_id == org_id)
+    for column, value in (
+        (AuditEntry.action, chosen.action),
+        (AuditEntry.actor_id, chosen.actor_id),
+        (AuditEntry.target, chosen.target),
+    ):
+        if value is not None:
+            rows = rows.where(column == value)
+    if chosen.since is not None:
+        rows = rows.where(AuditEntry.created_at >= chosen.since)
+    if chosen.until is not None:
+        rows = rows.where(AuditEntry.created_at < chosen.until)
+    return rows
 
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:

@@ -1,18 +1,34 @@
-"""The outbox: every event an organization may see, written with the change it tells of."""
+"""The outbox: every event an organization may see, written with the change it tells of.
 
+An organization's events are numbered in the order in which they are committed, so that whoever
+has read up to a number has missed none before it. Numbers are given as the transaction commits,
+under a lock that it takes last: nobody waits in another order, and none is held up for long.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, delete, select
+from sqlalchemy import BigInteger, ForeignKey, Index, delete, event, func, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers
+from storage import identifiers, tenancy
 from storage.columns import DatabaseClock, Json, Owned, Record
+from storage.instances import Instance
+from storage.teams import Teams, of_teams
+
+CHANNEL: Final = "menagerie_events"
+"""On PostgreSQL, tells of each commit with events whose they are."""
+FIRST: Final = "evt_" + "0" * 26
+"""The position before all events."""
+_UNWRITTEN: Final = "menagerie_events"
 
 
 class Event(Owned, Record):
     __tablename__ = "events"
-    __table_args__ = (Index(None, "org_id", "id"), Index(None, "instance_id", "id"))
+    __table_args__ = (Index(None, "org_id", "seq"), Index(None, "instance_id", "seq"))
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"))
@@ -20,17 +36,63 @@ class Event(Owned, Record):
     time: Mapped[datetime] = mapped_column(default=DatabaseClock())
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
     data: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    seq: Mapped[int] = mapped_column(BigInteger, server_default="0")
+
+
+class EventCount(Owned, Record):
+    """How many events an organization has had."""
+
+    __tablename__ = "event_counts"
+
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), primary_key=True)
+    last: Mapped[int] = mapped_column(BigInteger)
 
 
 def append(
     db: Session, org_id: str, kind: str, data: dict[str, Any], instance_id: str | None = None
 ) -> Event:
-    """Add an event to the transaction; `data` never holds a credential."""
-    event = Event(
+    """Add an event to the transaction, which writes it at its end; `data` holds no credential."""
+    made = Event(
         id=identifiers.new("evt_"), org_id=org_id, type=kind, instance_id=instance_id, data=data
     )
-    db.add(event)
-    return event
+    db.info.setdefault(_UNWRITTEN, []).append(made)
+    return made
+
+
+def after(
+    db: Session, org_id: str, seq: int, *, teams: Teams, limit: int, instance_id: str | None = None
+) -> list[Event]:
+    """Those that follow the number, in their order: of the instance, or of all of these teams.
+
+    What concerns no instance is for those who see every team.
+    """
+    rows = select(Event).where(Event.org_id == org_id, Event.seq > seq)
+    if instance_id is not None:
+        rows = rows.where(Event.instance_id == instance_id)
+    elif teams is not None:
+        theirs = select(Instance.id).where(Instance.org_id == org_id)
+        rows = rows.where(Event.instance_id.in_(of_teams(theirs, Instance.team_id, teams)))
+    return list(db.scalars(rows.order_by(Event.seq).limit(limit)))
+
+
+def position(db: Session, org_id: str, event_id: str) -> int | None:
+    """The number of the organization's event; None where none of that id is kept."""
+    if event_id == FIRST:
+        return 0
+    return db.scalar(select(Event.seq).where(Event.org_id == org_id, Event.id == event_id))
+
+
+def newest(db: Session, org_id: str) -> tuple[int, str]:
+    """The number and the id of the organization's last event."""
+    rows = select(Event.seq, Event.id).where(Event.org_id == org_id)
+    found = db.execute(rows.order_by(Event.seq.desc()).limit(1)).one_or_none()
+    return (0, FIRST) if found is None else found.tuple()
+
+
+def counts(db: Session, org_ids: Collection[str]) -> dict[str, int]:
+    """How many events these organizations have had; for a session of the service itself."""
+    rows = select(EventCount.org_id, EventCount.last).where(EventCount.org_id.in_(org_ids))
+    return dict(db.execute(rows).tuples().all())
 
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:
@@ -38,3 +100,34 @@ def forget_old(db: Session, before: datetime, limit: int) -> int:
     old = select(Event.id).where(Event.id < identifiers.first_of("evt_", before))
     oldest = old.order_by(Event.id).limit(limit).scalar_subquery()
     return len(db.execute(delete(Event).where(Event.id.in_(oldest)).returning(Event.id)).all())
+
+
+@event.listens_for(Session, "before_commit")
+def _write(db: Session) -> None:
+    unwritten: list[Event] = db.info.pop(_UNWRITTEN, [])
+    if not unwritten:
+        return
+    # Whatever else the transaction changes is locked before the numbers are.
+    db.flush()
+    of_org: defaultdict[str, list[Event]] = defaultdict(list)
+    for each in unwritten:
+        of_org[each.org_id].append(each)
+    for org_id in sorted(of_org):
+        last = _count(db, org_id, len(of_org[org_id]))
+        for seq, each in enumerate(of_org[org_id], last - len(of_org[org_id]) + 1):
+            each.seq = seq
+        db.add_all(of_org[org_id])
+        if db.get_bind().dialect.name == "postgresql":
+            db.execute(select(func.pg_notify(CHANNEL, org_id)))
+
+
+def _count(db: Session, org_id: str, more: int) -> int:
+    """The number of the last event, with so many more; held until the commit."""
+    dialect = postgresql if db.get_bind().dialect.name == "postgresql" else sqlite
+    added = dialect.insert(EventCount).values(org_id=org_id, last=more)
+    counted = added.on_conflict_do_update(
+        index_elements=[EventCount.org_id], set_={"last": EventCount.last + added.excluded.last}
+    ).returning(EventCount.last)
+    with tenancy.across(db, "an upsert cannot be held to one; the events are, as they are written"):
+        last: int = db.execute(counted).scalar_one()
+        return last

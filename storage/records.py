@@ -6,7 +6,7 @@ from storage.cells import Cell
 from storage.changes import Change
 from storage.columns import Record
 from storage.domains import Domain
-from storage.events import Event
+from storage.events import Event, EventCount
 from storage.instances import Instance
 from storage.memberships import Membership
 from storage.networks import Network
@@ -28,6 +28,7 @@ __all__ = [
     "Change",
     "Domain",
     "Event",
+    "EventCount",
     "Instance",
     "Membership",
     "Network",

@@ -14,9 +14,9 @@ from sqlalchemy import column, inspect, select, table
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.gateway.authorities import Authority
 from contract_tests.storage import tenants
-from storage import audit, migrations, networks, users
+from storage import audit, events, migrations, networks, users
 from storage.api_keys import ApiKey
-from storage.columns import Timestamp
+from storage.columns import Json, Timestamp
 from storage.database import Database
 from storage.memberships import Membership
 from storage.projects import Project
@@ -163,3 +163,36 @@ def test_a_database_at_the_newest_revision_is_left_alone(
 ) -> None:
     monkeypatch.setattr(migrations, "upgrade", None)
     database.migrate()
+
+
+def test_events_of_former_versions_are_numbered_in_their_order(empty: Database) -> None:
+    migrations.upgrade(empty.engine, "202611230052")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    org = {"plan": "free", "status": "open", "require_mfa": False}
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("organizations", {"id": "org_1", "name": "Org", "slug": "org", **org}),
+        ("organizations", {"id": "org_2", "name": "Other", "slug": "other", **org}),
+        *(
+            ("events", {"id": f"evt_{n}", "org_id": org_id, "type": "instance.paused.v1"})
+            for n, org_id in ((3, "org_1"), (1, "org_1"), (2, "org_2"))
+        ),
+    ]
+    with empty.engine.begin() as connection:
+        for name, values in rows:
+            told = {"data": {}, "time": at} if name == "events" else {}
+            made = table(
+                name,
+                column("created_at", Timestamp()),
+                column("time", Timestamp()),
+                column("data", Json),
+                *(column(one) for one in values),
+            )
+            connection.execute(made.insert().values(**values, **told, created_at=at))
+    empty.migrate()
+    with empty.write() as db:
+        events.append(db, "org_1", "instance.paused.v1", {})
+    with empty.read() as db:
+        found = events.after(db, "org_1", 0, teams=None, limit=10)
+        assert [one.id for one in found[:2]] == ["evt_1", "evt_3"]
+        assert [one.seq for one in found] == [1, 2, 3]
+        assert events.newest(db, "org_2") == (1, "evt_2")

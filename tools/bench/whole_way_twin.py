@@ -27,11 +27,11 @@ from sqlalchemy.orm import Session
 from control.policy.permissions import granted, of_role
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
+from storage import events
 from storage.api_keys import ApiKey
 from storage.audit import AuditEntry
 from storage.cells import Cell
 from storage.database import Database
-from storage.events import Event
 from storage.identifiers import new
 from storage.instances import GONE, Instance
 from storage.memberships import Membership
@@ -228,7 +228,7 @@ def _order(caller: Caller, project_id: str, body: InstanceCreate, request: Reque
     _audit(caller, "instance.create", instance.id, request, body.model_dump(exclude_unset=True))
     told = {"instance_id": instance.id, "engine": instance.engine, "host": instance.host}
     kind = "instance.requested.v1"
-    db.add(Event(id=new("evt_"), org_id=org.id, type=kind, instance_id=instance.id, data=told))
+    events.append(db, org.id, kind, told, instance.id)
     args = {"org_id": org.id, "instance_id": instance.id}
     work = {"kind": "instances.provision", "lane": instance.id, "args": args, "steps": {}}
     db.add(Work(operation=new("op_"), due=datetime.now(UTC), **work))

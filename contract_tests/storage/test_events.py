@@ -1,0 +1,83 @@
+"""Events are numbered as they are committed: whoever has read up to one has missed none before."""
+
+import threading
+
+import pytest
+
+from contract_tests.storage import tenants
+from storage import events
+from storage.database import Database
+from storage.events import Event
+
+
+@pytest.fixture
+def org_id(database: Database) -> str:
+    with database.write() as db:
+        return tenants.make(db).org_id
+
+
+def append(database: Database, org_id: str) -> str:
+    with database.write() as db:
+        return events.append(db, org_id, "instance.paused.v1", {}).id
+
+
+def read(database: Database, org_id: str, seq: int = 0) -> list[Event]:
+    with database.read() as db:
+        return events.after(db, org_id, seq, teams=None, limit=1000)
+
+
+def test_one_that_was_made_first_and_committed_last_is_the_last(
+    database: Database, org_id: str
+) -> None:
+    """On SQLite nobody else can write meanwhile; the same holds for what was made before it."""
+    with database.write() as db:
+        first = events.append(db, org_id, "instance.paused.v1", {})
+        db.flush()
+        assert read(database, org_id) == []
+        if database.dialect == "postgresql":
+            second = append(database, org_id)
+    if database.dialect == "sqlite":
+        second = append(database, org_id)
+        assert [one.id for one in read(database, org_id)] == [first.id, second]
+    else:
+        assert [one.id for one in read(database, org_id)] == [second, first.id]
+    assert [one.seq for one in read(database, org_id)] == [1, 2]
+
+
+def test_whoever_reads_while_others_write_misses_none(database: Database, org_id: str) -> None:
+    each, writers = 25, 4
+    threads = [
+        threading.Thread(target=lambda: [append(database, org_id) for _ in range(each)])
+        for _ in range(writers)
+    ]
+    for thread in threads:
+        thread.start()
+    found: list[int] = []
+    while any(thread.is_alive() for thread in threads) or len(found) < each * writers:
+        found += [one.seq for one in read(database, org_id, found[-1] if found else 0)]
+    for thread in threads:
+        thread.join()
+    assert found == list(range(1, each * writers + 1))
+
+
+def test_several_of_one_transaction_are_in_their_order_and_none_of_one_that_failed(
+    database: Database, org_id: str
+) -> None:
+    with database.write() as db:
+        events.append(db, org_id, "instance.paused.v1", {})
+        db.rollback()
+    with database.write() as db:
+        made = [events.append(db, org_id, "instance.paused.v1", {}).id for _ in range(3)]
+    assert [(one.seq, one.id) for one in read(database, org_id)] == list(enumerate(made, 1))
+
+
+def test_a_position_is_that_of_the_organizations_own_event(database: Database, org_id: str) -> None:
+    with database.write() as db:
+        other = tenants.make(db).org_id
+    theirs, ours = append(database, other), append(database, org_id)
+    with database.read() as db:
+        assert events.position(db, org_id, ours) == 1
+        assert events.position(db, org_id, theirs) is None
+        assert events.position(db, org_id, events.FIRST) == 0
+        assert events.newest(db, org_id) == (1, ours)
+        assert events.counts(db, [org_id, "org_none"]) == {org_id: 1}
