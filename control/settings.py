@@ -50,6 +50,7 @@ class ControlSettings:
     mfa_ttl_s: int = 900
     reveal_ttl_s: int = 60
     replay_ttl_s: int = 86_400
+    stream_ttl_s: float = 3_600
     audit_kept_days: int = 400
     events_kept_days: int = 90
     idle_pause_s: int = 900

@@ -5,7 +5,9 @@ from typing import Any, Protocol
 
 from control.boundary import Call
 from storage.api_keys import ApiKey
+from storage.audit import AuditEntry
 from storage.changes import Change
+from storage.events import Event
 from storage.instances import Instance
 from storage.organizations import Organization
 from storage.pages import Page
@@ -43,6 +45,31 @@ def timestamp(moment: datetime) -> str:
 
 def timestamp_or_none(moment: datetime | None) -> str | None:
     return None if moment is None else timestamp(moment)
+
+
+def audit_entry(entry: AuditEntry) -> Json:
+    return {
+        "id": entry.id,
+        "time": timestamp(entry.created_at),
+        "action": entry.action,
+        "actor_kind": entry.actor_kind,
+        "actor_id": entry.actor_id,
+        "target": entry.target,
+        "request_id": entry.request_id,
+        "ip": entry.ip,
+        "detail": entry.detail,
+    }
+
+
+def event(told: Event) -> Json:
+    """The envelope in which every event is sent."""
+    return {
+        "id": told.id,
+        "type": told.type,
+        "time": timestamp(told.time),
+        "org_id": told.org_id,
+        "data": told.data,
+    }
 
 
 def user(record: User) -> Json:

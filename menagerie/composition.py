@@ -39,6 +39,7 @@ def build_services(settings: Settings) -> Services:
         mfa_ttl_s=settings.mfa_ttl_s,
         reveal_ttl_s=settings.reveal_ttl_s,
         replay_ttl_s=settings.replay_ttl_s,
+        stream_ttl_s=settings.stream_ttl_s,
         audit_kept_days=settings.audit_kept_days,
         events_kept_days=settings.events_kept_days,
         idle_pause_s=settings.idle_pause_s,
@@ -95,6 +96,7 @@ def build_app(
             threads=settings.threads,
             waiting=settings.caller_waiting,
             long_polls=settings.caller_long_polls,
+            live_streams=settings.caller_streams,
             is_heavy=boundary.is_heavy,
         ),
     )

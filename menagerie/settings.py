@@ -62,6 +62,9 @@ class Settings(BaseSettings):
     caller_long_polls: int = Field(
         100, ge=1, description="long polls (wait_for) one organization or caller may hold open"
     )
+    caller_streams: int = Field(
+        50, ge=1, description="live streams one organization or caller may hold open"
+    )
     address_connections: int = Field(
         200,
         ge=1,
@@ -127,6 +130,9 @@ class Settings(BaseSettings):
     reveal_ttl_s: int = Field(60, ge=1, le=600, description="how long a one-time URL is valid")
     replay_ttl_s: int = Field(
         86_400, ge=86_400, description="how long an Idempotency-Key is kept; at least a day"
+    )
+    stream_ttl_s: int = Field(
+        3_600, ge=10, description="when a live stream ends; its client connects again and goes on"
     )
     audit_kept_days: int = Field(
         400, ge=30, le=36500, description="days that entries of the audit log are kept"

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -28,7 +29,7 @@ def _events_are_described() -> Iterator[None]:
         yield
 
 
-MakeHouse = Callable[[], House]
+MakeHouse = Callable[..., House]
 
 
 @pytest.fixture(scope="session")
@@ -67,8 +68,8 @@ def make_house(database_url: str, tmp_path: Path, oracle: Oracle) -> Iterator[Ma
     """Several houses on one new database are its replicas."""
     made: list[House] = []
 
-    def make() -> House:
-        made.append(House(database_url, tmp_path, oracle=oracle))
+    def make(**options: Any) -> House:
+        made.append(House(database_url, tmp_path, oracle=oracle, **options))
         return made[-1]
 
     yield make

@@ -65,13 +65,25 @@ class Tenant:
 
 
 class House:
-    """The API over one database; several houses on one database are replicas. `close` it."""
+    """The API over one database; several houses on one database are replicas. `close` it.
 
-    def __init__(self, url: str, directory: Path, *, oracle: Oracle | None = None) -> None:
+    A stream of events ends soon, so that the tests of every operation can read it to its end.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        directory: Path,
+        *,
+        oracle: Oracle | None = None,
+        stream_ttl_s: float = 0.2,
+    ) -> None:
         self.database = Database(url)
         self.cell = FakeCell(directory / "cell.db")
         self.names = NameServer()
-        settings = ControlSettings(cursor_key=b"k" * 32, rate_limits=False, strict=True)
+        settings = ControlSettings(
+            cursor_key=b"k" * 32, rate_limits=False, strict=True, stream_ttl_s=stream_ttl_s
+        )
         self.services = Services(
             database=self.database,
             sealer=Sealer(b"s" * 32),

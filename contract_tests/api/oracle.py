@@ -39,6 +39,8 @@ class Oracle:
             extra_media_type_deserializers={
                 "application/problem+json": json.loads,
                 "application/x-pem-file": bytes.decode,
+                "text/csv": bytes.decode,
+                "text/event-stream": bytes.decode,
             },
         )
         self._members = Members()

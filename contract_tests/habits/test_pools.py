@@ -25,7 +25,7 @@ TOLD = {
     "gateway/doubts.py": ("comparing logins after failed ones",),
     "specserver/shares.py": (
         *("passwords being verified", "threads of the API", "long polls", "request bodies"),
-        "requests waiting for such a thread",
+        *("requests waiting for such a thread", "live streams", "downloads"),
     ),
 }
 NOBODYS = {

@@ -72,7 +72,8 @@ def test_an_area_gets_its_first_operation(checkout: Path, method: str, area: str
     assert not [one for one in left if "root" in one or "groups" in one or "its tag" in one]
     document = Document.load(checkout / "openapi.yaml", checked=True).raw
     assert document["paths"][path][method.lower()]["responses"]["404"]
-    assert {"name": area.capitalize(), "tags": ["Invoices"]} in document["x-tagGroups"]
+    groups = {each["name"]: each["tags"] for each in document["x-tagGroups"]}
+    assert "Invoices" in groups[area.capitalize()]
     assert document["webhooks"]["instance.paused.v1"]
 
 

@@ -1,28 +1,36 @@
 """Call: what a handler is given, and all it may do beside reading and changing records."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
 from control import work
-from control.boundary import secret_members
+from control.boundary import lasting, secret_members
 from control.boundary.authorization import lacking_in_team
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
+from control.boundary.lasting import At, Pages, Step
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
+from control.boundary.subjects import READING
 from control.capacity import Requester
 from control.services import Services
+from control.wakes import Wakes
 from specserver import Conflict, Exchange, Reply
 from storage import audit, database, events
 from storage.instances import Instance
 from storage.organizations import Organization
 from storage.teams import Teams
 from storage.users import User
+
+if TYPE_CHECKING:
+    from control.boundary.lasting import Again
 
 _FAILURES_FROM = 400
 
@@ -47,6 +55,8 @@ class Call:
     services: Services
     rule: Rule
     ip: str
+    again: Again
+    wakes: Wakes
     act_key: str = ""
     """Names what a cell is asked to do: the same for every try of one request."""
     _pending: list[Callable[[], None]] | None = field(default=None, init=False)
@@ -151,6 +161,33 @@ class Call:
         overcommit = self.services.settings.overcommit
         return Requester(self.db, self.org, self.caller.id, overcommit)
 
+    def streamed(self, step: Step[At], begin: At, media_type: str, filename: str) -> Reply:
+        """A long answer, a page at a time: each `step` has a transaction and a call of its own."""
+        self._refuse_to_last()
+        reply = Reply.stream(Pages(self.again, step, begin), media_type)
+        reply.headers["Content-Disposition"] = f'attachment; filename="{filename}"'
+        return reply
+
+    def live(self, step: Step[At], begin: At, first: str) -> Reply:
+        """Events as they come, after `begin`: `step` is asked whenever the org has new ones.
+
+        `first` is sent at once. The answer ends when the caller's right does.
+        """
+        self._refuse_to_last()
+        if self.org is None:
+            raise Forgotten(f"{self.exchange.operation.id} follows events outside of any org")
+        chunks = lasting.follow(
+            self.exchange,
+            self.again,
+            step,
+            begin,
+            wakes=self.wakes,
+            org_id=self.org.id,
+            first=first,
+            for_s=self.services.settings.stream_ttl_s,
+        )
+        return Reply.live(chunks)
+
     def let_go(self) -> None:
         """Give the database's connection back, before somebody is asked who may take long."""
         database.release(self.db)
@@ -194,6 +231,11 @@ class Call:
             raise Forgotten(f"{self.exchange.operation.id} tells {names}, which is writeOnly")
         kept: dict[str, Any] = secret_members.without(self.rule.secret, told)
         return kept
+
+    def _refuse_to_last(self) -> None:
+        """What changes something is answered whole: its answer is kept for a repetition."""
+        if self.exchange.operation.method.upper() not in READING:
+            raise Forgotten(f"{self.exchange.operation.id} changes something, and would last")
 
     def _refuse_outside(self) -> None:
         if self._pending is not None:

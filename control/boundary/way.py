@@ -9,8 +9,10 @@ other.
 
 import threading
 import uuid
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -35,6 +37,7 @@ from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.boundary.strays import Strays
 from control.services import Services
+from control.wakes import Wakes
 from specserver import (
     Exchange,
     NotFound,
@@ -94,6 +97,7 @@ class Way:
         self._known: dict[int, str] = {}
         self._knowing = threading.Lock()
         self.last_used = LastUsed(services.database)
+        self._wakes = Wakes(services.database)
 
     def __call__(self, exchange: Exchange) -> Reply:
         try:
@@ -324,7 +328,20 @@ class Way:
             services=self._services,
             rule=visit.rule,
             ip=visit.ip,
+            again=partial(self._again, visit),
+            wakes=self._wakes,
         )
+
+    @contextmanager
+    def _again(self, visit: Visit) -> Iterator[Call]:
+        """The same request at a later moment: whoever has lost the right to it gets a Problem."""
+        try:
+            with self._services.database.read() as db:
+                call = self._call(db, visit, self._admit(db, visit))
+                subjects.resolve(call, lock=False)
+                yield call
+        except failures.EXPECTED as error:
+            raise failures.as_problem(error) from error
 
     def _rule(self, operation: Operation) -> Rule:
         rule = self._rules.get(operation.id)

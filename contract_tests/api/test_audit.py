@@ -1,0 +1,180 @@
+"""The audit log: who did what, page by page and as a file."""
+
+import csv
+import http.client
+import io
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from contract_tests.api.conftest import MakeHouse
+from contract_tests.api.harness import House, Tenant
+from contract_tests.api.rows import is_problem
+from contract_tests.api.streams import served
+from handlers import audit as handler
+from storage import audit
+from storage.errors import Unavailable
+
+
+def log_of(tenant: Tenant) -> str:
+    return f"{tenant.path}/audit"
+
+
+def export_of(tenant: Tenant) -> str:
+    return f"{tenant.path}/audit/export"
+
+
+def write(house: House, tenant: Tenant, count: int, **values: Any) -> None:
+    with house.database.write() as db:
+        for number in range(count):
+            given = {"actor_kind": "system", "detail": {"number": number}, **values}
+            audit.append(db, tenant.org_id, "instance.pause", **given)
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "PAGE", 2)
+
+
+def test_who_did_what_is_listed_newest_first(house: House) -> None:
+    tenant = house.tenant()
+    made = house.post(f"{tenant.path}/projects", tenant.owner.session, json={"name": "Shop"})
+    project_id = made.json()["id"]
+    renamed = f"{tenant.path}/projects/{project_id}"
+    house.request("PATCH", renamed, tenant.key, json={"name": "Store"})
+    found = house.get(log_of(tenant), tenant.key).json()["items"]
+    assert [one["action"] for one in found] == ["project.update", "project.create"]
+    assert [one["actor_id"] for one in found] == [tenant.key_id, tenant.owner.id]
+    assert [one["actor_kind"] for one in found] == ["api_key", "user"]
+    assert {one["target"] for one in found} == {project_id}
+    assert found[1]["request_id"] == made.headers["x-request-id"]
+    assert found[1]["ip"] == "203.0.113.7"
+
+
+def test_filters_are_combined(house: House) -> None:
+    tenant = house.tenant()
+    write(house, tenant, 2)
+    write(house, tenant, 1, target="inst_1")
+    write(house, tenant, 1, target="inst_1", actor_kind="user", actor_id=tenant.owner.id)
+    between = house.now()
+
+    def found(**filters: Any) -> int:
+        shown = house.get(log_of(tenant), tenant.key, params=filters).json()["items"]
+        exported = rows(house.get(export_of(tenant), tenant.key, params=filters).text)
+        assert [one["id"] for one in exported if one["action"] != "audit.export"] == [
+            one["id"] for one in shown if one["action"] != "audit.export"
+        ]
+        return len([one for one in shown if one["action"] != "audit.export"])
+
+    assert found() == 4
+    assert found(action="instance.pause") == 4
+    assert found(action="instance.resume") == 0
+    assert found(target="inst_1") == 2
+    assert found(target="inst_1", actor_id=tenant.owner.id) == 1
+    later, earlier = (between + timedelta(seconds=s) for s in (10, -3600))
+    assert found(**{"from": earlier.isoformat(), "to": later.isoformat()}) == 4
+    assert found(**{"from": later.isoformat()}) == 0
+    assert found(to=earlier.isoformat()) == 0
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_all_of_it_is_exported_over_several_pages(house: House) -> None:
+    tenant, other = house.tenant(), house.tenant("canary-91d")
+    write(house, tenant, 5)
+    write(house, other, 5, target="canary-91d")
+    answer = house.get(export_of(tenant), tenant.key)
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="audit.csv"'
+    assert "content-length" not in answer.headers
+    found = rows(answer.text)
+    assert tuple(found[0]) == handler.COLUMNS
+    assert [one["detail"] for one in found] == [f'{{"number":{n}}}' for n in (4, 3, 2, 1, 0)]
+    assert "canary-91d" not in answer.text
+    is_problem(house.get(export_of(other), tenant.key), 404)
+
+
+def test_an_export_is_audited_and_no_part_of_itself(house: House) -> None:
+    tenant = house.tenant()
+    params = {"action": "instance.pause"}
+    assert rows(house.get(export_of(tenant), tenant.key, params=params).text) == []
+    (shown,) = rows(house.get(export_of(tenant), tenant.key).text)
+    assert shown["action"] == "audit.export"
+    newest, first = house.get(log_of(tenant), tenant.key).json()["items"]
+    assert (newest["action"], first["action"]) == ("audit.export", "audit.export")
+    assert (first["detail"], newest["detail"]) == (params, {})
+
+
+def test_no_cell_is_a_formula(house: House) -> None:
+    tenant = house.tenant()
+    write(house, tenant, 1, request_id="-2-3-cmd-8", target='=cmd|"/C calc"!A0')
+    found = rows(house.get(export_of(tenant), tenant.key).text)
+    assert (found[0]["request_id"], found[0]["target"]) == ("'-2-3-cmd-8", '\'=cmd|"/C calc"!A0')
+
+
+def test_too_many_entries_are_refused_with_the_moment_from_which_there_are_not(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handler, "EXPORT_MAX", 3)
+    tenant = house.tenant()
+    write(house, tenant, 3)
+    assert len(rows(house.get(export_of(tenant), tenant.key).text)) == 3
+    refused = house.get(export_of(tenant), tenant.key)
+    is_problem(refused, 422, "export_too_large")
+    oldest = house.get(log_of(tenant), tenant.key).json()["items"][-1]["time"]
+    assert oldest in refused.json()["errors"][0]["message"]
+
+
+def test_its_right_is_looked_at_for_each_page(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Revoked after the first page: what comes is broken off, and does not look whole."""
+    house = make_house()
+    tenant = house.tenant()
+    write(house, tenant, 3)
+    monkeypatch.setattr(handler, "PAGE", 1)
+    read = audit.page
+
+    def revokes(*given: Any, **named: Any) -> Any:
+        found = read(*given, **named)
+        house.change_key(tenant.org_id, tenant.key_id, revoked_at=house.now())
+        return found
+
+    monkeypatch.setattr(audit, "page", revokes)
+    assert len(_broken_off(house, tenant)) == 2
+
+
+def test_a_database_that_fails_in_the_middle_breaks_it_off(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = make_house()
+    tenant = house.tenant()
+    write(house, tenant, 3)
+    monkeypatch.setattr(handler, "PAGE", 1)
+    read = audit.page
+
+    def fails(*given: Any, **named: Any) -> Any:
+        if named["after"] is not None:
+            raise Unavailable("the database cannot be reached")
+        return read(*given, **named)
+
+    monkeypatch.setattr(audit, "page", fails)
+    assert len(_broken_off(house, tenant)) == 2
+
+
+def _broken_off(house: House, tenant: Tenant) -> list[str]:
+    """The lines that came of an export that did not come whole."""
+    with served(house) as address:
+        connection = http.client.HTTPConnection(*address, timeout=60)
+        headers = {"Authorization": f"Bearer {tenant.key}"}
+        connection.request("GET", export_of(tenant), headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)) as broken:
+            answer.read()
+    part = getattr(broken.value, "partial", b"")
+    return str(part.decode()).splitlines()

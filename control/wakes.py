@@ -1,0 +1,135 @@
+"""Who follows an organization's events is woken by a commit that has some, of whatever process.
+
+One thread of the process listens for all, while anybody follows: on PostgreSQL to NOTIFY, on a
+connection of its own; on SQLite it looks when the file has changed.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Final
+
+import structlog
+
+from control.work.listeners import KEEPALIVE
+from storage import events
+from storage.database import Database
+from storage.errors import Unavailable
+
+LOOK_EVERY_S: Final = 0.05
+AGAIN_S: Final = 1.0
+_log = structlog.get_logger("wakes")
+
+
+class Follower:
+    """One that waits, on its event loop. What it misses it finds when it looks of itself."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """From any thread. Where the loop is closed, nobody waits any more."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    def forget(self) -> None:
+        """What was told until now is about to be looked at."""
+        self._woken.clear()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Whether it was woken, and not only the time went by."""
+        try:
+            # Not `wait_for`, which may lose a cancellation where what it waits for is done just
+            # then: a stream would outlive its client.
+            async with asyncio.timeout(timeout_s):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Wakes:
+    """The followers of this process, by organization."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._followers: defaultdict[str, set[Follower]] = defaultdict(set)
+        self._lock = threading.Lock()
+        self._listening = False
+
+    @contextmanager
+    def following(self, org_id: str) -> Iterator[Follower]:
+        follower = Follower()
+        with self._lock:
+            self._followers[org_id].add(follower)
+            begins, self._listening = not self._listening, True
+        if begins:
+            threading.Thread(target=self._listen, name="wakes", daemon=True).start()
+        try:
+            yield follower
+        finally:
+            with self._lock:
+                self._followers[org_id].discard(follower)
+                if not self._followers[org_id]:
+                    del self._followers[org_id]
+
+    def _listen(self) -> None:
+        """Until nobody follows any more."""
+        listen = self._hear if self._database.dialect == "postgresql" else self._watch
+        while self._goes_on():
+            try:
+                listen()
+            except (Unavailable, sqlite3.Error) as error:
+                # Until then each follower looks of itself, every few seconds.
+                _log.warning("not told of events for a moment", error=str(error))
+                time.sleep(AGAIN_S)
+
+    def _goes_on(self) -> bool:
+        with self._lock:
+            self._listening = bool(self._followers)
+            return self._listening
+
+    def _wake(self, org_ids: list[str]) -> None:
+        with self._lock:
+            for org_id in org_ids:
+                for follower in self._followers.get(org_id, ()):
+                    follower.wake()
+
+    def _followed(self) -> list[str]:
+        with self._lock:
+            return list(self._followers)
+
+    def _hear(self) -> None:
+        import psycopg  # noqa: PLC0415 - on SQLite nobody listens, and it is slow to import
+
+        url = self._database.url.set(drivername="postgresql").update_query_dict(KEEPALIVE)
+        address = url.render_as_string(hide_password=False)
+        try:
+            with psycopg.connect(address, autocommit=True) as connection:
+                connection.execute(f"LISTEN {events.CHANNEL}".encode())
+                # What was committed before the LISTEN told nobody.
+                self._wake(self._followed())
+                while self._followed():
+                    for heard in connection.notifies(timeout=0.5, stop_after=1):
+                        self._wake([heard.payload])
+        except psycopg.Error as error:
+            raise Unavailable("the connection for notifications was lost") from error
+
+    def _watch(self) -> None:
+        """`PRAGMA data_version` changes when any other connection has committed."""
+        file = str(self._database.url.database)
+        seen, known = None, dict[str, int]()
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            while org_ids := self._followed():
+                version = connection.execute("PRAGMA data_version").fetchone()
+                if version != seen or known.keys() != set(org_ids):
+                    seen, before = version, known
+                    with self._database.read() as db:
+                        known = dict.fromkeys(org_ids, 0) | events.counts(db, org_ids)
+                    self._wake([each for each in org_ids if known[each] != before.get(each)])
+                time.sleep(LOOK_EVERY_S)

@@ -1,0 +1,84 @@
+"""The audit log: a page of it, or all of it as a file."""
+
+import csv
+import io
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from handlers import instants, views
+from handlers.calls import OrgCall
+from specserver import Invalid, Reply
+from storage import audit
+from storage.audit import AuditEntry, Chosen
+
+EXPORT_MAX: Final = 50_000
+PAGE: Final = 500
+COLUMNS: Final = (
+    *("id", "time", "action", "actor_kind", "actor_id", "target", "request_id", "ip"),
+    "detail",
+)
+FILTERS: Final = ("from", "to", "action", "actor_id", "target")
+# What a spreadsheet takes for the beginning of a formula.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+Body = dict[str, Any]
+
+
+def list_(call: OrgCall, limit: int, cursor: str | None = None, **filters: str) -> Body:
+    last = views.after(call, cursor)
+    found = audit.page(call.db, call.org.id, _chosen(filters), limit=limit, after=last)
+    return views.page(call, found, views.audit_entry)
+
+
+def export(call: OrgCall, **filters: str) -> Reply:
+    chosen = _chosen(filters)
+    # What is written while the file is read, its own entry first, is none of it.
+    chosen = replace(chosen, until=chosen.until or call.now)
+    _check_size(call, chosen)
+    call.audit(detail={name: filters[name] for name in FILTERS if name in filters})
+    return call.streamed(partial(_rows, chosen), "", "text/csv; charset=utf-8", "audit.csv")
+
+
+def _chosen(filters: dict[str, str]) -> Chosen:
+    since, until = (
+        instants.read(filters[name], parameter=name) if name in filters else None
+        for name in ("from", "to")
+    )
+    equal = {name: filters.get(name) for name in ("action", "actor_id", "target")}
+    return Chosen(since, until, **equal)
+
+
+def _rows(chosen: Chosen, call: OrgCall, last: str) -> tuple[str, str | None]:
+    """A page of lines, the first with the names of the columns; and where to go on."""
+    found = audit.page(call.db, call.org.id, chosen, limit=PAGE, after=last or None)
+    text = io.StringIO()
+    rows = csv.writer(text)
+    if not last:
+        rows.writerow(COLUMNS)
+    rows.writerows(_row(entry) for entry in found.items)
+    return text.getvalue(), found.next_after
+
+
+def _row(entry: AuditEntry) -> list[str]:
+    shown = views.audit_entry(entry)
+    detail = orjson.dumps(shown["detail"], option=orjson.OPT_SORT_KEYS).decode()
+    cells = [*(shown[name] or "" for name in COLUMNS[:-1]), detail]
+    return [f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells]
+
+
+def _check_size(call: OrgCall, chosen: Chosen) -> None:
+    first_left_out = audit.time_of(call.db, call.org.id, chosen, EXPORT_MAX)
+    if first_left_out is None:
+        return
+    message = (
+        f"must leave {EXPORT_MAX:,} entries at most, which those after"
+        f" {views.timestamp(first_left_out)} are"
+    )
+    raise Invalid(
+        f"there are too many entries for one export: from {message}",
+        code="export_too_large",
+        errors=[{"parameter": "from", "keyword": "quota", "message": message}],
+    )
