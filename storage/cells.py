@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record
 from storage.errors import NotFound
+from storage.lookups import by_key
 
 
 class Cell(Record):
@@ -42,7 +43,7 @@ def every(db: Session) -> list[Cell]:
 
 
 def fetch(db: Session, cell_id: str) -> Cell:
-    cell = db.get(Cell, cell_id)
+    cell = by_key(db, Cell, cell_id)
     if cell is None:
         raise NotFound("cell not found")
     return cell
@@ -63,7 +64,7 @@ def register(
     db: Session, cell_id: str, *, region: str, url: str, public_url: str, instance_domain: str
 ) -> Cell:
     """Make the cell known, or note its new addresses; what it runs comes from the cell itself."""
-    cell = db.get(Cell, cell_id)
+    cell = by_key(db, Cell, cell_id)
     if cell is None:
         cell = Cell(id=cell_id)
         db.add(cell)

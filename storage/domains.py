@@ -10,6 +10,7 @@ from storage import pages, tenancy
 from storage.columns import Json, Owned, Record, one_of
 from storage.errors import NotFound
 from storage.instances import Instance
+from storage.lookups import by_key
 from storage.pages import Page
 
 STATUSES: Final = ("pending", "verified", "failed")
@@ -64,7 +65,7 @@ class Domain(Owned, Record):
 
 
 def fetch(db: Session, instance: Instance, domain_id: str, *, lock: bool = False) -> Domain:
-    found = db.get(Domain, domain_id, with_for_update=True if lock else None)
+    found = by_key(db, Domain, domain_id, lock=lock)
     if found is None or found.instance_id != instance.id or found.org_id != instance.org_id:
         raise NotFound("domain not found")
     return found

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import pages
 from storage.columns import DatabaseClock, Json, Owned, Record, one_of
 from storage.errors import Conflict, NotFound
+from storage.lookups import by_key
 from storage.pages import Page
 from storage.teams import Teams, of_teams, owning_team
 
@@ -220,7 +221,7 @@ HOSTED: Final = Instance.status != bindparam(None, "erased", literal_execute=Tru
 
 def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> Instance:
     """The organization's instance; `lock` holds its row until the transaction ends."""
-    instance = db.get(Instance, instance_id, with_for_update=True if lock else None)
+    instance = by_key(db, Instance, instance_id, lock=lock)
     if instance is None or instance.org_id != org_id:
         raise NotFound("instance not found")
     return instance

@@ -4,6 +4,7 @@ from sqlalchemy import ForeignKey, false
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
+from storage.lookups import by_key
 
 
 class Membership(Owned, Record):
@@ -24,4 +25,4 @@ def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
 
 
 def find(db: Session, org_id: str, user_id: str) -> Membership | None:
-    return db.get(Membership, (org_id, user_id))
+    return by_key(db, Membership, org_id, user_id)

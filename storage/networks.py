@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import DatabaseClock, Json, Owned, Record
 from storage.instances import Instance
+from storage.lookups import by_key
 
 
 class Network(Owned, Record):
@@ -54,7 +55,7 @@ class Network(Owned, Record):
 
 def of_instance(db: Session, instance: Instance) -> Network:
     """The instance's network, also where nobody ever replaced it; that one is in no table yet."""
-    found = db.get(Network, instance.id)
+    found = by_key(db, Network, instance.id)
     if found is not None:
         return found
     ids = {"instance_id": instance.id, "org_id": instance.org_id}

@@ -11,6 +11,7 @@ from storage.api_keys import ApiKey
 from storage.columns import Owned, Record, one_of
 from storage.errors import Conflict, NotFound
 from storage.instances import Instance
+from storage.lookups import by_key
 from storage.memberships import Membership
 
 PLANS: Final = ("free", "solo", "team", "enterprise")
@@ -61,7 +62,7 @@ def create(
 
 
 def fetch(db: Session, org_id: str) -> Organization:
-    organization = db.get(Organization, org_id)
+    organization = by_key(db, Organization, org_id)
     if organization is None:
         raise NotFound("organization not found")
     return organization

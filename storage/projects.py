@@ -6,6 +6,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import identifiers, pages
 from storage.columns import Owned, Record
 from storage.errors import NotFound
+from storage.lookups import by_key
 from storage.pages import Page
 from storage.teams import Teams, of_teams, owning_team
 
@@ -30,7 +31,7 @@ def create(db: Session, org_id: str, *, name: str, slug: str) -> Project:
 
 def fetch(db: Session, org_id: str, project_id: str, *, lock: bool = False) -> Project:
     """The organization's project; `lock` holds its row until the transaction ends."""
-    project = db.get(Project, project_id, with_for_update=True if lock else None)
+    project = by_key(db, Project, project_id, lock=lock)
     if project is None or project.org_id != org_id:
         raise NotFound("project not found")
     return project

@@ -7,6 +7,7 @@ from sqlalchemy import Index, delete, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record, one_of
+from storage.lookups import by_key
 
 STATES: Final = ("in_flight", "done")
 
@@ -46,7 +47,7 @@ class Replay(Record):
 
 def find(db: Session, scope: str, operation: str, key: str) -> Replay | None:
     """The replay of that key, expired or not: the caller decides by the database's clock."""
-    return db.get(Replay, (scope, operation, key))
+    return by_key(db, Replay, scope, operation, key)
 
 
 def large_bytes(db: Session, scope: str) -> int:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import pages
 from storage.columns import Record
 from storage.errors import NotFound
+from storage.lookups import by_key
 from storage.pages import Page
 
 _ADDRESSES_MAX = 1_000
@@ -58,7 +59,7 @@ def fetch(
     db: Session, user_id: str, session_id: str, now: datetime, *, lock: bool = False
 ) -> UserSession:
     """A live session of that user; `lock` holds it until the transaction ends."""
-    found = db.get(UserSession, session_id, with_for_update=True if lock else None)
+    found = by_key(db, UserSession, session_id, lock=lock)
     if found is None or found.user_id != user_id or not found.is_live(now):
         raise NotFound("session not found")
     return found

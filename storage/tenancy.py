@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Table, TextClause, event
+from sqlalchemy import Executable, Table, TextClause, bindparam, event
 from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.util import find_tables
 
 from storage.columns import Owned, Record
 
 _KEY: Final = "menagerie_tenancy"
+_ORG_ID: Final = "menagerie_org_id"
 
 
 class TenancyBroken(RuntimeError):  # noqa: N818 -- a fact about a query
@@ -28,16 +30,39 @@ class TenancyBroken(RuntimeError):  # noqa: N818 -- a fact about a query
 @dataclass(frozen=True)
 class _Held:
     org_id: str | None
-    criteria: Any
 
 
 def hold(db: Session, org_id: str | None) -> None:
     """From now on the session is for this organization; None: it may touch no tenant's record."""
     # Where there is none, every statement on a tenant's table is refused, and nothing restricted.
-    criteria = org_id and with_loader_criteria(
-        Owned, lambda cls: cls.owner_id() == org_id, include_aliases=True
-    )
-    db.info[_KEY] = _Held(org_id, criteria)
+    db.info[_KEY] = _Held(org_id)
+
+
+# Built once, with the organization as a parameter: what it costs to make and to compare these for
+# every statement is more than most queries take.
+_OF_PARAMETER: Final = with_loader_criteria(
+    Owned,
+    # A name in place of its literal would be taken for a value that changes.
+    lambda cls: cls.owner_id() == bindparam("menagerie_org_id"),
+    include_aliases=True,
+    # What is loaded later by itself has no parameter, and is of a record found already.
+    propagate_to_loaders=False,
+)
+# A query that is kept by who asks it is restricted once, and its restricted form kept with it.
+_restricted: Final[WeakKeyDictionary[Executable, Executable]] = WeakKeyDictionary()
+
+
+def _restrict_query(state: ORMExecuteState, org_id: str) -> None:
+    form = _restricted.get(state.statement)
+    if form is None:
+        form = _restricted[state.statement] = state.statement.options(_OF_PARAMETER)
+    state.statement = form
+    state.parameters = {**(state.parameters or {}), _ORG_ID: org_id}
+
+
+def _of_value(org_id: str) -> Any:
+    """For what changes records, whose parameters are the values that it sets."""
+    return with_loader_criteria(Owned, lambda cls: cls.owner_id() == org_id, include_aliases=True)
 
 
 def is_for_none(db: Session) -> bool:
@@ -64,7 +89,10 @@ def _restrict(state: ORMExecuteState) -> None:
     if held is None or state.is_column_load:
         return
     if state.is_orm_statement and not state.is_insert and held.org_id is not None:
-        state.statement = state.statement.options(held.criteria)
+        if state.is_select:
+            _restrict_query(state, held.org_id)
+        else:
+            state.statement = state.statement.options(_of_value(held.org_id))
         return
     if isinstance(state.statement, TextClause):
         raise TenancyBroken("SQL as text cannot be held to an organization: use the records")
