@@ -10,6 +10,7 @@ from sqlalchemy import (
     CheckConstraint,
     Dialect,
     MetaData,
+    Text,
     TypeDecorator,
     column,
 )
@@ -69,6 +70,25 @@ def _sqlite_clock(_element: DatabaseClock, _compiler: SQLCompiler, **_options: A
 @compiles(DatabaseClock, "postgresql")
 def _postgresql_clock(_element: DatabaseClock, _compiler: SQLCompiler, **_options: Any) -> str:
     return "date_trunc('milliseconds', clock_timestamp())"
+
+
+class WholeRow(FunctionElement[str]):
+    """The columns given, of one row, as one text: another one wherever any of them differs."""
+
+    name = "whole_row"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(WholeRow, "sqlite")
+def _sqlite_row(element: WholeRow, compiler: SQLCompiler, **options: Any) -> str:
+    texts = (f"quote({compiler.process(each, **options)})" for each in element.clauses)
+    return " || ',' || ".join(texts)
+
+
+@compiles(WholeRow, "postgresql")
+def _postgresql_row(element: WholeRow, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST(ROW({compiler.process(element.clauses, **options)}) AS TEXT)"
 
 
 Json: Final = JSON().with_variant(JSONB(), "postgresql")

@@ -21,7 +21,7 @@ def by_key(db: Session, record: type[Found], *key: Any, lock: bool = False) -> F
         known: Found | None = db.identity_map.get(mapper.identity_key_from_primary_key(key))
         if known is not None:
             return known
-    named = {column.key: value for column, value in zip(mapper.primary_key, key, strict=True)}
+    named = {str(column.key): value for column, value in zip(mapper.primary_key, key, strict=True)}
     return db.scalars(_statement(record, lock), named).one_or_none()
 
 

@@ -7,7 +7,7 @@ every organization: nobody has called `hold` for them.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -57,7 +57,9 @@ def _restrict_query(state: ORMExecuteState, org_id: str) -> None:
     if form is None:
         form = _restricted[state.statement] = state.statement.options(_OF_PARAMETER)
     state.statement = form
-    state.parameters = {**(state.parameters or {}), _ORG_ID: org_id}
+    given = state.parameters or {}
+    assert isinstance(given, Mapping), "a query has one set of parameters"
+    state.parameters = {**given, _ORG_ID: org_id}
 
 
 def _of_value(org_id: str) -> Any:

@@ -1,20 +1,22 @@
 """Who is calling: the bearer token of a request, and the rights it has at this moment."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Result, Row, Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from control import identity
+from control.boundary.known import Known, Standing
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from specserver import Forbidden, Unauthenticated
 from storage import teams
 from storage.api_keys import ApiKey
-from storage.columns import DatabaseClock
+from storage.columns import DatabaseClock, WholeRow
 from storage.database import Database
 from storage.memberships import Membership
 from storage.organizations import Organization
@@ -61,6 +63,8 @@ class Admission:
     caller: Caller | None
     org: Organization | None
     at: datetime
+    standing: Standing | None = None
+    """What they are of, where they were found by a credential."""
 
 
 def bearer_token(header: str | None) -> str | None:
@@ -90,53 +94,157 @@ def refused() -> Unauthenticated:
 
 
 def admit(
-    db: Session, database: Database, token: str, *, org_id: str | None, mfa_ttl_s: int
+    db: Session,
+    database: Database,
+    token: str,
+    *,
+    org_id: str | None,
+    mfa_ttl_s: int,
+    known: Known | None = None,
 ) -> Admission:
     """The caller behind the token, and the org of that id as the caller may see it.
 
     Raises Unauthenticated for a token without force. There is no org alike where the caller is
-    no member of it and where it never was.
+    no member of it and where it never was. What is `known` is not loaded again; the records are
+    of no session then, and nothing can be changed by them.
     """
     if org_id is not None and not _ORG_ID.fullmatch(org_id):
         # Not every text can be asked of a database, so one that names no org is asked as "".
         org_id = ""
+    sha256 = identity.token_sha256(token)
     if identity.token_kind(token) == "api_key":
-        return _admit_key(db, database, token, org_id)
-    return _admit_session(db, database, token, org_id, timedelta(seconds=mfa_ttl_s))
+        standing, clock = _standing(db, _KEYS, {"sha256": sha256}, known)
+        return _admit_key(standing, clock + database.clock_offset, org_id)
+    values = {"sha256": sha256, "org_id": org_id or ""}
+    standing, clock = _standing(db, _SESSIONS, values, known)
+    return _admit_session(standing, clock + database.clock_offset, timedelta(seconds=mfa_ttl_s))
 
 
-# One query a request, made once: what it costs to build them is most of what they cost.
+def _key_standing(
+    key: ApiKey,
+    user: User,
+    role: str,
+    teams_only: bool,
+    team_roles: dict[str, str] | None,
+    org: Organization,
+) -> Standing:
+    # What it may is cut, and not where: it is in the teams that its owner is in.
+    everyone = teams.everyone_of(key.org_id)
+    held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
+    cut = held.cut(permissions.granted(key.role, key.scopes))
+    weaker = key.role if permissions.of_role(key.role) <= permissions.of_role(role) else role
+    return Standing(Caller("api_key", user, key, None, weaker, cut, mfa=False), org)
 
-_MEMBER: Final = (Membership.role, Membership.teams_only, teams.roles_of_member())
+
+def _session_standing(
+    session: UserSession,
+    user: User,
+    role: str | None,
+    teams_only: bool | None,
+    team_roles: dict[str, str] | None,
+    org: Organization | None,
+) -> Standing:
+    held = NOTHING
+    if role is not None and org is not None:
+        everyone = teams.everyone_of(org.id)
+        only = bool(teams_only)
+        held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=only)
+    return Standing(Caller("session", user, None, session, role, held, mfa=False), org)
+
+
+@dataclass(frozen=True)
+class _Query:
+    """Of one kind of credential, made once: what it costs to build them is most of their cost.
+
+    `load` gives what `standing` is made of, `seen` the same as texts, `both` one after the other;
+    all of them with the clock before what is seen.
+    """
+
+    load: Select[Any]
+    seen: Select[Any]
+    both: Select[Any]
+    standing: Callable[..., Standing]
+
+
+def _query(
+    credential: type[ApiKey | UserSession],
+    joined: Callable[[Select[Any]], Select[Any]],
+    standing: Callable[..., Standing],
+) -> _Query:
+    held = (Membership.role, Membership.teams_only, teams.roles_of_member())
+    loaded = (credential, User, *held, Organization, DatabaseClock())
+    texts = [WholeRow(*each.__table__.columns) for each in (credential, User, Organization)]
+    seen = (*texts, *held)
+    proof = credential.token_hash == bindparam("sha256")
+
+    def of(*columns: Any) -> Select[Any]:
+        return joined(select(*columns).select_from(credential)).where(proof)
+
+    return _Query(
+        load=of(*loaded),
+        seen=of(DatabaseClock(), *seen),
+        both=of(*loaded, *seen),
+        standing=standing,
+    )
+
+
 # The membership is joined, so that a key dies with its owner's membership.
-_KEY: Final = (
-    select(ApiKey, User, *_MEMBER, Organization, DatabaseClock())
-    .join(User, User.id == ApiKey.created_by)
-    .join(Organization, Organization.id == ApiKey.org_id)
-    .join(
-        Membership,
-        (Membership.org_id == ApiKey.org_id) & (Membership.user_id == ApiKey.created_by),
-    )
-    .where(ApiKey.token_hash == bindparam("sha256"))
+_KEYS: Final = _query(
+    ApiKey,
+    lambda rows: (
+        rows.join(User, User.id == ApiKey.created_by)
+        .join(Organization, Organization.id == ApiKey.org_id)
+        .join(
+            Membership,
+            (Membership.org_id == ApiKey.org_id) & (Membership.user_id == ApiKey.created_by),
+        )
+    ),
+    _key_standing,
 )
-_SESSION: Final = (
-    select(UserSession, User, *_MEMBER, Organization, DatabaseClock())
-    .join(User, User.id == UserSession.user_id)
-    .outerjoin(
-        Membership,
-        (Membership.user_id == User.id) & (Membership.org_id == bindparam("org_id")),
-    )
-    .outerjoin(Organization, Organization.id == Membership.org_id)
-    .where(UserSession.token_hash == bindparam("sha256"))
+_SESSIONS: Final = _query(
+    UserSession,
+    lambda rows: (
+        rows.join(User, User.id == UserSession.user_id)
+        .outerjoin(
+            Membership,
+            (Membership.user_id == User.id) & (Membership.org_id == bindparam("org_id")),
+        )
+        .outerjoin(Organization, Organization.id == Membership.org_id)
+    ),
+    _session_standing,
 )
 
 
-def _admit_key(db: Session, database: Database, token: str, org_id: str | None) -> Admission:
-    row = db.execute(_KEY, {"sha256": identity.token_sha256(token)}).one_or_none()
+def _standing(
+    db: Session, query: _Query, values: dict[str, str], known: Known | None
+) -> tuple[Standing, datetime]:
+    """What the credential comes to, and the database's clock. Raises for one there is not."""
+    if known is None:
+        row = _only(db.execute(query.load, values))
+        return query.standing(*row[:-1]), row[-1]
+    credential = tuple(values.values())
+    clock, *seen = tuple(_only(db.connection().execute(query.seen, values)))
+    standing = known.get(credential, seen)
+    if standing is not None:
+        return standing, clock
+    # By one statement, so that what is loaded are the rows that are seen.
+    row = _only(db.execute(query.both, values))
+    loaded, seen = tuple(row[: -len(seen)]), list(row[-len(seen) :])
+    standing = query.standing(*loaded[:-1])
+    known.note(credential, seen, standing)
+    return standing, loaded[-1]
+
+
+def _only(found: Result[Any]) -> Row[Any]:
+    row = found.one_or_none()
     if row is None:
         raise refused()
-    key, user, role, teams_only, team_roles, org, clock = row
-    now = clock + database.clock_offset
+    return row
+
+
+def _admit_key(standing: Standing, now: datetime, org_id: str | None) -> Admission:
+    key, org = standing.caller.key, standing.org
+    assert key is not None
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
         raise refused()
     if key.suspended_at is not None:
@@ -144,29 +252,14 @@ def _admit_key(db: Session, database: Database, token: str, org_id: str | None) 
             "this API key is suspended; a member with api-keys:write can unsuspend it",
             code="key_suspended",
         )
-    # What it may is cut, and not where: it is in the teams that its owner is in.
-    everyone = teams.everyone_of(key.org_id)
-    held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
-    cut = held.cut(permissions.granted(key.role, key.scopes))
-    weaker = key.role if permissions.of_role(key.role) <= permissions.of_role(role) else role
-    caller = Caller("api_key", user, key, None, weaker, cut, mfa=False)
-    return Admission(caller, org if org_id == key.org_id else None, now)
+    return Admission(standing.caller, org if org_id == key.org_id else None, now, standing)
 
 
-def _admit_session(
-    db: Session, database: Database, token: str, org_id: str | None, mfa_ttl: timedelta
-) -> Admission:
-    values = {"sha256": identity.token_sha256(token), "org_id": org_id or ""}
-    row = db.execute(_SESSION, values).one_or_none()
-    if row is None:
-        raise refused()
-    session, user, role, teams_only, team_roles, org, clock = row
-    now = clock + database.clock_offset
+def _admit_session(standing: Standing, now: datetime, mfa_ttl: timedelta) -> Admission:
+    session = standing.caller.session
+    assert session is not None
     if not session.is_live(now):
         raise refused()
     mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
-    held = NOTHING
-    if role is not None:
-        everyone = teams.everyone_of(org.id)
-        held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
-    return Admission(Caller("session", user, None, session, role, held, mfa), org, now)
+    caller = replace(standing.caller, mfa=True) if mfa else standing.caller
+    return Admission(caller, standing.org, now, standing)

@@ -31,6 +31,7 @@ from control.boundary.authorization import authorize
 from control.boundary.call import Call, Forgotten, refuse_closed
 from control.boundary.charges import Charge
 from control.boundary.credentials import Admission, Caller
+from control.boundary.known import Known
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
@@ -96,6 +97,7 @@ class Way:
         # The organization or user of each token, the one used last at the end.
         self._known: dict[int, str] = {}
         self._knowing = threading.Lock()
+        self._standings = Known()
         self.last_used = LastUsed(services.database)
         self._wakes = Wakes(services.database)
 
@@ -165,13 +167,21 @@ class Way:
 
     def _read(self, visit: Visit) -> Reply:
         with self._services.database.read() as db:
-            admission = self._admit(db, visit)
+            admission = self._admit(db, visit, self._standings)
             self._prepare(visit, admission)
-            return _invoke(self._call(db, visit, admission))
+            reply = _invoke(self._call(db, visit, admission))
+            self._check_unchanged(visit, admission)
+            return reply
+
+    def _check_unchanged(self, visit: Visit, admission: Admission) -> None:
+        """The records of a caller who is known are those of other requests too."""
+        if self._services.settings.strict and admission.standing is not None:
+            for changed in admission.standing.changed():
+                raise Forgotten(f"{visit.exchange.operation.id} reads, and changed a {changed}")
 
     def _write(self, visit: Visit) -> Reply:
         with self._services.database.read() as db:
-            admission = self._admit(db, visit)
+            admission = self._admit(db, visit, self._standings)
         self._prepare(visit, admission)
         key = self._replay_key(visit, admission)
         member, database = visit.rule.password, self._services.database
@@ -200,7 +210,7 @@ class Way:
         Where that fails, the same request again asks the cell again, which repeats nothing.
         """
         with self._services.database.read() as db:
-            admission = self._admit(db, visit)
+            admission = self._admit(db, visit, self._standings)
             self._prepare(visit, admission)
             if admission.org is not None:
                 refuse_closed(admission.org)
@@ -267,13 +277,18 @@ class Way:
             self._replays.keep(db, key, admission.at, reply)
         return reply
 
-    def _admit(self, db: Session, visit: Visit) -> Admission:
+    def _admit(self, db: Session, visit: Visit, known: Known | None = None) -> Admission:
         database, mfa_ttl_s = self._services.database, self._services.settings.mfa_ttl_s
         if visit.token is None:
             return Admission(None, None, database.now(db))
         try:
             admission = credentials.admit(
-                db, database, visit.token, org_id=visit.org_id, mfa_ttl_s=mfa_ttl_s
+                db,
+                database,
+                visit.token,
+                org_id=visit.org_id,
+                mfa_ttl_s=mfa_ttl_s,
+                known=known,
             )
         except Problem:
             self._learn(visit.exchange, None)
