@@ -31,8 +31,8 @@ class Requester:
 
 def with_room(
     by: Requester, order: Order, of: Collection[Cell], *, storage_asked: bool, lock: bool
-) -> list[str]:
-    """The ids of these cells that have room for the order; raises Invalid where none has.
+) -> list[Place]:
+    """Those of these cells that have room for the order; raises Invalid where none has.
 
     With `lock` the room is kept until the transaction ends.
     """
@@ -40,7 +40,7 @@ def with_room(
     needed = amount(SIZES[order.size], order.storage_bytes or 0)
     offered = PLANS[by.org.plan].sizes
     refuse(check_room(order.size, needed, found, offered=offered, storage_asked=storage_asked))
-    return [place.cell_id for place in having_room(needed, found)]
+    return having_room(needed, found)
 
 
 def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:

@@ -4,6 +4,7 @@ For handlers, approvals and restores alike: whoever orders says for whom, by a `
 """
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,23 +34,26 @@ _ALTERED = ("size", "storage_bytes", "engine_version", "placement")
 
 def catalogue(db: Session) -> Catalogue:
     """What can be ordered: what the cells last said they run."""
-    every = cells.every(db)
+    return _offered_by(cells.every(db))
+
+
+def _offered_by(every: Iterable[Cell]) -> Catalogue:
     return make_catalogue(CellReport.of(cell.region, cell.engines, cell.refused) for cell in every)
 
 
-def terms(by: Requester) -> Terms:
-    """What the requester's organization may have."""
+def terms(by: Requester, every: Iterable[Cell] | None = None) -> Terms:
+    """What the requester's organization may have. `every` cell is read where it is not given."""
     return Terms(
-        catalogue=catalogue(by.db),
+        catalogue=_offered_by(cells.every(by.db) if every is None else every),
         plan=PLANS[by.org.plan],
         usage=Usage(*instances.usage(by.db, by.org.id)),
         default_region=by.org.default_region,
     )
 
 
-def settle(by: Requester, body: Body) -> tuple[Order, Terms]:
+def settle(by: Requester, body: Body, every: Iterable[Cell]) -> tuple[Order, Terms]:
     """The order with everything chosen that was left out; raises Invalid with all that is wrong."""
-    held_against = terms(by)
+    held_against = terms(by, every)
     order = Order(**{name: body[name] for name in _ORDERED if name in body})
     refuse(orders.check_order(order, held_against), BREAKS)
     return orders.settle(order, held_against), held_against
@@ -91,8 +95,9 @@ def settle_branch(by: Requester, source: Instance, body: Body) -> Order:
 
 def preview(by: Requester, project: Project, body: Body) -> Body:
     """What placing the order would come to. Nothing is made."""
-    order, held_against = settle(by, body)
-    _choose_cell(by, order, body)
+    every = cells.every(by.db)
+    order, held_against = settle(by, body, every)
+    _choose_cell(by, order, body, every)
     name = body.get("name") or _name(order.engine, identifiers.new("inst_"))
     _check_name(by, project, name)
     come_to = orders.preview(order, held_against)
@@ -110,13 +115,15 @@ def preview(by: Requester, project: Project, body: Body) -> Body:
 
 def place(by: Requester, project: Project, body: Body) -> Instance:
     """The ordered instance, in status `requested`, on a cell that can run it."""
-    order, _ = settle(by, body)
+    every = cells.every(by.db)
+    order, _ = settle(by, body, every)
     details = {
         "project_id": project.id,
         "team_id": project.team_id,
         "maintenance_window": body.get("maintenance_window"),
     }
-    return _add(by, order, _choose_cell(by, order, body, lock=True), body.get("name"), details)
+    cell = _choose_cell(by, order, body, every, lock=True)
+    return _add(by, order, cell, body.get("name"), details)
 
 
 def place_branch(by: Requester, source: Instance, body: Body) -> Instance:
@@ -161,12 +168,15 @@ def _address(order: Order, instance_id: str, cell: Cell) -> Body:
     }
 
 
-def _choose_cell(by: Requester, order: Order, body: Body, *, lock: bool = False) -> Cell:
+def _choose_cell(
+    by: Requester, order: Order, body: Body, every: Iterable[Cell], *, lock: bool = False
+) -> Cell:
     """Of the region's cells with room that offer the version, the one with fewest instances."""
     able = {
         cell.id: cell
-        for cell in cells.in_region(by.db, order.region or "")
-        if any(
+        for cell in every
+        if cell.region == order.region
+        and any(
             found["engine"] == order.engine and order.engine_version in found["versions"]
             for found in cell.engines
         )
@@ -175,9 +185,8 @@ def _choose_cell(by: Requester, order: Order, body: Body, *, lock: bool = False)
         raise Unavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
     asked = "storage_bytes" in body
     roomy = capacity.with_room(by, order, able.values(), storage_asked=asked, lock=lock)
-    hosted = instances.count_by_cell(by.db, roomy)
-    fewest = min(hosted.values())
-    return able[secrets.choice([cell_id for cell_id, count in hosted.items() if count == fewest])]
+    fewest = min(place.instances for place in roomy)
+    return able[secrets.choice([p.cell_id for p in roomy if p.instances == fewest])]
 
 
 def _check_name(by: Requester, project: Project, name: str) -> None:

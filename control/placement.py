@@ -1,6 +1,7 @@
 """Where there is room: cells, as placement's rules see them, counted within the transaction."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -28,7 +29,10 @@ def places(
         cells.lock(db, ids)
     promised = promises.by_cell(db, ids, besides=besides)
     return [
-        Place.of(cell.id, cell.capacity, _sum(promised[cell.id]), overcommit)
+        replace(
+            Place.of(cell.id, cell.capacity, _sum(promised[cell.id]), overcommit),
+            instances=promised[cell.id].instances,
+        )
         for cell in sorted(of, key=lambda cell: cell.id)
     ]
 

@@ -55,13 +55,18 @@ class Database:
         self.clock_offset = timedelta(seconds=clock_offset_s)
         self.engine = _sqlite(self.url) if self.dialect == "sqlite" else _postgresql(self.url)
         self._writer = self.engine.execution_options(**{_WRITING: True})
+        self._reader = self.engine
+        if self.dialect == "postgresql":
+            # Each statement sees the state at its own beginning there, in a transaction or not,
+            # and to begin and end one takes as long as to ask twice more.
+            self._reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._lock = threading.Lock() if self.dialect == "sqlite" else None
         self._full_at = -math.inf
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session that never flushes; on SQLite it sees one state of the database throughout."""
-        with _translated(), Session(self.engine, autoflush=False, expire_on_commit=False) as db:
+        with _translated(), Session(self._reader, autoflush=False, expire_on_commit=False) as db:
             db.info.update({_WRITING: False, _OFFSET: self.clock_offset})
             try:
                 yield db
@@ -142,9 +147,15 @@ class Database:
 
 def now(db: Session) -> datetime:
     """The clock of the session's database."""
-    moment: datetime = db.execute(_CLOCK).scalar_one()
+    # Of no table, so the session has nothing to restrict or to flush for it.
+    clock: datetime = db.connection().execute(_CLOCK).scalar_one()
+    return moment_of(db, clock)
+
+
+def moment_of(db: Session, clock: datetime) -> datetime:
+    """The time at which its database's own clock shows this."""
     offset: timedelta = db.info[_OFFSET]
-    return moment + offset
+    return clock + offset
 
 
 def release(db: Session) -> None:

@@ -1,6 +1,5 @@
 """Instances: the record of what is wanted of a database and what it is, and its transitions."""
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ TRANSITIONAL: Final = frozenset(
     {"requested", "provisioning", "pausing", "resuming", "resizing", "deleting", "erasing"}
 )
 """Statuses in which some operation must be under way."""
-_LIVE: Final = text("desired_status IN ('running', 'paused')")
+LIVE: Final = text("desired_status IN ('running', 'paused')")
 _HELD: Final = text("status != 'erased'")
 
 
@@ -57,8 +56,8 @@ class Instance(Owned, Record):
             "project_id",
             "name",
             unique=True,
-            postgresql_where=_LIVE,
-            sqlite_where=_LIVE,
+            postgresql_where=LIVE,
+            sqlite_where=LIVE,
         ),
         Index(None, "org_id", "id"),
         Index(None, "project_id", "id"),
@@ -256,7 +255,7 @@ def page(
 
 def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
     """Every wanted instance of these teams of the organization, oldest first."""
-    rows = select(Instance).where(Instance.org_id == org_id, _LIVE)
+    rows = select(Instance).where(Instance.org_id == org_id, LIVE)
     rows = of_teams(rows, Instance.team_id, teams)
     return list(db.scalars(rows.order_by(Instance.id)))
 
@@ -266,15 +265,20 @@ def of_cell(db: Session, cell_id: str) -> list[Instance]:
     return list(db.scalars(select(Instance).where(Instance.cell_id == cell_id, HOSTED)))
 
 
+_WANTED: Final = Instance.desired_status.in_(("running", "paused"))
+_USAGE: Final = (
+    select(_WANTED, func.count(), func.sum(Instance.storage_bytes))
+    .where(Instance.org_id == bindparam("org_id"), HOSTED)
+    .group_by(_WANTED)
+)
+
+
 def usage(db: Session, org_id: str) -> tuple[int, int, int, int]:
     """How many instances the organization wants, and the sum of their `storage_bytes`.
 
     And the same of those that it wants no more and that are not erased yet.
     """
-    wanted = Instance.desired_status.in_(("running", "paused"))
-    figures = select(wanted, func.count(), func.sum(Instance.storage_bytes))
-    figures = figures.where(Instance.org_id == org_id, HOSTED)
-    found = {bool(live): held for live, *held in db.execute(figures.group_by(wanted))}
+    found = {bool(live): held for live, *held in db.execute(_USAGE, {"org_id": org_id})}
     (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
     return count, int(held or 0), gone, int(gone_held or 0)
 
@@ -286,18 +290,10 @@ def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]
     return dict(db.execute(rows).tuples().all())
 
 
-def count_by_cell(db: Session, cell_ids: Collection[str]) -> dict[str, int]:
-    """How many wanted instances each cell hosts, whoever they belong to; none is left out."""
-    rows = select(Instance.cell_id, func.count()).group_by(Instance.cell_id)
-    rows = rows.where(Instance.cell_id.in_(cell_ids), _LIVE, HOSTED)
-    found = dict(db.execute(rows).tuples().all())
-    return {cell_id: found.get(cell_id, 0) for cell_id in cell_ids}
-
-
 def is_name_taken(db: Session, project_id: str, name: str) -> bool:
     """Whether a wanted instance of the project has the name already."""
     same = select(Instance.id).where(Instance.project_id == project_id, Instance.name == name)
-    return db.scalar(same.where(_LIVE).limit(1)) is not None
+    return db.scalar(same.where(LIVE).limit(1)) is not None
 
 
 def leave_project(db: Session, org_id: str, project_id: str) -> None:

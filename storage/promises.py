@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage import tenancy
 from storage.changes import Change
-from storage.instances import HOSTED, Instance
+from storage.instances import HOSTED, LIVE, Instance
 
 # One that somebody paused gives its CPU and memory back when it has stopped. One that paused
 # because it was idle keeps them: the next connection wakes it, and asks nobody.
@@ -20,11 +20,39 @@ _COMPUTES = or_(
 )
 
 
+# Asked by every order, so built once. Until an instance is erased its data is there.
+_MINE = (
+    Instance.cell_id.in_(bindparam("cell_ids", expanding=True)),
+    HOSTED,
+    Instance.id != bindparam("besides"),
+)
+_KEPT = (
+    select(
+        Instance.cell_id,
+        Instance.size,
+        func.count().filter(_COMPUTES),
+        func.count().filter(LIVE),
+        func.sum(Instance.storage_bytes),
+    )
+    .where(*_MINE)
+    .group_by(Instance.cell_id, Instance.size)
+)
+_GROWING = (
+    select(Instance.cell_id, Instance.size, Instance.storage_bytes, Change.kind, Change.new)
+    .join(Instance, Instance.id == Change.instance_id)
+    .where(*_MINE, Change.status == "pending", Change.kind.in_(("size", "storage")))
+)
+
+
 @dataclass
 class Promises:
-    """`sizes` counts instances that compute; `growing` are sizes that are to become others."""
+    """`sizes` counts instances that compute; `growing` are sizes that are to become others.
+
+    `instances` counts those that are wanted, computing or not.
+    """
 
     sizes: Counter[str] = field(default_factory=Counter)
+    instances: int = 0
     storage_bytes: int = 0
     growing: list[tuple[str, str]] = field(default_factory=list)
 
@@ -39,22 +67,13 @@ def by_cell(
 
 def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Promises]:
     found = {cell_id: Promises() for cell_id in cell_ids}
-    # Until it is erased its data is there.
-    mine: list[ColumnElement[bool]] = [Instance.cell_id.in_(cell_ids), HOSTED]
-    if besides is not None:
-        mine.append(Instance.id != besides)
-    computing = select(Instance.cell_id, Instance.size, func.count()).where(*mine, _COMPUTES)
-    for cell_id, size, count in db.execute(computing.group_by(Instance.cell_id, Instance.size)):
-        found[cell_id].sizes[size] = count
-    stored = select(Instance.cell_id, func.sum(Instance.storage_bytes)).where(*mine)
-    for cell_id, storage_bytes in db.execute(stored.group_by(Instance.cell_id)):
-        found[cell_id].storage_bytes = int(storage_bytes or 0)
-    waiting = (
-        select(Instance.cell_id, Instance.size, Instance.storage_bytes, Change.kind, Change.new)
-        .join(Instance, Instance.id == Change.instance_id)
-        .where(*mine, Change.status == "pending", Change.kind.in_(("size", "storage")))
-    )
-    for cell_id, size, storage_bytes, kind, new in db.execute(waiting):
+    asked = {"cell_ids": list(cell_ids), "besides": besides or ""}
+    for cell_id, size, computing, live, storage_bytes in db.execute(_KEPT, asked):
+        of_cell = found[cell_id]
+        of_cell.sizes[size] += computing
+        of_cell.instances += live
+        of_cell.storage_bytes += int(storage_bytes)
+    for cell_id, size, storage_bytes, kind, new in db.execute(_GROWING, asked):
         if kind == "size":
             found[cell_id].growing.append((size, new))
         else:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import func, select
+from sqlalchemy import BigInteger, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from control.sealing import Sealer, SealError
@@ -180,9 +180,12 @@ def canonical(body: bytes) -> bytes:
         return body
 
 
+_TRY_LOCK: Final = select(func.pg_try_advisory_xact_lock(bindparam("number", type_=BigInteger)))
+
+
 def _locked(db: Session, key: ReplayKey) -> bool:
     if db.get_bind().dialect.name != "postgresql":
         return True
     digest = hashlib.sha256(key.context.encode()).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
-    return bool(db.scalar(select(func.pg_try_advisory_xact_lock(number))))
+    return bool(db.connection().execute(_TRY_LOCK, {"number": number}).scalar_one())

@@ -63,6 +63,8 @@ class Place:
     machine: Amount | None
     promised: Amount
     overcommit: Overcommit = Overcommit()
+    instances: int = 0
+    """That are wanted there, whoever they belong to."""
 
     @classmethod
     def of(

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session, aliased
 from control.work import bell
 from control.work.errors import LeaseLost
 from storage.columns import DatabaseClock
-from storage.database import Database, now, on_commit
+from storage.database import Database, moment_of, now, on_commit
 from storage.work import Work
 
 CHANNEL: Final = "menagerie_work"
@@ -63,7 +63,31 @@ def announce(db: Session) -> None:
         db.execute(select(func.pg_notify(CHANNEL, bell.process())))
 
 
+def enter(db: Session, lane: str) -> datetime:
+    """Wake the workers at the commit, as `announce` does; the moment at which the lane is ours.
+
+    Nobody else adds to the lane until then, so that its order of seq is its order of commits.
+    """
+    if db.get_bind().dialect.name != "postgresql":
+        announce(db)
+        return now(db)
+    told = db.info.setdefault(_ANNOUNCED, False)
+    if not told:
+        db.info[_ANNOUNCED] = True
+        on_commit(db, bell.ring_all)
+    # Of no table, so the session has nothing to restrict or to flush for it.
+    asked = {"lane": lane} if told else {"lane": lane, "process": bell.process()}
+    row = db.connection().execute(_ENTER if told else _ENTER_AND_NOTIFY, asked).one()
+    return moment_of(db, row[1])
+
+
 # What runs for every operation is built once: building costs more than running.
+
+# As columns of one query, which are evaluated in their order: to ask thrice takes thrice as long.
+_ENTER: Final = select(
+    func.pg_advisory_xact_lock(func.hashtextextended(bindparam("lane"), 0)), DatabaseClock()
+)
+_ENTER_AND_NOTIFY: Final = _ENTER.add_columns(func.pg_notify(CHANNEL, bindparam("process")))
 
 
 def sharer() -> ColumnElement[str]:

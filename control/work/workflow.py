@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.work.operation import Operation
-from control.work.queue import announce
+from control.work.queue import enter
 from storage import identifiers
-from storage.database import now
 from storage.work import Work
 
 Steps = Callable[[Operation], None]
@@ -54,9 +53,7 @@ def enqueue(
 
     Operations of one lane run one after the other, in this order. `slot` is a schedule's turn.
     """
-    if db.get_bind().dialect.name == "postgresql":
-        # Held until the commit, so that within a lane the order of seq is the order of commits.
-        db.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(lane, 0))))
+    moment = enter(db, lane)
     joined = _waiting(db, started, lane, args or {}) if started.joins else None
     if joined is not None:
         return joined
@@ -66,13 +63,12 @@ def enqueue(
         lane=lane,
         args=args or {},
         steps={},
-        due=now(db) + timedelta(seconds=after_s),
+        due=moment + timedelta(seconds=after_s),
         schedule=slot[0] if slot else None,
         slot=slot[1] if slot else None,
     )
     db.add(work)
     db.flush()
-    announce(db)
     return work
 
 
