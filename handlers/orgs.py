@@ -88,9 +88,7 @@ def _delete_all(call: OrgCall) -> list[Instance]:
 def _erase_all(call: OrgCall) -> list[Instance]:
     """Deleted ones too: nothing of the organization's data stays."""
     held = instances.live(call.db, call.org.id, teams=None)
-    every: Body = {"teams": None, "limit": 100_000, "after": None}
-    for status in ("deleting", "deleted"):
-        held += instances.page(call.db, call.org.id, **every, status=status).items
+    held += instances.in_statuses(call.db, call.org.id, ("deleting", "deleted"))
     for instance in held:
         instance.erase()
         call.start(erasure.erase, instance)

@@ -40,7 +40,8 @@ def after(call: Call, cursor: str | None) -> str | None:
 
 def timestamp(moment: datetime) -> str:
     """RFC 3339 in UTC with milliseconds."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def timestamp_or_none(moment: datetime | None) -> str | None:

@@ -1,9 +1,22 @@
 """Instances: the record of what is wanted of a database and what it is, and its transitions."""
 
+import functools
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, bindparam, func, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    Integer,
+    Select,
+    bindparam,
+    func,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -226,6 +239,21 @@ def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> 
     return instance
 
 
+@functools.cache
+def _pages(filters: frozenset[str], of_teams: bool, is_first: bool) -> Select[Any]:
+    """The query of such pages, built once. Rows of columns are had for half of what records are."""
+    columns = (getattr(Instance, each.key) for each in Instance.__mapper__.column_attrs)
+    rows = select(*columns).where(Instance.org_id == bindparam("org_id"))
+    rows = rows.where(*(getattr(Instance, name) == bindparam(name) for name in sorted(filters)))
+    if "status" not in filters:
+        rows = rows.where(Instance.status.not_in(GONE))
+    if of_teams:
+        rows = rows.where(Instance.team_id.in_(bindparam("teams", expanding=True)))
+    if not is_first:
+        rows = rows.where(Instance.id < bindparam("after"))
+    return rows.order_by(Instance.id.desc()).limit(bindparam("limit", type_=Integer))
+
+
 def page(
     db: Session,
     org_id: str,
@@ -233,30 +261,29 @@ def page(
     teams: Teams,
     limit: int,
     after: str | None,
-    status: str | None = None,
-    engine: str | None = None,
-    project_id: str | None = None,
-    name: str | None = None,
-    branch_of: str | None = None,
-) -> Page[Instance]:
-    """Those of these teams, newest first; deleted and erased ones only where asked for."""
-    rows = of_teams(select(Instance).where(Instance.org_id == org_id), Instance.team_id, teams)
-    rows = rows.where(Instance.status == status if status else Instance.status.not_in(GONE))
-    for column, value in (
-        (Instance.engine, engine),
-        (Instance.project_id, project_id),
-        (Instance.name, name),
-        (Instance.branch_of, branch_of),
-    ):
-        if value is not None:
-            rows = rows.where(column == value)
-    return pages.keyset(db, rows, Instance.id, limit=limit, after=after)
+    **filters: str | None,
+) -> Page[Any]:
+    """Those of these teams, newest first; deleted and erased ones only where asked for.
+
+    `filters` are values of `status`, `engine`, `project_id`, `name` and `branch_of`. What is found
+    has the columns of an Instance, and cannot be changed.
+    """
+    given = {name: value for name, value in filters.items() if value is not None}
+    query = _pages(frozenset(given), teams is not None, after is None)
+    asked = {"org_id": org_id, "teams": list(teams or ()), "after": after, "limit": limit + 1}
+    return pages.cut(db.execute(query, {**asked, **given}).all(), "id", limit)
 
 
 def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
     """Every wanted instance of these teams of the organization, oldest first."""
     rows = select(Instance).where(Instance.org_id == org_id, LIVE)
     rows = of_teams(rows, Instance.team_id, teams)
+    return list(db.scalars(rows.order_by(Instance.id)))
+
+
+def in_statuses(db: Session, org_id: str, statuses: Iterable[str]) -> list[Instance]:
+    """Every instance of the organization in one of these statuses, oldest first."""
+    rows = select(Instance).where(Instance.org_id == org_id, Instance.status.in_(statuses))
     return list(db.scalars(rows.order_by(Instance.id)))
 
 

@@ -1,7 +1,8 @@
 """Keyset pages: a list is walked by id, so inserts and deletes never shift what comes next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from sqlalchemy import Select
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -29,7 +30,10 @@ def keyset(
     if after is not None:
         rows = rows.where(key < after)
     rows = rows.order_by(key.desc()).limit(limit + 1)
-    found: list[Any] = list(db.scalars(rows))
-    more = len(found) > limit
-    items = found[:limit]
-    return Page(items, getattr(items[-1], key.key) if more else None)
+    return cut(list(db.scalars(rows)), key.key, limit)
+
+
+def cut(found: Sequence[Item], key: str, limit: int) -> Page[Item]:
+    """The page of what was found, of which one more than `limit` was asked for."""
+    items = list(found[:limit])
+    return Page(items, getattr(items[-1], key) if len(found) > limit else None)

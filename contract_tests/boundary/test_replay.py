@@ -82,7 +82,7 @@ def test_what_is_in_flight_is_409_and_then_the_answer(databases: Databases) -> N
     path, token = shop(desk)
     desk.post(path, token, **keyed("k1"))
     locks: list[Any] = []
-    with desk.database.read() as db:
+    with desk.database.write() as db:
         event.listen(desk.database.engine, "before_cursor_execute", remember(locks))
         desk.post(path, token, **keyed("k1"))
         (number,) = locks

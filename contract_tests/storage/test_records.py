@@ -22,6 +22,7 @@ from storage import (
     promises,
     rate_windows,
     sessions,
+    tenancy,
     users,
 )
 from storage.api_keys import ApiKey
@@ -239,6 +240,20 @@ def test_rate_windows_are_kept_by_key_and_forgotten_when_idle(database: Database
         assert rate_windows.forget_idle(db, moment - timedelta(seconds=60)) == 1
         assert list(rate_windows.lock(db, "idle")) == []
         assert list(rate_windows.lock(db, "busy")) == [at - 5, at]
+
+
+def test_the_instances_of_a_cell_are_counted_whoever_they_belong_to(database: Database) -> None:
+    """Placement takes the cell with the fewest, and it asks within the orderer's organization."""
+    with database.write() as db:
+        mine, other = tenants.make(db), tenants.make(db)
+        tenants.instance(db, mine, status="paused", desired_status="paused")
+        tenants.instance(db, other)
+        tenants.instance(db, other, status="deleted", desired_status="deleted")
+    with database.read() as db:
+        tenancy.hold(db, mine.org_id)
+        promised = promises.by_cell(db, [mine.cell_id])[mine.cell_id]
+    assert (promised.instances, promised.sizes["f0"]) == (2, 1)
+    assert promised.storage_bytes == 3 * 10**9
 
 
 def test_what_was_erased_is_read_by_no_round_of_a_cell(database: Database) -> None:

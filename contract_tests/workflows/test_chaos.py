@@ -182,9 +182,7 @@ def _pause_running(stage: Stage, most: int) -> set[str]:
     if most <= 0:
         return set()
     with stage.database.write() as db:
-        running = instances.page(
-            db, stage.org_id, teams=None, limit=most, after=None, status="running"
-        ).items
+        running = instances.in_statuses(db, stage.org_id, ("running",))[:most]
         for instance in running:
             instance.pause()
             start(db, lifecycle.pause, instance)

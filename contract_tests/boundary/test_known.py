@@ -1,0 +1,95 @@
+"""Callers who were let in before: their records are loaded again only where these have changed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from contract_tests.boundary.desk import Desk
+from control.boundary import known
+from control.boundary.known import Known, Standing
+from storage.organizations import Organization
+
+
+@pytest.fixture
+def loads(desk: Desk) -> Iterator[list[str]]:
+    """The queries of whole keys and sessions."""
+    found: list[str] = []
+
+    def note(_db: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        if statement.startswith(("SELECT api_keys.id,", "SELECT sessions.id,")):
+            found.append(statement)
+
+    event.listen(desk.database.engine, "before_cursor_execute", note)
+    yield found
+    event.remove(desk.database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("kind", ["key", "session"])
+def test_what_reads_loads_a_caller_once(desk: Desk, loads: list[str], kind: str) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    token = desk.key(org, ann) if kind == "key" else ann.session
+    desk.get("/v1/me", token)
+    loads.clear()
+    answers = [desk.get(f"/v1/orgs/{org}", token).json() for _ in range(4)]
+    assert answers == [{"id": org}] * 4
+    assert len(loads) <= 2  # a session once more in the organization, and when it was last used
+
+
+def test_what_writes_loads_its_caller_in_its_transaction(desk: Desk, loads: list[str]) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    token = desk.key(org, ann)
+    for number in range(3):
+        loads.clear()
+        made = desk.post(
+            f"/v1/orgs/{org}/projects", token, json={"name": "n", "slug": f"s{number}"}
+        )
+        assert made.status_code == 201
+        assert loads
+
+
+def test_a_changed_role_holds_for_the_next_request(desk: Desk) -> None:
+    ann, ben = desk.person(), desk.person()
+    org = desk.org((ann, "owner"), (ben, "owner"))
+    token = desk.key(org, ben)
+    path, body = f"/v1/orgs/{org}/projects", {"name": "n", "slug": "s"}
+    for role, status in (("owner", 201), ("viewer", 403), (None, 401), ("owner", 409)):
+        desk.set_role(org, ben, role)
+        assert desk.post(path, token, json=body).status_code == status
+        answer = desk.get(f"/v1/orgs/{org}", token)
+        assert answer.status_code == (401 if role is None else 200), role
+
+
+def test_rows_that_differ_are_not_known() -> None:
+    standings, standing = Known(), Standing(caller=None, org=None)  # type: ignore[arg-type]
+    standings.note(("token",), ["row", {}], standing)
+    assert standings.get(("token",), ["row", {}]) is standing
+    assert standings.get(("token",), ["another", {}]) is None
+    assert standings.get(("another",), ["row", {}]) is None
+
+
+def test_so_many_are_known_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "MAX", 2)
+    standings, standing = Known(), Standing(caller=None, org=None)  # type: ignore[arg-type]
+    for token in ("a", "b", "a", "c"):
+        standings.note((token,), [], standing)
+    assert [standings.get((token,), []) is not None for token in "abc"] == [True, False, True]
+
+
+def test_a_handler_that_reads_may_not_change_its_caller(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+
+    def changed(self: Standing) -> Iterator[str]:
+        assert isinstance(self.org, Organization)
+        self.org.name = "another"
+        return real(self)
+
+    real = Standing.changed
+    monkeypatch.setattr(Standing, "changed", changed)
+    assert desk.get(f"/v1/orgs/{org}", desk.key(org, ann)).status_code == 500
