@@ -31,6 +31,7 @@ from specserver.replies import raw_headers
 from specserver.requests import Headers, request_id_of
 from specserver.streaming import PEER
 from specserver.turns import overloaded
+from specserver.whole_answers import sends_whole
 
 ARRIVE_WITHIN_S = 30.0
 # RFC 9110 asks for 8,000 octets at the least.
@@ -281,6 +282,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
+        cycle.send = sends_whole(cycle)  # type: ignore[method-assign]  # uvicorn has no seam for it
         super()._start_asgi_task(cycle, app)
 
     def _forget_answers(self) -> None:
