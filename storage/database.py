@@ -70,11 +70,14 @@ class Database:
             db.info.update({_WRITING: False, _OFFSET: self.clock_offset})
             try:
                 yield db
-            except SQLAlchemyError:
-                db.rollback()
+            except BaseException as error:
+                # The database's own failures, and a process that ends, leave nothing to commit.
+                if isinstance(error, SQLAlchemyError) or not isinstance(error, Exception):
+                    db.rollback()
+                else:
+                    release(db)
                 raise
-            finally:
-                release(db)
+            release(db)
 
     @contextmanager
     def write(self) -> Iterator[Session]:

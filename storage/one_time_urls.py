@@ -1,6 +1,7 @@
 """One-time URLs that have not expired: for whom each was signed, and what it is good for."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ForeignKey, delete, select
@@ -23,14 +24,34 @@ class OneTimeUrl(Owned, Record):
     expires_at: Mapped[datetime] = mapped_column(index=True)
 
 
-def unexpired(db: Session, cell_id: str, now: datetime) -> list[tuple[OneTimeUrl, Instance]]:
-    """Those of the cell's instances that may still be used, each with its instance."""
-    rows = db.execute(
-        select(OneTimeUrl, Instance)
-        .join(Instance, Instance.id == OneTimeUrl.instance_id)
-        .where(OneTimeUrl.expires_at > now, Instance.cell_id == cell_id)
+@dataclass(frozen=True)
+class Asked:
+    """What somebody has unexpired URLs for."""
+
+    instance: Instance
+    holder: str
+    action: str
+
+
+def asked_for(db: Session, cell_id: str, now: datetime) -> list[Asked]:
+    """Who has URLs for what of the cell's instances, once however many they are."""
+    kinds = select(OneTimeUrl.instance_id, OneTimeUrl.holder, OneTimeUrl.action)
+    kinds = kinds.where(OneTimeUrl.expires_at > now).distinct()
+    found = kinds.subquery()
+    rows = select(Instance, found.c.holder, found.c.action)
+    rows = rows.join(found, found.c.instance_id == Instance.id).where(Instance.cell_id == cell_id)
+    return [Asked(*row) for row in db.execute(rows)]
+
+
+def of(db: Session, asked: Asked, now: datetime) -> list[OneTimeUrl]:
+    """All of those that may still be used."""
+    rows = select(OneTimeUrl).where(
+        OneTimeUrl.instance_id == asked.instance.id,
+        OneTimeUrl.holder == asked.holder,
+        OneTimeUrl.action == asked.action,
+        OneTimeUrl.expires_at > now,
     )
-    return [(url, instance) for url, instance in rows]
+    return list(db.scalars(rows))
 
 
 def cells_with_unexpired(db: Session, now: datetime) -> list[str]:

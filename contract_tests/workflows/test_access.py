@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, event, select, update
 from sqlalchemy.orm import Session
 
 from contract_tests.workflows.known import WORK, take_turn
 from contract_tests.workflows.stage import Stage
 from control.cells import CellRefused
-from control.workflows.access import PERMISSIONS
+from control.workflows.access import PERMISSIONS, lapsed_urls
 from storage import identifiers, memberships, users
 from storage.api_keys import ApiKey
 from storage.database import now
@@ -120,6 +121,33 @@ def test_a_url_of_an_instance_that_is_gone_holds_up_no_other(stage: Stage) -> No
     stage.cell.before = refuse
     end_urls(stage)
     assert stage.cell.ended_urls == {"key_1 logs"}
+
+
+def test_a_crowd_of_urls_makes_nobody_elses_last_longer(stage: Stage) -> None:
+    """What is asked of the database grows with those who asked, not with what they asked for."""
+    instance = stage.instance("running")
+
+    def statements() -> int:
+        asked = 0
+
+        @event.listens_for(stage.database.engine, "before_cursor_execute")
+        def count(*_of: Any) -> None:
+            nonlocal asked
+            asked += 1
+
+        lapsed_urls(stage.database, instance.cell_id)
+        event.remove(stage.database.engine, "before_cursor_execute", count)
+        return asked
+
+    grant(stage)
+    few = 0
+    for number in range(40):
+        with stage.database.write() as db:
+            url = url_of(instance, KEY, "logs", now(db) + timedelta(seconds=60))
+            url.id = f"url_{number}"
+            db.add(url)
+        few = few or statements()
+    assert statements() == few
 
 
 def test_urls_that_have_expired_are_forgotten(stage: Stage) -> None:

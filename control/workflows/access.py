@@ -69,7 +69,7 @@ def end_urls(op: Operation) -> None:
     cell = cell_of(op)
     client = op.services.cells.for_cell(cell)
     with left_to_the_next_turn(cell):
-        for instance_id, urls in _lapsed_urls(op.database, cell.id).items():
+        for instance_id, urls in lapsed_urls(op.database, cell.id).items():
             some = dict(islice(urls.items(), URLS_MAX))
             try:
                 client.end_access(instance_id, [], some)
@@ -83,14 +83,16 @@ def end_urls(op: Operation) -> None:
             _log.info("one-time URLs ended", instance_id=instance_id, count=len(some))
 
 
-def _lapsed_urls(database: Database, cell_id: str) -> dict[str, dict[str, float]]:
+def lapsed_urls(database: Database, cell_id: str) -> dict[str, dict[str, float]]:
     """By instance: when each expires."""
     lapsed: defaultdict[str, dict[str, float]] = defaultdict(dict)
     with database.read() as db:
         at = now(db)
-        for url, instance in one_time_urls.unexpired(db, cell_id, at):
-            if not _is_held(db, instance, url.holder, url.action, at):
-                lapsed[instance.id][url.id] = url.expires_at.timestamp()
+        for asked in one_time_urls.asked_for(db, cell_id, at):
+            # Once for all that one caller asked for: others' right must not wait for a crowd's.
+            if not _is_held(db, asked.instance, asked.holder, asked.action, at):
+                for url in one_time_urls.of(db, asked, at):
+                    lapsed[asked.instance.id][url.id] = url.expires_at.timestamp()
     return lapsed
 
 
