@@ -5,16 +5,26 @@ has read up to a number has missed none before it. Numbers are given as the tran
 under a lock that it takes last: nobody waits in another order, and none is held up for long.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ForeignKey, Index, delete, event, func, select
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    Index,
+    bindparam,
+    delete,
+    event,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, tenancy
+from storage import identifiers
 from storage.columns import DatabaseClock, Json, Owned, Record
 from storage.instances import Instance
 from storage.teams import Teams, of_teams
@@ -117,17 +127,30 @@ def _write(db: Session) -> None:
         for seq, each in enumerate(of_org[org_id], last - len(of_org[org_id]) + 1):
             each.seq = seq
         db.add_all(of_org[org_id])
-        if db.get_bind().dialect.name == "postgresql":
-            db.execute(select(func.pg_notify(CHANNEL, org_id)))
 
 
 def _count(db: Session, org_id: str, more: int) -> int:
-    """The number of the last event, with so many more; held until the commit."""
-    dialect = postgresql if db.get_bind().dialect.name == "postgresql" else sqlite
-    added = dialect.insert(EventCount).values(org_id=org_id, last=more)
+    """The number of the last event, with so many more; held until the commit, which tells of it.
+
+    On the connection, as an upsert cannot be held to one organization; the events are, as they are
+    written.
+    """
+    asked = {"org_id": org_id, "more": more}
+    counted = db.connection().execute(_counting(db.get_bind().dialect.name), asked)
+    last: int = counted.scalar_one()
+    return last
+
+
+@functools.cache
+def _counting(dialect: str) -> Any:
+    """The statement, built once."""
+    counts: Any = EventCount.__table__
+    values: dict[str, Any] = {"org_id": bindparam("org_id"), "last": bindparam("more")}
+    added = (postgresql if dialect == "postgresql" else sqlite).insert(counts).values(values)
     counted = added.on_conflict_do_update(
-        index_elements=[EventCount.org_id], set_={"last": EventCount.last + added.excluded.last}
-    ).returning(EventCount.last)
-    with tenancy.across(db, "an upsert cannot be held to one; the events are, as they are written"):
-        last: int = db.execute(counted).scalar_one()
-        return last
+        index_elements=[counts.c.org_id], set_={"last": counts.c.last + added.excluded.last}
+    ).returning(counts.c.last)
+    if dialect != "postgresql":
+        return counted
+    found = counted.cte()
+    return select(found.c.last, func.pg_notify(CHANNEL, bindparam("org_id")))
