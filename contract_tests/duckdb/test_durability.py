@@ -52,7 +52,7 @@ def _write(service: Service, first: int, acknowledged: list[int], enough: thread
 # The service as it is, but for the refusal of what is known to break an engine.
 UNGUARDED = """
 from instance_services.duckdb.refusals import Refusals
-Refusals.check = lambda self, statement: None
+Refusals.check = lambda self, statement, sql: None
 from instance_services.duckdb.__main__ import main
 raise SystemExit(main())
 """
