@@ -1,8 +1,6 @@
 """What all instances of the cell share, and how much one tenant and one person have at most."""
 
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
 
 from cell.followers import Followers
 from specserver.turns import Together, Turns
@@ -38,18 +36,3 @@ class Pools:
 def taker(tenant: str, person: str) -> Together:
     """Of whose share a place is; nobody knows the person of what an older version began."""
     return Together((f"tenant {tenant}", f"person {person}") if person else (f"tenant {tenant}",))
-
-
-class Held(AsyncIterator[bytes]):
-    """Chunks that hold a place until they end or nobody listens; begun or not, as no generator."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
-        self._chunks = chunks
-        self._ends = contextlib.ExitStack()
-        self._ends.callback(leave)
-
-    async def __anext__(self) -> bytes:
-        return await anext(self._chunks)
-
-    async def aclose(self) -> None:
-        self._ends.close()

@@ -145,12 +145,7 @@ class Client(Closing):
 
         `with_session` sends the session's token, if there is one, to an operation that needs none.
         """
-        parts = self._sort(operation, arguments)
-        headers = {"Accept": "application/json, */*;q=0.5"} | parts["header"]
-        org_id = parts["path"].get("org_id")
-        token = self._session_token if with_session else self._token(operation, org_id)
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        parts, path, headers = self._addressed(operation, arguments, with_session=with_session)
         if operation.is_replayable:
             headers.setdefault(IDEMPOTENCY_KEY, idempotency_key or secrets.token_hex(16))
         content = self._content(operation, parts["body"], body)
@@ -159,9 +154,6 @@ class Client(Closing):
             timeout_s = float(parts["query"]["timeout_s"]) + 15.0
         if content is not None:
             headers["Content-Type"] = str(operation.body_type)
-        path = operation.path
-        for name, value in parts["path"].items():
-            path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
         response = self._send(
             operation.method,
             path,
@@ -288,6 +280,33 @@ class Client(Closing):
                 f"{operation.id} needs an API key or a session, but neither was given"
             )
         return self._api_key
+
+    def open(self, operation: Operation, arguments: Mapping[str, Any]) -> httpx.Response:
+        """Send it and answer what begins to come back, for whoever reads and closes it."""
+        _, path, headers = self._addressed(operation, arguments)
+        request = self._http.build_request(operation.method, self.base_url + path, headers=headers)
+        try:
+            response = self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise _unreachable(self.base_url, error) from error
+        if not response.is_success:
+            self._raise_for(answers.whole(response))
+        return response
+
+    def _addressed(
+        self, operation: Operation, arguments: Mapping[str, Any], *, with_session: bool = False
+    ) -> tuple[dict[str, dict[str, Any]], str, dict[str, str]]:
+        """Answer the arguments by their places, the path, and the headers with the token."""
+        parts = self._sort(operation, arguments)
+        headers = {"Accept": "application/json, */*;q=0.5"} | parts["header"]
+        org_id = parts["path"].get("org_id")
+        token = self._session_token if with_session else self._token(operation, org_id)
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        path = operation.path
+        for name, value in parts["path"].items():
+            path = path.replace(f"{{{name}}}", quote(str(value), safe=""))
+        return parts, path, headers
 
     def _send(
         self,

@@ -166,6 +166,12 @@ class Operation:
         return self._answers_with("items", "next_cursor") and self.takes("cursor")
 
     @property
+    def is_stream(self) -> bool:
+        """Whether its answer has no end: events are sent as they come."""
+        answer = schemas.follow(self.document.raw, self.raw.get("responses", {}).get("200", {}))
+        return "text/event-stream" in answer.get("content", {})
+
+    @property
     def can_be_waited_for(self) -> bool:
         """Whether its work goes on after its answer, and something tells when it is done."""
         tells = self.takes("wait_for") and self._answers_with("id", "status", "desired_status")

@@ -1,6 +1,5 @@
 """Operations of the tag One-time: what a signed URL gives, once."""
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -14,11 +13,12 @@ from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
 from cell.followers import Follower
 from cell.lifecycle import GONE
-from cell.pools import Held, taker
+from cell.pools import taker
 from cell.residents import Resident
 from pages import alone
 from pages.console import COOKIE, link_notice
 from specserver import Conflict, Problem, Reply, Request, TooManyRequests
+from specserver.streaming import Held
 
 TEXT = "text/plain; charset=utf-8"
 _TOO_MANY = "too many logs are being followed in this cell; try again in a moment"
@@ -72,7 +72,7 @@ async def logs(cell: Cell, token: str, follow: bool, tail_lines: int, request: R
     return Reply.stream(log_files.once(path, tail_lines), TEXT)
 
 
-def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> AsyncIterator[bytes]:
+def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> Held:
     claims, followers = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
     resident = cell.lifecycle.find(claims.instance_id)
     whose = taker(resident.record.tenant, claims.person)

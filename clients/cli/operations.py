@@ -205,6 +205,9 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     from clients.cli import sending  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
     with desk.client:
+        if operation.is_stream:
+            sending.follow(desk.client, operation, arguments)
+            return
         answer = sending.send(desk.client, operation, arguments, body, values)
     output.show(answer, values["output"])
     if answer is None:

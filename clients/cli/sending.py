@@ -1,8 +1,13 @@
 """One operation, sent as it was typed: its pages, its ETag, and the wait for its end."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+import typer
+
+from clients import following
+from clients.cli.output import plain
 from clients.cli.progress import waiting
 from clients.client import Answer, Client
 from clients.document import Operation
@@ -38,6 +43,12 @@ def send(
     if not values.get("wait") or not isinstance(shown, Mapping):
         return shown
     return _awaited(client, operation, arguments, shown, values["wait_timeout"])
+
+
+def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -> None:
+    """Show what a stream sends, a line for each event, until Ctrl-C or a refusal."""
+    for data in following.follow(client, operation, arguments):
+        typer.echo(plain(data) if sys.stdout.isatty() else data)
 
 
 def _sent(

@@ -17,12 +17,14 @@ import pytest
 import structlog
 import uvicorn
 
-from clients import errors
+from clients import errors, following
 from clients.client import Client
 from clients.profiles import resolve
 from contract_tests.api.harness import PASSWORD, House, Tenant
+from contract_tests.api.streams import happen
 from contract_tests.clients.conftest import Cli
 from contract_tests.databases import Databases
+from storage import events
 
 DEADLINE_S = 30.0
 
@@ -270,3 +272,28 @@ def test_the_served_document_drives_the_same_commands(served: Served, tenant: Te
     assert known["instances.create"].answers_with_status
     assert known["instances.list"].is_page
     assert known["instances.erase"].policy["role"] == "owner"
+
+
+def test_a_stream_goes_on_where_it_was_until_it_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The house ends each stream after a fifth of a second, so this takes several of them."""
+    monkeypatch.setattr(following, "AGAIN_AFTER_S", 0.0)
+    tenant = served.house.tenant()
+    instance_id = served.house.instance(tenant, running=False)
+    with Client(served.base_url, api_key=tenant.key, org_id=tenant.org_id) as client:
+        operation = client.operation("events.follow")
+        assert operation.is_stream
+        assert not client.operation("audit.export").is_stream
+        found = following.follow(client, operation, {"last_event_id": events.FIRST})
+        assert json.loads(next(found))["type"] == "instance.requested.v1"
+        for _ in range(3):
+            made = happen(served.house, tenant.org_id, instance_id)
+            kinds = [json.loads(next(found))]
+            while kinds[-1]["type"] != "instance.paused.v1":
+                kinds.append(json.loads(next(found)))
+            assert kinds[-1]["id"] == made[0]
+            time.sleep(0.3)
+        served.house.change_key(tenant.org_id, tenant.key_id, revoked_at=served.house.now())
+        with pytest.raises(errors.Unauthenticated):
+            list(found)

@@ -1,0 +1,33 @@
+"""A stream of server-sent events, which goes on where it was when the connection ends."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx
+
+from clients.client import Client
+from clients.document import Operation
+from clients.errors import ConnectionFailed
+
+AGAIN_AFTER_S: Final = 2.0
+
+
+def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the data of each event, until the server refuses: `errors.Problem` says why."""
+    given = dict(arguments)
+    response: httpx.Response | None = client.open(operation, given)
+    while True:
+        with contextlib.suppress(httpx.TransportError, ConnectionFailed):
+            if response is None:
+                response = client.open(operation, given)
+            with contextlib.closing(response):
+                for line in response.iter_lines():
+                    name, _, value = line.partition(": ")
+                    if name == "id":
+                        given["last_event_id"] = value
+                    elif name == "data":
+                        yield value
+        response = None
+        time.sleep(AGAIN_AFTER_S)
