@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 from contract_tests.workflows.stage import LEASE_S
 from contract_tests.workflows.test_work import Bench, bench, claim, until
-from control.work import Operation, Worker, queue
+from control.work import Operation, Worker, Workflow, enqueue, queue
+from control.work.registry import registry_of
 
 __all__ = ["bench"]
 
@@ -98,3 +99,21 @@ def test_organizations_take_turns_however_much_older_work_each_has(bench: Bench)
         ends.release(80)
         until(lambda: not bench.stage.open_work())
         worker.stop(wait_s=60)
+
+
+def test_what_asks_strangers_has_a_quarter_of_the_threads(bench: Bench) -> None:
+    """However many organizations have a name server that never answers."""
+    registry = bench.stage.registry
+    (ours,) = registry.workflows.values()
+    strangers = Workflow("test.asks", ours.run, ours.deadline_s, asks_strangers=True)
+    bench.stage.registry = registry_of(ours, strangers)
+    for number in range(10):
+        with bench.stage.database.write() as db:
+            enqueue(db, strangers, f"of{number}", {"name": "hung", "org_id": f"org_{number}"})
+    with working(bench, slow=("name", "hung")):
+        until(lambda: len(bench.ran) >= 1)
+        for number in range(8):
+            bench.start("an order", f"order{number}", org_id=f"org_{number}")
+        until(lambda: bench.ran.count("an order") == 8, 20)
+        assert bench.ran.count("hung") == 1, "a quarter of four"
+    assert bench.ran.count("hung") == 10

@@ -6,6 +6,7 @@ from typing import Final
 
 from control.work.operation import Operation
 from control.work.queue import CELLS
+from control.work.registry import Registry
 
 _ROUND_MAX: Final = 200
 """As many are named in a query."""
@@ -28,9 +29,21 @@ class Shares:
     back, with older work waiting, would always be the next to take it.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, registry: Registry, threads: int) -> None:
+        self._deadlines = registry.deadlines
+        self._of_ours = {
+            kind: deadline_s
+            for kind, deadline_s in registry.deadlines.items()
+            if not registry.workflows[kind].asks_strangers
+        }
         self._threads = threads
         self._had_a_turn: set[str] = set()
+
+    def kinds(self, held: Collection[Operation]) -> dict[str, float]:
+        """The kinds of which one more may run now, each with its deadline."""
+        with_strangers = sum(each.kind not in self._of_ours for each in list(held))
+        is_enough = with_strangers >= max(self._threads // 4, 1)
+        return self._of_ours if is_enough else self._deadlines
 
     def others_turn(self, held: Collection[Operation]) -> list[str] | None:
         """Those who are to take no thread while others wait; None where nobody has to wait."""

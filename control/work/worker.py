@@ -50,7 +50,6 @@ class Worker:
         self._services = services
         self._database = services.database
         self._registry = registry
-        self._deadlines = registry.deadlines
         self._lease_s = lease_s
         self._keep_schedules = keep_schedules
         self._bell = Bell()
@@ -60,7 +59,7 @@ class Worker:
         self._missed: set[str] = set()
         self._held: set[Operation] = set()
         self._claiming = threading.Lock()
-        self._shares = Shares(threads)
+        self._shares = Shares(registry, threads)
         self._threads = [
             threading.Thread(
                 target=self._until_stopped, args=(turn,), name=f"work-{name}", daemon=True
@@ -126,7 +125,9 @@ class Worker:
 
     def _work(self) -> None:
         """Run all that is due, then wait until there may be more."""
-        wait_s = queue.next_due_s(self._database, self._deadlines, self._shares.used_up(self._held))
+        held = list(self._held)
+        kinds, used_up = self._shares.kinds(held), self._shares.used_up(held)
+        wait_s = queue.next_due_s(self._database, kinds, used_up)
         if wait_s is not None and wait_s <= 0:
             while self._run_next():
                 pass
@@ -161,7 +162,7 @@ class Worker:
                 continue
             claim = queue.claim(
                 self._database,
-                self._deadlines,
+                self._shares.kinds(held),
                 self._lease_s,
                 self._presence.shown,
                 passed_over,

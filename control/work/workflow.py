@@ -24,6 +24,8 @@ class Workflow:
 
     Where `joins`, one that has not begun does for those started after it with the same arguments,
     as it reads what holds when it runs; so however often it is started, two are open at most.
+    One that `asks_strangers`, such as a tenant's name server, takes as long as they like: all of
+    these together have a quarter of a worker's threads.
     """
 
     kind: str
@@ -31,13 +33,19 @@ class Workflow:
     deadline_s: float
     on_failure: WayOut | None = None
     joins: bool = False
+    asks_strangers: bool = False
 
 
 def workflow(
-    kind: str, *, deadline_s: float, on_failure: WayOut | None = None, joins: bool = False
+    kind: str,
+    *,
+    deadline_s: float,
+    on_failure: WayOut | None = None,
+    joins: bool = False,
+    asks_strangers: bool = False,
 ) -> Callable[[Steps], Workflow]:
     """Make a function a workflow, known in the database by its kind."""
-    return lambda run: Workflow(kind, run, deadline_s, on_failure, joins)
+    return lambda run: Workflow(kind, run, deadline_s, on_failure, joins, asks_strangers)
 
 
 def enqueue(

@@ -21,7 +21,7 @@ from storage.errors import NotFound
 TRIES: Final = 3
 
 
-@workflow("domains.verify", deadline_s=120, joins=True)
+@workflow("domains.verify", deadline_s=120, joins=True, asks_strangers=True)
 def verify_domain(op: Operation) -> None:
     reason = op.step("look", lambda: _look(op))
     op.step_in_transaction("record", lambda db: _record(op, db, reason))
