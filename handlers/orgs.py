@@ -1,18 +1,24 @@
 """Organizations: the owners of everything else."""
 
+from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from control import ordering
 from control.boundary import Call
+from control.policy.violations import wrong
+from control.violations import refuse
 from control.workflows import erasure
 from handlers import certificates, slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall
-from specserver import Invalid, Reply
+from specserver import Reply
 from storage import api_keys, cells, instances, memberships, organizations
 from storage.instances import Instance
 
 Body = dict[str, Any]
+
+_CLOSED_MAX: Final = 20
+_CLOSED_COUNT: Final = timedelta(days=30)
 
 
 def list_(call: CallerCall) -> list[Body]:
@@ -108,13 +114,22 @@ def _check_quota(call: SessionCall, plan: str) -> None:
                 f"you can own {most} organizations{f' on the {counted} plan' if counted else ''};"
                 " close one and erase its instances first"
             )
-            raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])
+            refuse([wrong("", "quota", message)])
+    _check_closed(call)
+
+
+def _check_closed(call: SessionCall) -> None:
+    since = call.now - _CLOSED_COUNT
+    if organizations.count_closed(call.db, call.caller.user.id, since) >= _CLOSED_MAX:
+        message = (
+            f"you closed {_CLOSED_MAX} organizations in the last {_CLOSED_COUNT.days} days;"
+            " use one of yours, or wait"
+        )
+        refuse([wrong("", "quota", message)])
 
 
 def _check_region(call: Call, region: str | None) -> None:
     known = ordering.catalogue(call.db).regions
     if region is not None and region not in known:
         message = f"{region!r} is not a region; available: {', '.join(known) or 'none yet'}"
-        raise Invalid(
-            message, errors=[{"pointer": "/region", "keyword": "enum", "message": message}]
-        )
+        refuse([wrong("region", "enum", message)])

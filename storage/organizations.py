@@ -103,6 +103,19 @@ def of_key(db: Session, key: ApiKey) -> Organization:
         return fetch(db, key.org_id)
 
 
+def count_closed(db: Session, user_id: str, since: datetime) -> int:
+    """Those that the user owned and that were closed since; they stay, for members to read."""
+    rows = (
+        select(func.count())
+        .select_from(Organization)
+        .join(Membership, Membership.org_id == Organization.id)
+        .where(Membership.user_id == user_id, Membership.role == "owner")
+        .where(Organization.closed_at >= since)
+    )
+    with tenancy.across(db, "a user may own many"):
+        return db.scalar(rows) or 0
+
+
 def count_owned(db: Session, user_id: str, plan: str | None = None) -> int:
     """Those that the user owns, of this plan or of any, while they are open or have data."""
     has_data = exists().where(Instance.org_id == Organization.id, Instance.status != "erased")

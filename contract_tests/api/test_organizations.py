@@ -8,6 +8,7 @@ import pytest
 from contract_tests import written
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
+from handlers import orgs
 from storage import instances, memberships
 
 
@@ -83,6 +84,26 @@ def test_a_closed_organization_counts_until_its_instances_are_erased(house: Hous
     with house.database.write() as db:
         instances.fetch(db, tenants[0].org_id, instance).status = "erased"
     assert house.post("/v1/orgs", person.session, json={"name": "More"}).status_code == 201
+
+
+def test_organizations_that_come_and_go_are_limited(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each closed one stays, with its slug, and is listed for whoever was its member."""
+    monkeypatch.setattr(orgs, "_CLOSED_MAX", 3)
+    person = house.person("Restless", mfa=True)
+    for number in range(3):
+        made = house.post("/v1/orgs", person.session, json={"name": f"Org {number}"})
+        assert made.status_code == 201
+        path = f"/v1/orgs/{made.json()['id']}/actions/close"
+        closed = house.post(path, person.session, json={"erase_everything": True})
+        assert closed.status_code == 202
+    refused = house.post("/v1/orgs", person.session, json={"name": "More"})
+    is_problem(refused, 422)
+    assert "you closed 3 organizations in the last 30 days" in refused.json()["detail"]
+    house.pass_time(30 * 86_400 + 1)
+    again = house.session(person.id)
+    assert house.post("/v1/orgs", again, json={"name": "More"}).status_code == 201
 
 
 @pytest.mark.parametrize("erase", [False, True], ids=["keep", "erase"])
