@@ -16,6 +16,10 @@ class EngineError(Exception):
     """The engine did not do what was asked; the text is for the owner and holds no secret."""
 
 
+class NewLoginError(EngineError):
+    """The newest login does not work, so that the former stay: else nobody could get in."""
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Why an engine cannot be run here, and what whoever runs the cell can do about it."""
@@ -126,8 +130,9 @@ class Driver(Protocol):
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
         """From now on these logins work and no other, running or not.
 
-        An engine that is kept from taking them is ended, and takes them when it starts: the answer
-        says why. Nobody's sessions outlive his credential.
+        An engine that is kept from taking them, for whatever reason that its sessions can bring
+        about, is ended, and takes them when it starts: the answer says why. Nobody's sessions
+        outlive his credential. NewLoginError where a login does not work, and nothing changes.
         """
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 from psycopg.rows import TupleRow
 
-from cell.engines.driver import Login
+from cell.engines.driver import Login, NewLoginError
 from cell.engines.postgres import relay, scram
 from cell.engines.postgres.relay import Relay
 from cell.engines.postgres.scram import Keys
@@ -61,9 +61,16 @@ WRONG_PASSWORD = "password authentication failed"  # noqa: S105 - what it says
 NOT_NOW = "the database system is"
 SHUTDOWN = "57P"
 FULL = ("too many clients already", "remaining connection slots are reserved")
+# What one session can use up for all others, as with locks; it is not let go by itself.
+EXHAUSTED = ("out of shared memory", "out of memory")
+# What a server says of a login and not of itself.
+OF_A_LOGIN = (
+    *(WRONG_PASSWORD, "permission denied for database", "does not exist"),
+    *("is not permitted to log in", "too many connections for", "could not access file"),
+)
 
 
-class LoginError(Exception):
+class LoginError(NewLoginError):
     """A login that was just made does not work."""
 
 
@@ -223,10 +230,12 @@ def is_said(error: BaseException | None) -> bool:
     return SAID in str(error)
 
 
-def is_gone(error: NotRunningError | psycopg.OperationalError) -> bool:
+def is_gone(error: NotRunningError | psycopg.Error) -> bool:
     """Whether nobody answered, or not to the end: sessions end with one that crashes."""
     if isinstance(error, NotRunningError):
         return True
+    if not isinstance(error, psycopg.OperationalError):
+        return False
     state = error.sqlstate
     return SAID not in str(error) and (state is None or state.startswith(SHUTDOWN))
 
@@ -243,13 +252,18 @@ async def as_owner(folder: Path, login: Login) -> AsyncIterator[psycopg.AsyncCon
 
 
 async def try_login(folder: Path, login: Login) -> None:
-    """Raises LoginError where it does not work; where the server is full it may."""
+    """Raises LoginError where it does not work; where the server is full it may.
+
+    OperationalError where the server had no room for it: a session can take that on purpose.
+    """
     try:
         async with as_owner(folder, login):
             pass
     except psycopg.OperationalError as error:
         if is_full(error):
             return
+        if not _says(error, OF_A_LOGIN):
+            raise
         said = str(error).rpartition(SAID)[2].strip()
         complaint = f"the login {login.username} does not work, so no other was ended: {said}"
         raise LoginError(complaint) from error
@@ -257,4 +271,21 @@ async def try_login(folder: Path, login: Login) -> None:
 
 def is_full(error: psycopg.Error) -> bool:
     """Whether the server runs and has no connection left."""
-    return any(said in str(error) for said in FULL)
+    return _says(error, FULL)
+
+
+def is_exhausted(error: psycopg.Error) -> bool:
+    """Whether it lacks what sessions have taken, for those that there are and any other."""
+    return _says(error, EXHAUSTED)
+
+
+def reason(error: NotRunningError | psycopg.Error) -> str:
+    """For the owner, without the machine's paths."""
+    if is_gone(error):
+        return "it does not respond to logins"
+    said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return said or str(error).rpartition(SAID)[2].strip()
+
+
+def _says(error: psycopg.Error, words: tuple[str, ...]) -> bool:
+    return any(each in str(error) for each in words)

@@ -60,6 +60,10 @@ FRESH = "fresh"
 MEASURE_EVERY_S = 10.0
 REASON_CHARACTERS = 500
 APPLY_FOR_S = 30.0
+# A server that answers and refuses: sessions may take what it has for as long as they want.
+HELD_UP_FOR_S = 5.0
+# All that is done for it, of which each part has a limit of its own.
+APPLY_WITHIN_S = 90.0
 LOOK_AGAIN_S = 0.1
 
 
@@ -139,7 +143,8 @@ class PostgreSQL:
         except (NotRunningError, LoginError, HeldUpError):
             return False
         except psycopg.Error as error:
-            return connections.is_full(error)
+            # Full for the owner, not for us: what could not be told yet is no login that works.
+            return logins.applied(site) and connections.is_full(error)
         return True
 
     async def is_loading(self, site: Site) -> bool:
@@ -154,8 +159,8 @@ class PostgreSQL:
             return Pulse.WELL if connections.is_said(error.__cause__) else Pulse.SILENT
         except WrongPasswordError:
             return Pulse.CHANGED
-        except psycopg.Error:
-            return Pulse.WELL
+        except psycopg.Error as error:
+            return Pulse.FULL if connections.is_exhausted(error) else Pulse.WELL
 
     async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> str | None:
         former = logins.wanted(site)
@@ -163,17 +168,15 @@ class PostgreSQL:
         try:
             await self.counts.end(site)
             await self._apply_soon(site, logins_)
-        except LoginError as error:
+        except LoginError:
             # Those that work go on doing so, also after the next start.
             logins.keep(site, former)
-            raise EngineError(str(error)) from error
+            raise
         except HeldUpError as error:
             # Its owner's statements must not keep a credential alive: told at its next start.
             if (process := self._host.find(site)) is not None:
                 await server.quit_at_once(process)
                 return f"it did not take new credentials: {error}"
-        except psycopg.Error as error:
-            raise EngineError(f"the server rejected the credentials: {error}") from error
         return None
 
     def proofs(self, site: Site) -> dict[str, str]:
@@ -309,19 +312,21 @@ class PostgreSQL:
         """A server that does not run is told at its next start, before anybody is let in.
 
         One that runs may recover from a crash of one session; HeldUpError where it takes nobody
-        for longer, or not us, while sessions that it has go on.
+        for longer, or does not do as it is told, for whatever reason: sessions that it has go on.
         """
-        deadline = time.monotonic() + APPLY_FOR_S
+        began = time.monotonic()
         while True:
             try:
-                return await self._apply(site, tried)
-            except (NotRunningError, psycopg.OperationalError) as error:
-                if not connections.is_gone(error):
-                    raise
+                async with asyncio.timeout(APPLY_WITHIN_S):
+                    return await self._apply(site, tried)
+            except TimeoutError as error:
+                raise HeldUpError(f"that took longer than {APPLY_WITHIN_S:.0f} s") from error
+            except (NotRunningError, psycopg.Error) as error:
                 if not places.takes_logins(site) or self._host.find(site) is None:
                     return None
-                if time.monotonic() > deadline:
-                    raise HeldUpError("it does not respond to logins") from error
+                wait_s = APPLY_FOR_S if connections.is_gone(error) else HELD_UP_FOR_S
+                if time.monotonic() - began > wait_s:
+                    raise HeldUpError(connections.reason(error)) from error
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _apply(self, site: Site, tried: Sequence[Login]) -> None:

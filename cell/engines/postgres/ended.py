@@ -27,6 +27,8 @@ LIMITS = ("statement_timeout=8s", "lock_timeout=2s")
 # Backends that have checked a password and have no name yet are done with that, mostly.
 STARTING_S = 1.0
 LOOK_AGAIN_S = 0.05
+# One that is told to end does so within milliseconds, mostly.
+GONE_WITHIN_S = 10.0
 REASON_CHARACTERS = 200
 # Ends what logged in with what is no longer valid; the session's user is who logged in.
 END_SESSIONS = """
@@ -55,7 +57,8 @@ FAILURES = (psycopg.Error, NotRunningError, HeldUpError, OSError, UnicodeError)
 async def end_sessions(connection: Connection, names: Sequence[str]) -> None:
     """Those that logged in as one of them, whatever role they act in now.
 
-    Also those that have proved to be one of them and are not shown yet.
+    Also those that have proved to be one of them and are not shown yet. HeldUpError where one of
+    them goes on: some of what a session may be doing is not interrupted.
     """
     if not names:
         return
@@ -70,6 +73,11 @@ async def end_sessions(connection: Connection, names: Sequence[str]) -> None:
         left &= await _starting(connection)
     if left:
         await connection.execute(END, [list(left)])
+    until = loop.time() + GONE_WITHIN_S
+    while (await connection.execute(END_SESSIONS, [list(names)])).rowcount:
+        if loop.time() > until:
+            raise HeldUpError("a session of a login that ended does not end")
+        await asyncio.sleep(LOOK_AGAIN_S)
 
 
 async def take_apart(folder: Path, ours: Login, names: Sequence[str], major: int) -> None:

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import builtin, connections, extensions, roles, searches
 from cell.engines.postgres.builtin import Functions
+from cell.engines.postgres.connections import HeldUpError
 from cell.engines.postgres.ended import FAILURES, LIMITS
 from cell.engines.postgres.extensions import Called
 from cell.engines.postgres.installation import Installation
@@ -146,7 +148,10 @@ class Way:
 
 
 async def clear(folder: Path, ours: Login, installation: Installation) -> None:
-    """In all databases; raises nothing that has to do with what is in them but ChangedError."""
+    """In all databases; raises nothing that has to do with what is in them but ChangedError.
+
+    HeldUpError where sessions leave it no room to begin: at a start there are none.
+    """
     try:
         async with (
             asyncio.timeout(WITHIN_S),
@@ -162,6 +167,8 @@ async def clear(folder: Path, ours: Login, installation: Installation) -> None:
             async with _opened(connection, [oid for oid, _, allowed in found if not allowed]):
                 await _each(way, [name for name in names if name])
     except (*FAILURES, TimeoutError) as error:
+        if isinstance(error, psycopg.Error) and connections.is_exhausted(error):
+            raise HeldUpError(connections.reason(error)) from error
         _log(error, None)
 
 
