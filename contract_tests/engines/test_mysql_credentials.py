@@ -11,6 +11,7 @@ from typing import Any
 
 import pymysql
 import pytest
+from pymysql.constants import ER
 
 from cell.engines.driver import Login, Pulse
 from cell.engines.mysql import accounts, driver
@@ -210,6 +211,44 @@ def test_no_session_outlives_its_password_where_the_cell_cannot_log_in(
         with pytest.raises(pymysql.err.MySQLError):
             each.ping(reconnect=False)
     running.start()
+    assert running.works(running.login)
+    assert not running.works(former)
+
+
+@on_mariadb
+def test_no_session_outlives_its_password_where_the_cell_is_refused(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "HELD_UP_FOR_S", 0.5)
+    former, running.login = running.login, running.new_login()
+    process = running.process
+    assert process is not None
+    ours = administrator(running)
+    held = opened(running, former)
+    with contextlib.closing(opened(running, ours)) as connection:
+        connection.query("ALTER USER CURRENT_USER() ACCOUNT LOCK")
+    told = running.run(running.driver.set_credentials(running.site, [running.login]))
+    assert "it did not take new credentials" in (told or "")
+    assert not process.alive
+    with pytest.raises(pymysql.err.MySQLError):
+        held.ping(reconnect=False)
+    running.start()
+    assert running.works(running.login)
+    assert not running.works(former)
+
+
+@on_mariadb
+def test_connections_that_are_used_up_keep_no_password_alive(running: Subject) -> None:
+    former, running.login = running.login, running.new_login()
+    with contextlib.ExitStack() as held:
+        for _ in range(running.spec.size.connections_max):
+            held.enter_context(contextlib.closing(opened(running, former)))
+        with pytest.raises(pymysql.err.OperationalError) as full:
+            opened(running, former)
+        assert full.value.args[0] in {ER.TOO_MANY_USER_CONNECTIONS, ER.CON_COUNT_ERROR}
+        running.accept(running.login)
+        assert running.process is not None
+        assert running.process.alive
     assert running.works(running.login)
     assert not running.works(former)
 

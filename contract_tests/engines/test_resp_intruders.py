@@ -7,6 +7,7 @@ import redis
 
 from cell.engines.driver import Pulse
 from cell.engines.resp import driver
+from cell.engines.resp.connection import Connection, RefusalError
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
@@ -131,3 +132,42 @@ def answers(session: redis.Redis) -> bool:
         return bool(session.ping())
     except redis.exceptions.RedisError:
         return False
+
+
+def test_what_broke_off_is_told_again_with_the_end_of_sessions(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a script begins between the two, and the engine is busy."""
+    former, running.login = running.login, running.new_login()
+    ask = Connection.ask
+    broken: list[tuple[str, ...]] = []
+
+    async def once(connection: Connection, *words: str) -> str:
+        if words[0] == "CLIENT" and not broken:
+            broken.append(words)
+            raise RefusalError("BUSY")
+        return await ask(connection, *words)
+
+    with client(running, "app", former.password) as session:
+        assert answers(session)
+        monkeypatch.setattr(Connection, "ask", once)
+        running.accept(running.login)
+        assert broken
+        assert not answers(session)
+    assert running.works(running.login)
+
+
+def test_an_engine_that_refuses_its_administrator_keeps_no_credential_alive(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "TOLD_WITHIN_S", 0.5)
+    former, running.login = running.login, running.new_login()
+    with client(running, "menagerie", running.host.secret(running.site, "menagerie")) as ours:
+        ours.execute_command("ACL", "SETUSER", "menagerie", "-acl|setuser")
+    told = running.run(running.driver.set_credentials(running.site, [running.login]))
+    assert "it did not take new credentials" in (told or "")
+    assert running.process is not None
+    assert not running.process.alive
+    running.start()
+    assert running.works(running.login)
+    assert not running.works(former)

@@ -32,7 +32,7 @@ from cell.runtime.process import Process
 
 ACCOUNTS = "accounts.sql"
 APPLY_FOR_S = 30.0
-# A server without room for the cell is without it for longer where somebody wants it so.
+# A server that answers and refuses: without room for the cell, say, for as long as somebody wants.
 HELD_UP_FOR_S = 5.0
 LOOK_AGAIN_S = 0.05
 
@@ -218,14 +218,12 @@ class MySQLFamily:
                 await client.tell(*self._administrator(site), statements)
                 if ending:
                     await client.end_sessions(*self._administrator(site), accounts.TENANT)
-            except client.RefusedError as error:
-                raise EngineError(f"the server rejected the credentials: {error}") from error
-            except (client.NotThereError, client.HeldUpError) as error:
+            except client.FAILURES as error:
                 # It may just be starting, and have read the former accounts.
                 if (process := self._host.find(site)) is None:
                     return None
-                held_up = isinstance(error, client.HeldUpError)
-                if time.monotonic() - began > (HELD_UP_FOR_S if held_up else APPLY_FOR_S):
+                gone = isinstance(error, client.NotThereError)
+                if time.monotonic() - began > (APPLY_FOR_S if gone else HELD_UP_FOR_S):
                     process.signal(signal.SIGKILL)
                     await process.ended()
                     return f"it did not take new credentials: {error}"

@@ -32,6 +32,7 @@ ADMINISTRATOR_RULES = (
     "resetchannels",
     "-@all",
     *("+ping", "+info", "+bgsave", "+config|set", "+script|kill", "+function|kill"),
+    *("+multi", "+exec"),
     *("+bgrewriteaof", "+function|stats", "+function|list", "+function|delete", "+function|flush"),
     *("+acl|setuser", "+acl|list", "+acl|users", "+acl|deluser", "+client|kill"),
 )

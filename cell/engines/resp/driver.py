@@ -128,39 +128,39 @@ class Resp:
         administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
         self._write(site, USERS, users(tenant, administrator))
         deadline = time.monotonic() + TOLD_WITHIN_S
-        while not await self._told(site, tenant, administrator):
+        while (why := await self._told(site, tenant, administrator)) is not None:
             if time.monotonic() > deadline:
                 # Its owner's commands must not keep a credential alive: started anew, it has no
                 # sessions and reads the file.
                 if (process := self._host.find(site)) is None:
                     return None
                 process.signal(signal.SIGKILL)
-                return f"it did not take new credentials within {TOLD_WITHIN_S:.0f} s"
+                await process.ended()
+                return f"it did not take new credentials within {TOLD_WITHIN_S:.0f} s: {why}"
             await asyncio.sleep(LOOK_AGAIN_S)
         return None
 
-    async def _told(self, site: Site, tenant: Sequence[str], administrator: Sequence[str]) -> bool:
-        """Whether the engine has these users now, or will when it starts."""
+    async def _told(
+        self, site: Site, tenant: Sequence[str], administrator: Sequence[str]
+    ) -> str | None:
+        """None where the engine has these users now, or will when it starts; or why not."""
         try:
             async with self._connected(site) as connection:
                 try:
                     # Loading the file would do as well, but ends all connections in 7.0.
                     await _set_users(connection, tenant, administrator)
                 except RefusalError as error:
-                    if not str(error).startswith("BUSY"):
-                        raise
-                    await _pulse(connection)
-                    return False
+                    if str(error).startswith("BUSY"):
+                        await _pulse(connection)
+                    raise
         except RefusalError as error:
-            if is_full(error):
-                return False
-            raise EngineError(f"the engine refused its administrator: {error}") from error
+            return str(error)
         except (FileNotFoundError, ConnectionRefusedError):
             # Not running: it reads the file when it starts.
-            return True
+            return None
         except OSError:
-            return False
-        return True
+            return "it does not respond"
+        return None
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         limits = Limits.of(size)
@@ -300,9 +300,12 @@ async def _set_users(
     for name in (ADMINISTRATOR, "default"):
         await connection.ask("ACL", "SETUSER", name, *known[name])
     former = await _passwords(connection)
+    # Both or neither: told again, it would not know any more that a password ended.
+    await connection.ask("MULTI")
     await connection.ask("ACL", "SETUSER", USERNAME, *tenant)
     if not former <= set(tenant):
         await connection.ask("CLIENT", "KILL", "USER", USERNAME)
+    await connection.ask_list("EXEC")
     for name in await connection.ask_list("ACL", "USERS"):
         if name not in known:
             await connection.ask("ACL", "DELUSER", name)
