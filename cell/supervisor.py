@@ -12,8 +12,9 @@ from cell import activity, background, bounds, ceilings, liveness, logs, snapsho
 from cell.activity import Traffic
 from cell.credentials import Credential, Credentials
 from cell.domains import Domains
-from cell.engines.driver import Driver, EngineError, Login
+from cell.engines.driver import Driver, EngineError, Login, NewLoginError
 from cell.layout import Layout
+from cell.overlaps import Overlaps
 from cell.pki import PkiError
 from cell.pools import Pools
 from cell.records import Records
@@ -54,7 +55,7 @@ class Supervisor:
         self.residents: dict[str, Resident] = {}
         self.traffic: dict[str, Traffic] = {}
         self._stopping = False
-        self._ending: set[str] = set()
+        self._overlaps = Overlaps(credentials, self.hand_out_credentials)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def publish(self) -> None:
@@ -99,7 +100,7 @@ class Supervisor:
                 self.publish()
 
     async def _try_newest(self, resident: Resident, logins: list[Login]) -> None:
-        """Before an older one ends, lest nobody can get in; EngineError, and it stays then."""
+        """Before an older one ends, lest nobody can get in; NewLoginError, and it stays then."""
         ended = self._credentials.ended(resident.instance_id)
         driver, site = resident.driver, resident.site
         if not ended or await driver.ready(site, logins[0]):
@@ -108,7 +109,7 @@ class Supervisor:
         await liveness.tell(resident, [*logins, *former])
         # Where the engine takes neither it is busy, which must not keep the former alive.
         if not await driver.ready(site, logins[0]) and await driver.ready(site, former[0]):
-            raise EngineError(
+            raise NewLoginError(
                 "the engine does not accept the new login; the previous one stays valid"
             )
 
@@ -232,10 +233,9 @@ class Supervisor:
             if liveness.is_due(resident, self._settings):
                 login = self.login(resident)
                 resident.look = self.spawn(liveness.look(resident, login, self._settings))
-        for instance_id in set(self._credentials.expired()) - self._ending:
+        for instance_id in self._overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
-            self._ending.add(instance_id)
-            self.spawn(self._end_overlap(instance_id))
+            self.spawn(self._overlaps.end(instance_id, self.residents.get(instance_id)))
         full = await asyncio.to_thread(self._measure, list(self.residents.values()))
         for instance_id, reason in full.items():
             self._end_full(self.residents[instance_id], reason)
@@ -257,23 +257,6 @@ class Supervisor:
             self.publish()
         # What was temporary is gone now, and it may run again.
         await self.restart(resident, reason)
-
-    async def _end_overlap(self, instance_id: str) -> None:
-        """Tried again at a later tick where the engine cannot be told now."""
-        resident = self.residents.get(instance_id)
-        try:
-            if resident is not None:
-                # Not beside a rotation: engines refuse two changes of one login at once.
-                async with resident.lock:
-                    if resident.record.desired != "erased":
-                        await self.hand_out_credentials(resident)
-                        log.info("cell.credential_ended", instance_id=instance_id)
-            # Forgotten once the engine knows, and not before: else it would never be told.
-            self._credentials.forget_expired(instance_id)
-        except (EngineError, OSError) as error:
-            log.warning("cell.not_told", instance_id=instance_id, reason=str(error))
-        finally:
-            self._ending.discard(instance_id)
 
     def traffic_of(self, resident: Resident) -> Traffic:
         return self.traffic.get(resident.instance_id, Traffic())

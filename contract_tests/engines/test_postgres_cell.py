@@ -1,6 +1,7 @@
 """PostgreSQL in a real cell, and through a real gateway by clients that verify the certificate."""
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,10 @@ from contract_tests.cell.rig import GIB, LARGER, SMALL, Rig, running, until
 
 SERVE = Path(__file__).parents[1] / "gateway" / "serve.py"
 NEWER, OLDER = "18", "16"
+# More than there is room for; each of the last is another.
+LOCKS = """
+SELECT pg_advisory_lock(floor(random() * 2 ^ 60)::bigint) FROM generate_series(1, 200000)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +108,38 @@ def test_an_overlap_that_ends_takes_the_login_away(rig: Rig) -> None:
 
     until(ended, "the former login has ended")
     assert ask(rig, instance_id, "SELECT 1", new) == 1
+
+
+def test_a_session_that_uses_up_locks_keeps_no_overlap_going(rig: Rig) -> None:
+    instance_id = order(rig, rotation_overlap_s=5)
+    former = rig.reveal(instance_id)
+    route = rig.route(instance_id)
+    assert route is not None
+    with psycopg.connect(
+        host=str(Path(route["socket"]).parent),
+        user=former["username"],
+        password=former["password"],
+        dbname="app",
+        autocommit=True,
+    ) as session:
+        new = rig.rotate(instance_id)
+        for _ in range(3):
+            with contextlib.suppress(psycopg.errors.OutOfMemory):
+                session.execute(LOCKS)
+
+        def goes_on() -> bool:
+            try:
+                return session.execute("SELECT 1").fetchone() == (1,)
+            except psycopg.OperationalError:
+                return False
+
+        until(lambda: not goes_on(), "the session has ended")
+    until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is started again")
+    seen = rig.status_is(instance_id, "running")
+    assert "did not take new credentials: out of shared memory" in seen["status_reason"]
+    assert ask(rig, instance_id, "SELECT 1", new) == 1
+    with pytest.raises(psycopg.OperationalError, match="FATAL"):
+        ask(rig, instance_id, "SELECT 1", former)
 
 
 def test_a_newer_version_is_had_with_the_data(rig: Rig) -> None:
