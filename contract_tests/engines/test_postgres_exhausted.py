@@ -1,13 +1,16 @@
 """Sessions of a former holder that leave a server no room: they keep no credential alive."""
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from cell.engines.driver import Login, Pulse
-from cell.engines.postgres import connections, driver
+from cell.engines.postgres import connections, driver, ended
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import every_version, newest, session
 
@@ -86,3 +89,33 @@ def test_a_login_without_room_is_not_one_that_does_not_work(
     running.login = new
     running.start()
     assert not running.works(former)
+
+
+@newest
+def test_a_session_that_does_not_end_ends_with_the_server(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the middle of something that is not interrupted; here its process does not run."""
+    monkeypatch.setattr(ended, "GONE_WITHIN_S", 0.5)
+    former, new = running.login, running.new_login()
+    process = running.process
+    assert process is not None
+    running.accept(former, new)
+    with contextlib.closing(session(running, former)) as open_session:
+        os.kill(backend_of(process.pid, former.username), signal.SIGSTOP)
+        told = running.run(running.driver.set_credentials(running.site, [new]))
+        assert "does not end" in (told or "")
+        assert not process.alive
+        with pytest.raises(psycopg.OperationalError):
+            open_session.execute("SELECT 1")
+
+
+def backend_of(pid: int, username: str) -> int:
+    """The process of the only session of this user, of the server that has or is below `pid`."""
+    found = [pid]
+    for each in found:
+        found += map(int, Path(f"/proc/{each}/task/{each}/children").read_text().split())
+        command = Path(f"/proc/{each}/cmdline").read_bytes()
+        if command.startswith(f"postgres: {username} ".encode()):
+            return each
+    raise AssertionError("there is no such session")
