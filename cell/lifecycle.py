@@ -262,6 +262,7 @@ class Lifecycle:
             try:
                 await self._supervisor.hand_out_credentials(resident)
             except (EngineError, OSError) as error:
+                self._supervisor.overlaps.owe(resident.instance_id)
                 why = for_owner(str(error))
                 detail = f"the engine did not accept the new credential: {why}"
                 raise Unavailable(detail, headers=RETRY_AFTER) from error

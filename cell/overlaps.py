@@ -1,4 +1,4 @@
-"""Ends credentials whose overlap is over, and the engine that cannot be told so in time."""
+"""Tells engines later of what they could not be told at once, and ends those that never can be."""
 
 import signal
 import time
@@ -25,11 +25,16 @@ class Overlaps:
         self._credentials = credentials
         self._hand_out = hand_out
         self._ending: set[str] = set()
+        self._owed: set[str] = set()
         self._failing_since: dict[str, float] = {}
+
+    def owe(self, instance_id: str) -> None:
+        """Its rotation failed: the credential is there, and the engine does not know it."""
+        self._owed.add(instance_id)
 
     def due(self) -> set[str]:
         """The instances for which `end` is to be called now, apart from one another."""
-        found = set(self._credentials.expired()) - self._ending
+        found = ({*self._credentials.expired()} | self._owed) - self._ending
         self._ending |= found
         return found
 
@@ -43,6 +48,7 @@ class Overlaps:
                         await self._tell(resident)
             # Forgotten once the engine knows, and not before: else it would never be told.
             self._credentials.forget_expired(instance_id)
+            self._owed.discard(instance_id)
             self._failing_since.pop(instance_id, None)
         except (EngineError, OSError) as error:
             log.warning("cell.not_told", instance_id=instance_id, reason=str(error))

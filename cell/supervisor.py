@@ -55,7 +55,7 @@ class Supervisor:
         self.residents: dict[str, Resident] = {}
         self.traffic: dict[str, Traffic] = {}
         self._stopping = False
-        self._overlaps = Overlaps(credentials, self.hand_out_credentials)
+        self.overlaps = Overlaps(credentials, self.hand_out_credentials)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def publish(self) -> None:
@@ -233,9 +233,9 @@ class Supervisor:
             if liveness.is_due(resident, self._settings):
                 login = self.login(resident)
                 resident.look = self.spawn(liveness.look(resident, login, self._settings))
-        for instance_id in self._overlaps.due():
+        for instance_id in self.overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
-            self.spawn(self._overlaps.end(instance_id, self.residents.get(instance_id)))
+            self.spawn(self.overlaps.end(instance_id, self.residents.get(instance_id)))
         full = await asyncio.to_thread(self._measure, list(self.residents.values()))
         for instance_id, reason in full.items():
             self._end_full(self.residents[instance_id], reason)

@@ -304,3 +304,23 @@ def test_a_stopped_cell_leaves_no_sockets_outside_its_home(tmp_path: Path) -> No
         assert not sockets.exists()
     finally:
         rig.destroy()
+
+
+def test_a_credential_that_an_engine_did_not_take_is_told_again(rig: Rig) -> None:
+    """What is revealed after a rotation that failed works as soon as it can."""
+    instance_id = rig.make()
+    former = rig.reveal(instance_id)["password"]
+    users = rig.home / "instances" / instance_id / "conf" / "users.json"
+    users.unlink()
+    users.mkdir()
+    with rig.client() as http:
+        answer = http.post(f"/v1/rotate/{rig.token(instance_id, 'rotate')}")
+    assert answer.status_code == 503, answer.text
+    users.rmdir()
+    newest = rig.reveal(instance_id)["password"]
+    assert newest != former
+
+    def works() -> bool:
+        return rig.query(instance_id, newest, "SELECT 1").status_code == 200
+
+    until(works, "it is told")

@@ -13,6 +13,7 @@ from cell.engines.driver import Login, Pulse
 from cell.engines.postgres import connections, driver, ended
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import every_version, newest, session
+from gateway import logins
 
 FILL = "SELECT pg_advisory_lock(i) FROM generate_series(1, 400000) AS i"
 
@@ -58,6 +59,21 @@ def test_a_full_lock_table_keeps_no_credential_alive(running: Subject) -> None:
         with pytest.raises(psycopg.OperationalError):
             holder.execute("SELECT 1")
     assert running.works(new)
+    assert not running.works(former)
+
+
+@newest
+def test_connections_that_are_used_up_keep_no_credential_alive(running: Subject) -> None:
+    former, new = running.login, running.new_login()
+    with contextlib.ExitStack() as held:
+        for _ in range(running.spec.size.connections_max + logins.MAX):
+            held.enter_context(contextlib.closing(session(running, former)))
+        with pytest.raises(psycopg.OperationalError, match="reserved"):
+            session(running, former)
+        running.accept(new)
+        assert running.process is not None
+        assert running.process.alive
+        assert running.works(new)
     assert not running.works(former)
 
 
