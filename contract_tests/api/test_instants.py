@@ -44,7 +44,8 @@ def places(node: Any, above: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
 def test_every_place_that_takes_a_time_is_tried_here() -> None:
     whole = document().raw
     taken = {place[2] if place[0] == "components" else place[1] for place in places(whole)}
-    assert taken == {"ApiKeyCreate", "/v1/orgs/{org_id}/instances/{instance_id}/metrics"}
+    metrics = "/v1/orgs/{org_id}/instances/{instance_id}/metrics"
+    assert taken == {"ApiKeyCreate", "AuditFrom", "AuditTo", metrics}
 
 
 @pytest.mark.parametrize("written", EXTREMES)
@@ -52,6 +53,16 @@ def test_metrics(house: House, here: Estate, written: str) -> None:
     path = f"{here.tenant.path}/instances/{here.instance_id}/metrics"
     for params in ({"from": written}, {"to": written}, {"from": written, "to": written}):
         answer = house.get(path, here.tenant.key, params=params)
+        assert answer.status_code in (200, 422), answer.text
+        if answer.status_code == 422:
+            assert answer.json()["errors"][0]["parameter"] in params
+
+
+@pytest.mark.parametrize("written", EXTREMES)
+@pytest.mark.parametrize("path", ["audit", "audit/export"])
+def test_the_audit_log(house: House, here: Estate, path: str, written: str) -> None:
+    for params in ({"from": written}, {"to": written}, {"from": written, "to": written}):
+        answer = house.get(f"{here.tenant.path}/{path}", here.tenant.key, params=params)
         assert answer.status_code in (200, 422), answer.text
         if answer.status_code == 422:
             assert answer.json()["errors"][0]["parameter"] in params
