@@ -1,7 +1,6 @@
 """Where there is room: cells, as placement's rules see them, counted within the transaction."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -29,11 +28,9 @@ def places(
         cells.lock(db, ids)
     promised = promises.by_cell(db, ids, besides=besides)
     return [
-        replace(
-            Place.of(cell.id, cell.capacity, _sum(promised[cell.id]), overcommit),
-            instances=promised[cell.id].instances,
-        )
+        Place.of(cell.id, cell.capacity, _sum(found), overcommit, found.instances)
         for cell in sorted(of, key=lambda cell: cell.id)
+        for found in [promised[cell.id]]
     ]
 
 

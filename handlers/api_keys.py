@@ -6,9 +6,11 @@ from typing import Any
 from control import identity
 from control.policy import permissions
 from control.policy.plans import PLANS
+from control.policy.violations import wrong
+from control.violations import refuse
 from handlers import instants, views
 from handlers.calls import OrgCall
-from specserver import Forbidden, Invalid, Reply
+from specserver import Forbidden, Reply
 from storage import api_keys, identifiers
 from storage.api_keys import ApiKey
 from storage.errors import Conflict
@@ -127,4 +129,4 @@ def _check_quota(call: OrgCall) -> None:
     held = api_keys.page(call.db, call.org.id, now=call.now, limit=plan.api_keys_max, after=None)
     if len(held.items) >= plan.api_keys_max:
         message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
-        raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])
+        refuse([wrong("", "quota", message)])

@@ -3,9 +3,11 @@
 from typing import Any
 
 from control.policy.plans import PLANS
+from control.policy.violations import wrong
+from control.violations import refuse
 from handlers import slugs, views
 from handlers.calls import OrgCall
-from specserver import Invalid, Reply
+from specserver import Reply
 from storage import instances, projects, teams
 from storage.errors import Conflict
 from storage.projects import Project
@@ -77,4 +79,4 @@ def _check_quota(call: OrgCall) -> None:
         return
     if projects.count(call.db, call.org.id) >= plan.projects_max:
         message = f"the {plan.id} plan allows {plan.projects_max} projects; delete one first"
-        raise Invalid(message, errors=[{"pointer": "", "keyword": "quota", "message": message}])
+        refuse([wrong("", "quota", message)])

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, Select, delete, select
+from sqlalchemy import ForeignKey, Index, Select, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
+from storage.lookups import delete_oldest
 from storage.pages import Page
 
 ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
@@ -100,10 +101,4 @@ def _chosen(rows: Select[Any], org_id: str, chosen: Chosen) -> Select[Any]:
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` of those written before that moment, oldest first; how many went."""
-    old = select(AuditEntry.id).where(AuditEntry.id < identifiers.first_of("aud_", before))
-    oldest = old.order_by(AuditEntry.id).limit(limit).scalar_subquery()
-    return len(
-        db.execute(
-            delete(AuditEntry).where(AuditEntry.id.in_(oldest)).returning(AuditEntry.id)
-        ).all()
-    )
+    return delete_oldest(db, AuditEntry.id, "aud_", before, limit)

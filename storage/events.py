@@ -16,7 +16,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     bindparam,
-    delete,
     event,
     func,
     select,
@@ -27,6 +26,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import identifiers
 from storage.columns import DatabaseClock, Json, Owned, Record
 from storage.instances import Instance
+from storage.lookups import delete_oldest
 from storage.teams import Teams, of_teams
 
 CHANNEL: Final = "menagerie_events"
@@ -107,9 +107,7 @@ def counts(db: Session, org_ids: Collection[str]) -> dict[str, int]:
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` of those written before that moment, oldest first; how many went."""
-    old = select(Event.id).where(Event.id < identifiers.first_of("evt_", before))
-    oldest = old.order_by(Event.id).limit(limit).scalar_subquery()
-    return len(db.execute(delete(Event).where(Event.id.in_(oldest)).returning(Event.id)).all())
+    return delete_oldest(db, Event.id, "evt_", before, limit)
 
 
 @event.listens_for(Session, "before_commit")

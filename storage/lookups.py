@@ -1,11 +1,13 @@
-"""Finding one record by its key: as `Session.get` does, by statements that are built once."""
+"""Statements that hold for records of any kind: one by its key, and the oldest by their ids."""
 
 import functools
+from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, bindparam, select
-from sqlalchemy.orm import Mapper, Session
+from sqlalchemy import Select, bindparam, delete, select
+from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
 
+from storage import identifiers
 from storage.columns import Record
 
 Found = TypeVar("Found", bound=Record)
@@ -30,3 +32,15 @@ def _statement(record: type[Found], lock: bool) -> Select[Any]:
     mapper: Mapper[Found] = record.__mapper__
     rows = select(record).where(*(each == bindparam(each.key) for each in mapper.primary_key))
     return rows.with_for_update().execution_options(populate_existing=True) if lock else rows
+
+
+def delete_oldest(
+    db: Session, key: InstrumentedAttribute[str], prefix: str, before: datetime, limit: int
+) -> int:
+    """Delete at most `limit` of those made before that moment, oldest first; how many went.
+
+    `key` holds ids with the prefix, which tell when they were made.
+    """
+    old = select(key).where(key < identifiers.first_of(prefix, before))
+    oldest = old.order_by(key).limit(limit).scalar_subquery()
+    return len(db.execute(delete(key.class_).where(key.in_(oldest)).returning(key)).all())

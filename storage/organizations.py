@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import bindparam, exists, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, teams, tenancy
@@ -105,29 +105,25 @@ def of_key(db: Session, key: ApiKey) -> Organization:
 
 def count_closed(db: Session, user_id: str, since: datetime) -> int:
     """Those that the user owned and that were closed since; they stay, for members to read."""
-    rows = (
-        select(func.count())
-        .select_from(Organization)
-        .join(Membership, Membership.org_id == Organization.id)
-        .where(Membership.user_id == user_id, Membership.role == "owner")
-        .where(Organization.closed_at >= since)
-    )
-    with tenancy.across(db, "a user may own many"):
-        return db.scalar(rows) or 0
+    return _count_owned_by(db, user_id, Organization.closed_at >= since)
 
 
 def count_owned(db: Session, user_id: str, plan: str | None = None) -> int:
     """Those that the user owns, of this plan or of any, while they are open or have data."""
     has_data = exists().where(Instance.org_id == Organization.id, Instance.status != "erased")
+    matches = or_(Organization.status == "open", has_data)
+    if plan is not None:
+        matches = and_(matches, Organization.plan == plan)
+    return _count_owned_by(db, user_id, matches)
+
+
+def _count_owned_by(db: Session, user_id: str, matches: ColumnElement[bool]) -> int:
     rows = (
         select(func.count())
         .select_from(Organization)
         .join(Membership, Membership.org_id == Organization.id)
-        .where(Membership.user_id == user_id, Membership.role == "owner")
-        .where(or_(Organization.status == "open", has_data))
+        .where(Membership.user_id == user_id, Membership.role == "owner", matches)
     )
-    if plan is not None:
-        rows = rows.where(Organization.plan == plan)
     with tenancy.across(db, "a user may own many"):
         return db.scalar(rows) or 0
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ForeignKey, delete, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, and_, delete, or_, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
@@ -39,6 +39,15 @@ class UserSession(Record):
         self.revoked_at = self.revoked_at or at
 
 
+def _live(user_id: str, now: datetime) -> ColumnElement[bool]:
+    """What holds for the user's live sessions: `UserSession.is_live`, in SQL."""
+    return and_(
+        UserSession.user_id == user_id,
+        UserSession.revoked_at.is_(None),
+        UserSession.expires_at > now,
+    )
+
+
 def by_token_hash(db: Session, token_hash: str) -> UserSession | None:
     """The session of that token, live or not: the caller decides by the database's clock."""
     return db.scalars(select(UserSession).where(UserSession.token_hash == token_hash)).one_or_none()
@@ -46,12 +55,7 @@ def by_token_hash(db: Session, token_hash: str) -> UserSession | None:
 
 def addresses(db: Session, user_id: str, now: datetime) -> list[str]:
     """Where the user's live sessions began."""
-    rows = select(UserSession.ip).where(
-        UserSession.user_id == user_id,
-        UserSession.ip.is_not(None),
-        UserSession.revoked_at.is_(None),
-        UserSession.expires_at > now,
-    )
+    rows = select(UserSession.ip).where(_live(user_id, now), UserSession.ip.is_not(None))
     return [ip for ip in db.scalars(rows.distinct().limit(_ADDRESSES_MAX)) if ip is not None]
 
 
@@ -69,11 +73,7 @@ def page(
     db: Session, user_id: str, *, now: datetime, limit: int, after: str | None
 ) -> Page[UserSession]:
     """The user's live sessions, newest first."""
-    rows = select(UserSession).where(
-        UserSession.user_id == user_id,
-        UserSession.revoked_at.is_(None),
-        UserSession.expires_at > now,
-    )
+    rows = select(UserSession).where(_live(user_id, now))
     return pages.keyset(db, rows, UserSession.id, limit=limit, after=after)
 
 
@@ -81,12 +81,7 @@ def revoke_others(db: Session, session: UserSession, at: datetime) -> int:
     """End every other live session of its user, however many there are; how many that were."""
     others = (
         update(UserSession)
-        .where(
-            UserSession.user_id == session.user_id,
-            UserSession.id != session.id,
-            UserSession.revoked_at.is_(None),
-            UserSession.expires_at > at,
-        )
+        .where(_live(session.user_id, at), UserSession.id != session.id)
         .values(revoked_at=at)
     )
     return len(db.execute(others.returning(UserSession.id)).all())
@@ -99,12 +94,7 @@ def revoke_surplus(db: Session, session: UserSession, at: datetime) -> None:
     """
     surplus = (
         select(UserSession.id)
-        .where(
-            UserSession.user_id == session.user_id,
-            UserSession.id != session.id,
-            UserSession.revoked_at.is_(None),
-            UserSession.expires_at > at,
-        )
+        .where(_live(session.user_id, at), UserSession.id != session.id)
         .order_by(UserSession.mfa_at.is_(None), UserSession.id.desc())
         .offset(LIVE_MAX - 1)
     )

@@ -15,18 +15,19 @@ Charge: TypeAlias = tuple[str, str]
 def of(rule: Rule, caller: Caller | None, ip: str) -> Iterator[Charge]:
     """The charges of one request, the one that answers tell of first."""
     if caller is None or rule.rate == "unauthenticated":
-        return _by_address(rule.rate, ip)
+        return by_address(rule.rate, ip)
     return _by_caller(rule, caller)
 
 
 def of_refused(caller: Caller | None, ip: str) -> Iterator[Charge]:
     """Those of a request that was turned away before its charges were known."""
     if caller is None:
-        return _by_address("refused", ip)
+        return by_address("refused", ip)
     return iter([("default", _own(caller))])
 
 
-def _by_address(rate: str, ip: str) -> Iterator[Charge]:
+def by_address(rate: str, ip: str) -> Iterator[Charge]:
+    """Those of an address: its own, and where so many addresses are cheap, its network's."""
     yield rate, rate_key(ip)
     if rate in BY_NETWORK:
         # A network is no more than some of its addresses: a /48 of IPv6 has 65,536.

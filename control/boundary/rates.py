@@ -5,7 +5,7 @@ A minute's allowance holds in any 60 seconds; of it, a burst may come within any
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -83,6 +83,16 @@ class Limiter:
             self._asks_again_at = self._clock() + _LEFT_ALONE_S
             return None
         return Verdict(count.allowed, count.uses)
+
+    def charge_all(self, due: Iterable[tuple[str, str]]) -> Verdict | None:
+        """The first of the verdicts, or the one that refuses, after which nothing is charged."""
+        first: Verdict | None = None
+        for number, (rate, key) in enumerate(due):
+            verdict = self.charge(rate, key)
+            if verdict is not None and not verdict.allowed:
+                return verdict
+            first = verdict if number == 0 else first
+        return first
 
 
 def make_limiter(where: str, settings: ControlSettings, database: Database) -> Limiter:

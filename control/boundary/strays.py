@@ -1,6 +1,7 @@
 """Requests that no boundary sees, as they are for a page or for no operation: how many may come."""
 
-from control.boundary.addresses import Proxies, networks, rate_key
+from control.boundary import charges
+from control.boundary.addresses import Proxies
 from control.boundary.rates import Limiter
 from control.boundary.windows import LibraryMeter, LocalWindows
 from control.settings import ControlSettings
@@ -21,15 +22,11 @@ class Strays:
         """Raises where the address has made too many; whether it has a token is not looked at."""
         forwarded_for = request.headers.get("x-forwarded-for")
         address = self._proxies.client_address(request.client, forwarded_for)
-        for window, key in (
-            ("pages", rate_key(address)),
-            ("pages_network", networks(address)[1]),
-        ):
-            verdict = self._limiter.charge(window, key)
-            if verdict is not None and not verdict.allowed:
-                raise TooManyRequests(
-                    "too many requests for pages and for paths and methods that do not exist; try"
-                    f" again in {verdict.retry_after_s} s",
-                    code="rate_limited",
-                    headers=verdict.headers,
-                )
+        verdict = self._limiter.charge_all(charges.by_address("pages", address))
+        if verdict is not None and not verdict.allowed:
+            raise TooManyRequests(
+                "too many requests for pages and for paths and methods that do not exist; try"
+                f" again in {verdict.retry_after_s} s",
+                code="rate_limited",
+                headers=verdict.headers,
+            )

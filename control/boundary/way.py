@@ -314,15 +314,14 @@ class Way:
             accounts.charge(exchange, visit.rule, admission.caller, visit.ip, self._services)
 
     def _charge(self, exchange: Exchange, due: Iterable[Charge]) -> None:
-        for window, key in due:
-            verdict = self._services.limiter.charge(window, key)
-            if VERDICT not in exchange.state or (verdict and not verdict.allowed):
-                exchange.state[VERDICT] = verdict
-            if verdict is not None and not verdict.allowed:
-                raise TooManyRequests(
-                    f"too many requests; try again in {verdict.retry_after_s} s",
-                    code="rate_limited",
-                )
+        verdict = self._services.limiter.charge_all(due)
+        exchange.state.setdefault(VERDICT, verdict)
+        if verdict is not None and not verdict.allowed:
+            exchange.state[VERDICT] = verdict
+            raise TooManyRequests(
+                f"too many requests; try again in {verdict.retry_after_s} s",
+                code="rate_limited",
+            )
 
     def _replay_key(self, visit: Visit, admission: Admission) -> ReplayKey | None:
         caller, org = admission.caller, admission.org

@@ -68,10 +68,15 @@ class Place:
 
     @classmethod
     def of(
-        cls, cell_id: str, told: Mapping[str, Any] | None, promised: Amount, over: Overcommit
+        cls,
+        cell_id: str,
+        told: Mapping[str, Any] | None,
+        promised: Amount,
+        over: Overcommit,
+        instances: int,
     ) -> "Place":
         """From the cell's own words."""
-        return cls(cell_id, None if told is None else Amount(**told), promised, over)
+        return cls(cell_id, None if told is None else Amount(**told), promised, over, instances)
 
     def lacks_ever(self, needed: Amount) -> list[str]:
         """What the machine has too little of, were it empty.

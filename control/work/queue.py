@@ -54,13 +54,18 @@ class Hold:
 
 def announce(db: Session) -> None:
     """Wake the workers when this transaction commits: those here, and on PostgreSQL all others."""
-    if db.info.setdefault(_ANNOUNCED, False):
-        return
-    db.info[_ANNOUNCED] = True
-    on_commit(db, bell.ring_all)
-    if db.get_bind().dialect.name == "postgresql":
+    if _rings_at_commit(db) and db.get_bind().dialect.name == "postgresql":
         # Those here have heard, so the listener of this process passes over its own.
         db.execute(select(func.pg_notify(CHANNEL, bell.process())))
+
+
+def _rings_at_commit(db: Session) -> bool:
+    """Wake the workers of this process at the commit; whether that is new to the transaction."""
+    if _ANNOUNCED in db.info:
+        return False
+    db.info[_ANNOUNCED] = True
+    on_commit(db, bell.ring_all)
+    return True
 
 
 def enter(db: Session, lane: str) -> datetime:
@@ -71,13 +76,11 @@ def enter(db: Session, lane: str) -> datetime:
     if db.get_bind().dialect.name != "postgresql":
         announce(db)
         return now(db)
-    told = db.info.setdefault(_ANNOUNCED, False)
-    if not told:
-        db.info[_ANNOUNCED] = True
-        on_commit(db, bell.ring_all)
     # Of no table, so the session has nothing to restrict or to flush for it.
-    asked = {"lane": lane} if told else {"lane": lane, "process": bell.process()}
-    row = db.connection().execute(_ENTER if told else _ENTER_AND_NOTIFY, asked).one()
+    statement, asked = _ENTER, {"lane": lane}
+    if _rings_at_commit(db):
+        statement, asked["process"] = _ENTER_AND_NOTIFY, bell.process()
+    row = db.connection().execute(statement, asked).one()
     return moment_of(db, row[1])
 
 

@@ -26,6 +26,7 @@ def clean(op: Operation) -> None:
     """Each in its own transaction, so that none waits long for another."""
     with op.database.write() as db:
         replays.forget_expired(db, now(db))
+    with op.database.write() as db:
         replays.forget_surplus(db, REPLAYS_MAX)
     with op.database.write() as db:
         sessions.forget_ended(db, now(db) - KEEP_ENDED_SESSIONS)
