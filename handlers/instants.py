@@ -1,4 +1,4 @@
-"""Moments as callers write them."""
+"""Moments as callers write and read them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,3 +25,13 @@ def before(moment: datetime, span: timedelta) -> datetime:
 def refused(message: str, *, keyword: str = "date-time", **place: str) -> Invalid:
     about = place.get("parameter") or place.get("pointer")
     return Invalid(f"{about} {message}", errors=[{**place, "keyword": keyword, "message": message}])
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds."""
+    in_utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return in_utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def timestamp_or_none(moment: datetime | None) -> str | None:
+    return None if moment is None else timestamp(moment)

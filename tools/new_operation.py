@@ -206,7 +206,7 @@ class Skeleton:
 
     def handle(self) -> Path:
         """Write the handler, in a new module where the tag has none."""
-        place = self.root / "handlers" / f"{self.noun}.py"
+        place = self._module("handlers")
         records = [one.removesuffix("_id") for one in _PARAMETER.findall(self.path)]
         given = [one for one in records if one != "org"]
         classes = {one: one.title().replace("_", "") for one in given}
@@ -225,6 +225,14 @@ class Skeleton:
             )
         )
         return place
+
+    def _module(self, room: str) -> Path:
+        """The operation's module in the folder of its area, which may be new."""
+        folder = self.root / room / self.area.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "__init__.py").exists():
+            (folder / "__init__.py").write_text(skeleton_texts.ROOM_HEAD)
+        return folder / f"{self.noun}.py"
 
     def test(self) -> Path:
         """Write the test to begin with."""

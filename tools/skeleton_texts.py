@@ -3,6 +3,7 @@
 from textwrap import dedent
 
 AREA_HEAD = "# TODO: say what is here."
+ROOM_HEAD = '"""TODO: say what is here."""\n'
 WORDS = dedent("""\
     operationId: {id}
     tags: [{tag}]

@@ -12,7 +12,7 @@ from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
-from handlers import audit as handler
+from handlers.events import audit as handler
 from storage import audit
 from storage.errors import Unavailable
 

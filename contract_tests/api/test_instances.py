@@ -11,7 +11,7 @@ from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from control.cells import CellRefused
-from handlers.instances import look_away_s
+from handlers.instances.instances import look_away_s
 from storage import cells, instances
 from storage.api_keys import ApiKey
 from storage.database import now

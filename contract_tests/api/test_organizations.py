@@ -9,7 +9,7 @@ from contract_tests import written
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from handlers import orgs
+from handlers.access import orgs
 from storage import instances, memberships
 
 

@@ -51,7 +51,7 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
             " {assurance}, or an x-assurance-reason"
         ),
     }
-    handlers = ast.parse((checkout / "handlers" / "tags.py").read_text())
+    handlers = ast.parse((checkout / "handlers" / "instances" / "tags.py").read_text())
     functions = [one.name for one in handlers.body if isinstance(one, ast.FunctionDef)]
     assert functions == ["get", "replace", "clear"]
     written = [*checkout.rglob("*tags*.py")]

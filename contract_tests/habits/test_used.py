@@ -20,7 +20,7 @@ ELSEWHERE = {
     r"storage\.migrations downgrade": "the way back from an upgrade, which no command has",
     r"storage\.migrations\.(env|versions\.\w+) \w+": "Alembic calls them",
 }
-HANDLERS = re.compile(r"(\w+\.)*handlers\.\w+")
+HANDLERS = re.compile(r"(\w+\.)*handlers(\.\w+){1,2}")
 DOCUMENTS = [
     each
     for pattern in ("openapi.yaml", "openapi/*.yaml", "*/openapi.yaml", "*/*/openapi.yaml")

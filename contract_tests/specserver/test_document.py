@@ -54,6 +54,21 @@ def test_every_operation_needs_its_handler() -> None:
         App(minimal({}), handlers=package(do=3))  # type: ignore[arg-type]
 
 
+def test_a_module_may_be_in_one_folder_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("__init__", "toys/__init__", "toys/thing", "tools/__init__"):
+        place = tmp_path / "specserver_folders" / f"{module}.py"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("def do():\n    return __name__\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app = App(minimal({}), handlers="specserver_folders")
+    assert call(app, "GET", "/thing").json() == "specserver_folders.toys.thing"
+    (tmp_path / "specserver_folders" / "tools" / "thing.py").touch()
+    with pytest.raises(ResolverError, match=r"of specserver_folders.tools.thing or of specserver"):
+        App(minimal({}), handlers="specserver_folders")
+
+
 def test_a_handler_may_not_ask_for_what_the_document_does_not_give() -> None:
     def handler(thing_id: str) -> str:
         return thing_id

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from control.work.workflow import Workflow, enqueue
@@ -51,6 +51,12 @@ def enqueue_due(database: Database, schedules: Iterable[Schedule]) -> None:
                 enqueue(db, turn.of.workflow, turn.lane, turn.args, slot=place)
         except Conflict:
             continue  # another worker was first
+
+
+def are_kept(db: Session, since: datetime) -> bool:
+    """Whether any turn has come since then, or is under way: some worker looks after them."""
+    turns = exists().where(Work.schedule.is_not(None), Work.due.is_not(None) | (Work.slot > since))
+    return bool(db.scalar(select(turns)))
 
 
 def slot(each: Schedule, moment: datetime) -> datetime:

@@ -37,7 +37,7 @@ def _ours(url: str, home: Path, port: int) -> dict[str, Any]:
 
 def _more(url: str, home: Path, port: int) -> dict[str, Any]:
     """Ours, its document grown to `OPERATIONS` by copies of an operation at paths of their own."""
-    from handlers import instances  # noqa: PLC0415 - only this server needs it
+    from handlers.instances import instances  # noqa: PLC0415 - only this server needs it
 
     document = Document.load(contract.place(), checked=True).raw
     paths = document["paths"]

@@ -9,8 +9,10 @@ from control.boundary import Call
 from control.policy.violations import wrong
 from control.violations import refuse
 from control.workflows import erasure
-from handlers import certificates, slugs, views
+from handlers import instants
+from handlers.access import slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall
+from handlers.instances import certificates
 from specserver import Reply
 from storage import api_keys, cells, instances, memberships, organizations
 from storage.instances import Instance
@@ -69,7 +71,7 @@ def close(call: OrgCall, body: Body) -> Reply:
         "api_keys_revoked": revoked,
         "instances_deleting": 0 if erasing else len(leaving),
         "instances_erasing": len(leaving) if erasing else 0,
-        "purge_after": views.timestamp_or_none(max((at for at in kept if at), default=None)),
+        "purge_after": instants.timestamp_or_none(max((at for at in kept if at), default=None)),
     }
     return Reply.accepted(answer)
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import orjson
 
-from handlers import views
 from handlers.calls import OrgCall
+from handlers.events import views
 from specserver import Invalid, Reply
 from storage import events
 from storage.events import Event

@@ -4,8 +4,9 @@ from typing import Any
 
 from control import ordering
 from control.workflows import lifecycle
-from handlers import preconditions, views
+from handlers import paging, preconditions
 from handlers.calls import OrgCall
+from handlers.instances import views
 from specserver import Reply
 from storage import instances
 from storage.instances import Instance
@@ -14,11 +15,11 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
-    after = views.after(call, cursor)
+    after = paging.after(call, cursor)
     found = instances.page(
         call.db, call.org.id, teams=call.teams, limit=limit, after=after, branch_of=instance.id
     )
-    return views.page(call, found, views.instance)
+    return paging.page(call, found, views.instance)
 
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:

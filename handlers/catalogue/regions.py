@@ -3,8 +3,8 @@
 from typing import Any
 
 from control import ordering
-from handlers import catalogue_views
 from handlers.calls import CallerCall
+from handlers.catalogue import views
 from storage import cells
 
 
@@ -14,7 +14,5 @@ def list_(call: CallerCall) -> dict[str, Any]:
     by_region = {
         name: [cell for cell in every if cell.region == name] for name in catalogue.regions
     }
-    items = [
-        catalogue_views.region(name, its, catalogue, call.now) for name, its in by_region.items()
-    ]
+    items = [views.region(name, its, catalogue, call.now) for name, its in by_region.items()]
     return {"items": items, "next_cursor": None}

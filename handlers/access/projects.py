@@ -5,7 +5,8 @@ from typing import Any
 from control.policy.plans import PLANS
 from control.policy.violations import wrong
 from control.violations import refuse
-from handlers import slugs, views
+from handlers import paging
+from handlers.access import slugs, views
 from handlers.calls import OrgCall
 from specserver import Reply
 from storage import instances, projects, teams
@@ -17,9 +18,9 @@ Body = dict[str, Any]
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     found = projects.page(
-        call.db, call.org.id, teams=call.teams, limit=limit, after=views.after(call, cursor)
+        call.db, call.org.id, teams=call.teams, limit=limit, after=paging.after(call, cursor)
     )
-    return views.page(call, found, views.project)
+    return paging.page(call, found, views.project)
 
 
 def create(call: OrgCall, body: Body) -> Reply:

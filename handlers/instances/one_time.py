@@ -4,7 +4,7 @@ import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
-from handlers import views
+from handlers import instants
 from handlers.calls import OrgCall
 from storage import cells, identifiers
 from storage.errors import Conflict
@@ -25,7 +25,7 @@ def url(
     return {
         "url": f"{cell.public_url}/v1/{action}/{token}",
         "method": method,
-        "expires_at": views.timestamp(expires_at.replace(microsecond=0)),
+        "expires_at": instants.timestamp(expires_at.replace(microsecond=0)),
     }
 
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import orjson
 
-from handlers import instants, views
+from handlers import instants, paging
 from handlers.calls import OrgCall
+from handlers.events import views
 from specserver import Invalid, Reply
 from storage import audit
 from storage.audit import AuditEntry, Chosen
@@ -28,9 +29,9 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None, **filters: str) -> Body:
-    last = views.after(call, cursor)
+    last = paging.after(call, cursor)
     found = audit.page(call.db, call.org.id, _chosen(filters), limit=limit, after=last)
-    return views.page(call, found, views.audit_entry)
+    return paging.page(call, found, views.audit_entry)
 
 
 def export(call: OrgCall, **filters: str) -> Reply:
@@ -75,7 +76,7 @@ def _check_size(call: OrgCall, chosen: Chosen) -> None:
         return
     message = (
         f"must leave {EXPORT_MAX:,} entries at most, which those after"
-        f" {views.timestamp(first_left_out)} are"
+        f" {instants.timestamp(first_left_out)} are"
     )
     raise Invalid(
         f"there are too many entries for one export: from {message}",

@@ -8,7 +8,8 @@ from control.policy import permissions
 from control.policy.plans import PLANS
 from control.policy.violations import wrong
 from control.violations import refuse
-from handlers import instants, views
+from handlers import instants, paging
+from handlers.access import views
 from handlers.calls import OrgCall
 from specserver import Forbidden, Reply
 from storage import api_keys, identifiers
@@ -20,9 +21,9 @@ Body = dict[str, Any]
 
 def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
     found = api_keys.page(
-        call.db, call.org.id, now=call.now, limit=limit, after=views.after(call, cursor)
+        call.db, call.org.id, now=call.now, limit=limit, after=paging.after(call, cursor)
     )
-    return views.page(call, found, views.api_key)
+    return paging.page(call, found, views.api_key)
 
 
 def create(call: OrgCall, body: Body) -> Reply:
@@ -99,7 +100,7 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
     if made_by is None or made_by.expires_at is None:
         return
     if expires_at is None or expires_at > made_by.expires_at:
-        limit = views.timestamp(made_by.expires_at)
+        limit = instants.timestamp(made_by.expires_at)
         message = f"must be set to {limit} or earlier, when your own key expires"
         raise instants.refused(message, keyword="maximum", pointer="/expires_at")
 

@@ -6,8 +6,9 @@ from control.policy import networks as rules
 from control.policy.violations import Violation
 from control.violations import refuse
 from control.workflows.networks import apply_network
-from handlers import network_views, preconditions
+from handlers import preconditions
 from handlers.calls import OrgCall
+from handlers.network import views
 from specserver import Reply
 from specserver.problems import Problem
 from storage import networks
@@ -30,9 +31,7 @@ def replace(call: OrgCall, instance: Instance, body: Body, if_match: str | None 
     call.db.add(network)
     call.db.flush()
     opened = rules.is_open(network.allow_cidrs)
-    call.audit(
-        target=instance.id, detail={**network_views.audited(wanted), "open_to_the_world": opened}
-    )
+    call.audit(target=instance.id, detail={**views.audited(wanted), "open_to_the_world": opened})
     call.start(apply_network, instance)
     return _answer(network, instance)
 
@@ -55,9 +54,9 @@ def _check_unchanged(network: Network, if_match: str | None) -> None:
     """So that of two who read the same list, the second does not undo what the first did."""
     if if_match is None:
         raise Problem(428, "send If-Match with the ETag from GET …/network, or `*`")
-    preconditions.check(if_match, network_views.etag(network), "the network")
+    preconditions.check(if_match, views.etag(network), "the network")
 
 
 def _answer(network: Network, instance: Instance) -> Reply:
-    headers = {"ETag": network_views.etag(network)}
-    return Reply(200, network_views.network(network, instance), headers)
+    headers = {"ETag": views.etag(network)}
+    return Reply(200, views.network(network, instance), headers)

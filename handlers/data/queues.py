@@ -7,8 +7,8 @@ from typing import Any
 
 from control import network_rules
 from control.queues import Queues
-from handlers import queue_views as views
 from handlers.calls import OrgCall
+from handlers.data import views
 from specserver import Conflict, Reply
 from storage import networks
 from storage.instances import Instance

@@ -2,8 +2,8 @@
 
 from control import network_rules
 from control.policy.catalogue import ENGINES
-from handlers import one_time
 from handlers.calls import OrgCall
+from handlers.instances import one_time
 from specserver import Reply
 from storage import networks
 from storage.errors import Conflict

@@ -3,11 +3,11 @@
 from typing import Any
 
 from control.policy.plans import PLANS
-from handlers import catalogue_views
 from handlers.calls import CallerCall
+from handlers.catalogue import views
 
 
 def list_(call: CallerCall) -> dict[str, Any]:
     idle_pause_s = call.services.settings.idle_pause_s
-    items = [catalogue_views.plan(plan, idle_pause_s) for plan in PLANS.values()]
+    items = [views.plan(plan, idle_pause_s) for plan in PLANS.values()]
     return {"items": items, "next_cursor": None}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from control.policy import networks as rules
-from handlers.views import timestamp, timestamp_or_none
+from handlers.instants import timestamp, timestamp_or_none
 from storage.domains import Domain
 from storage.instances import GONE, Instance
 from storage.networks import Network

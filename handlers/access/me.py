@@ -4,8 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from control import identity
-from handlers import orgs, second_factor, views
-from handlers import sessions as session_handlers
+from handlers import instants
+from handlers.access import orgs, second_factor, views
+from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
 from storage import sessions
@@ -24,7 +25,7 @@ def get(call: CallerCall) -> Body:
         "api_key": views.api_key(caller.key) if caller.key else None,
         "session_id": session.id if session else None,
         "assurance": "mfa" if caller.mfa else "none",
-        "mfa_expires_at": views.timestamp_or_none(mfa_until),
+        "mfa_expires_at": instants.timestamp_or_none(mfa_until),
         "orgs": orgs.mine(call),
     }
 

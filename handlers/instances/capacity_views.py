@@ -6,9 +6,9 @@ from typing import Any
 
 from control.cells import CellRefused, CellUnavailable
 from control.policy.sizes import SIZES
-from handlers import views
+from handlers import instants
 from handlers.calls import OrgCall
-from handlers.one_time import check_provisioned
+from handlers.instances.one_time import check_provisioned
 from specserver import Unavailable
 from storage.errors import Conflict
 from storage.instances import Instance
@@ -28,7 +28,7 @@ def capacity(call: OrgCall, instance: Instance, week: Sequence[Sample]) -> dict[
     memory = used["memory_bytes"]
     return {
         "instance_id": instance.id,
-        "observed_at": views.timestamp_or_none(observed_at),
+        "observed_at": instants.timestamp_or_none(observed_at),
         "storage": {
             "used_bytes": used["storage_bytes"],
             "limit_bytes": instance.storage_bytes,

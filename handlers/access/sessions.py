@@ -7,7 +7,8 @@ import structlog
 
 from control import identity
 from control.boundary import Call, mfa_required
-from handlers import second_factor, views
+from handlers import paging
+from handlers.access import second_factor, views
 from handlers.calls import SessionCall, SignedIn
 from specserver import Reply, Unauthenticated
 from storage import identifiers, sessions, users
@@ -41,9 +42,9 @@ def list_(call: SessionCall, limit: int, cursor: str | None = None) -> Body:
         call.caller.user.id,
         now=call.now,
         limit=limit,
-        after=views.after(call, cursor),
+        after=paging.after(call, cursor),
     )
-    return views.page(call, found, lambda session: view(call, session))
+    return paging.page(call, found, lambda session: view(call, session))
 
 
 def revoke(call: SessionCall, session: UserSession) -> Reply:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from handlers import one_time
 from handlers.calls import OrgCall
+from handlers.instances import one_time
 from storage.instances import Instance
 
 

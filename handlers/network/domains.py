@@ -7,9 +7,9 @@ from control.policy.plans import PLANS
 from control.violations import refuse
 from control.workflows.domains import verify_domain
 from control.workflows.networks import apply_network
-from handlers import views
+from handlers import paging
 from handlers.calls import OrgCall
-from handlers.network_views import domain as view
+from handlers.network.views import domain as view
 from specserver import Reply
 from storage import cells, domains, identifiers
 from storage.domains import Domain
@@ -19,8 +19,8 @@ Body = dict[str, Any]
 
 
 def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
-    after = views.after(call, cursor)
-    return views.page(call, domains.page(call.db, instance, limit=limit, after=after), view)
+    after = paging.after(call, cursor)
+    return paging.page(call, domains.page(call.db, instance, limit=limit, after=after), view)
 
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:

@@ -8,15 +8,9 @@ from control import capacity as cell_capacity
 from control import ordering
 from control.workflows import erasure, lifecycle, resizing
 from control.workflows.networks import apply_network
-from handlers import (
-    capacity_views,
-    certificates,
-    instants,
-    one_time,
-    preconditions,
-    views,
-)
+from handlers import instants, paging, preconditions
 from handlers.calls import OrgCall
+from handlers.instances import capacity_views, certificates, one_time, views
 from specserver import PollAgain, Reply
 from storage import changes, instances, networks, samples
 from storage.instances import Instance
@@ -57,10 +51,10 @@ def list_(
         call.org.id,
         teams=call.teams,
         limit=limit,
-        after=views.after(call, cursor),
+        after=paging.after(call, cursor),
         **filters,
     )
-    return views.page(call, found, views.instance)
+    return paging.page(call, found, views.instance)
 
 
 def list_in_project(
@@ -182,9 +176,9 @@ def _accepted(call: OrgCall, instance: Instance) -> Reply:
 
 def changes_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = None) -> Body:
     found = changes.page(
-        call.db, call.org.id, instance.id, limit=limit, after=views.after(call, cursor)
+        call.db, call.org.id, instance.id, limit=limit, after=paging.after(call, cursor)
     )
-    return views.page(call, found, views.change)
+    return paging.page(call, found, views.change)
 
 
 def ca(call: OrgCall, instance: Instance) -> Reply:
@@ -209,11 +203,11 @@ def metrics(
     until = call.now if to is None else instants.read(to, parameter="to")
     day_before = instants.before(until, timedelta(hours=24))
     since = day_before if from_ is None else instants.read(from_, parameter="from")
-    last = views.after(call, cursor)
+    last = paging.after(call, cursor)
     hours = samples.of_instance(call.db, call.org.id, instance.id, since=since, until=until)
-    rest = [hour for hour in hours if last is None or views.timestamp(hour.hour) > last]
-    more = views.timestamp(rest[limit - 1].hour) if len(rest) > limit else None
-    return views.page(call, Page(rest[:limit], more), views.metrics_hour)
+    rest = [hour for hour in hours if last is None or instants.timestamp(hour.hour) > last]
+    more = instants.timestamp(rest[limit - 1].hour) if len(rest) > limit else None
+    return paging.page(call, Page(rest[:limit], more), views.metrics_hour)
 
 
 def logs(call: OrgCall, instance: Instance) -> Body:

@@ -4,15 +4,12 @@ from datetime import timedelta
 from importlib import metadata
 from typing import Any, Final
 
-from sqlalchemy import exists, select
-
 from control.boundary import Call
-from control.work import queue
+from control.work import queue, schedules
 from control.workflows.cells import SKEW_TOLD_S
-from handlers.catalogue_views import SILENT_AFTER
+from handlers.catalogue.views import SILENT_AFTER
 from specserver import Reply
 from storage import cells
-from storage.work import Work
 
 Check = dict[str, str | None]
 
@@ -71,10 +68,7 @@ def _worker(call: Call) -> Check:
     """Whoever works keeps the schedules too, so turns that nobody began tell that nobody works."""
     if queue.is_late(call.db, call.now - _LATE):
         return _degraded("work has been waiting for more than a minute")
-    turns = exists().where(
-        Work.schedule.is_not(None), Work.due.is_not(None) | (Work.slot > call.now - _TURNS)
-    )
-    if not call.db.scalar(select(turns)):
+    if not schedules.are_kept(call.db, call.now - _TURNS):
         return _degraded("no worker is running; start one with `menagerie worker`")
     return _OK
 

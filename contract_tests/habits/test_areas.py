@@ -1,0 +1,64 @@
+"""The areas of the API are those of the rooms: whoever changes one thing stays in one column."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from contract_tests.habits.test_imports import imported
+from contract_tests.habits.test_sizes import FILES, ROOT, names
+from specserver.written import load
+
+DOCUMENTS = ROOT / "openapi"
+AREAS = {path.stem for path in DOCUMENTS.glob("*.yaml")} - {"shared"}
+# Those with a folder for each area; what belongs to none is beside the folders.
+ROOMS = ["handlers"]
+
+
+def nouns() -> dict[str, str]:
+    """The noun of each operation, and its area."""
+    return {
+        noun: area
+        for area in AREAS
+        for noun in re.findall(
+            r"operationId: (\w+)\.", (DOCUMENTS / f"{area}.yaml").read_text(), re.MULTILINE
+        )
+    }
+
+
+def folders(room: str) -> set[str]:
+    return {path.parent.name for path in (ROOT / room).glob("*/__init__.py")}
+
+
+def test_the_document_names_the_areas() -> None:
+    groups = {one["name"].lower() for one in load(ROOT / "openapi.yaml")["x-tagGroups"]}
+    assert groups == AREAS
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_has_the_areas_of_the_document(room: str) -> None:
+    assert folders(room) - {"migrations"} <= AREAS
+
+
+def test_a_handler_is_in_the_area_of_its_operations() -> None:
+    found = {path.stem: path.parent.name for path in (ROOT / "handlers").rglob("*.py")}
+    assert {noun: found.get(noun) for noun in nouns()} == nouns()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_has_an_area_is_not_outside_of_it(room: str) -> None:
+    areas = nouns()
+    misplaced = {
+        names(path): areas[path.stem]
+        for path in (ROOT / room).rglob("*.py")
+        if areas.get(path.stem, path.parent.name) != path.parent.name
+    }
+    assert not misplaced
+
+
+def test_handlers_speak_no_sql() -> None:
+    """Queries are functions of storage/, where tenancy, locks and indexes are looked after."""
+    rooms = [path for path in FILES if Path(names(path)).parts[0] == "handlers"]
+    assert rooms
+    found = {names(path) for path in rooms for name in imported(path) if "sqlalchemy" in name}
+    assert not found

@@ -1,0 +1,1 @@
+"""Access: people and keys, organizations, and what each can do."""

@@ -1,0 +1,86 @@
+"""Users, sessions, organizations, projects and keys as the JSON that openapi.yaml describes."""
+
+from datetime import datetime
+from typing import Any
+
+from handlers.instants import timestamp, timestamp_or_none
+from storage.api_keys import ApiKey
+from storage.organizations import Organization
+from storage.projects import Project
+from storage.sessions import UserSession
+from storage.users import User
+
+Json = dict[str, Any]
+
+
+def user(record: User) -> Json:
+    return {
+        "id": record.id,
+        "email": record.email,
+        "name": record.name,
+        "totp_enabled": record.totp_confirmed_at is not None,
+        "created_at": timestamp(record.created_at),
+    }
+
+
+def session(
+    record: UserSession, *, current: bool, mfa_until: datetime | None, now: datetime
+) -> Json:
+    stepped_up = mfa_until is not None and mfa_until > now
+    return {
+        "id": record.id,
+        "prefix": record.prefix,
+        "current": current,
+        "assurance": "mfa" if stepped_up else "none",
+        "mfa_expires_at": timestamp_or_none(mfa_until if stepped_up else None),
+        "user_agent": record.user_agent,
+        "ip": record.ip,
+        "created_at": timestamp(record.created_at),
+        "last_used_at": timestamp_or_none(record.last_used_at),
+        "expires_at": timestamp(record.expires_at),
+    }
+
+
+def organization(record: Organization, role: str) -> Json:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "slug": record.slug,
+        "default_region": record.default_region,
+        "plan": record.plan,
+        "status": record.status,
+        "require_mfa": record.require_mfa,
+        "role": role,
+        "created_at": timestamp(record.created_at),
+        "closed_at": timestamp_or_none(record.closed_at),
+    }
+
+
+def project(record: Project) -> Json:
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "name": record.name,
+        "slug": record.slug,
+        "created_at": timestamp(record.created_at),
+    }
+
+
+def api_key(record: ApiKey) -> Json:
+    """What may be known of a key at any time; its secret is not among it."""
+    return {
+        "id": record.id,
+        "org_id": record.org_id,
+        "name": record.name,
+        "prefix": record.prefix,
+        "role": record.role,
+        "scopes": record.scopes,
+        "created_by": record.created_by,
+        "created_by_key_id": record.created_by_key_id,
+        "service_account": record.service_account_id is not None,
+        "suspended_at": timestamp_or_none(record.suspended_at),
+        "suspended_reason": record.suspended_reason,
+        "created_at": timestamp(record.created_at),
+        "expires_at": timestamp_or_none(record.expires_at),
+        "last_used_at": timestamp_or_none(record.last_used_at),
+    }

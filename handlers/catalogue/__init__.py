@@ -1,0 +1,1 @@
+"""The catalogue: engines, plans, regions and sizes; and the service itself."""

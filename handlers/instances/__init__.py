@@ -1,0 +1,1 @@
+"""Instances, and the ways to reach what they hold."""

@@ -1,0 +1,1 @@
+"""Network: from where instances are reached, and under which names."""
