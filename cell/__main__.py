@@ -5,9 +5,9 @@ import base64
 import sys
 from pathlib import Path
 
-from cell import open_files
 from cell.layout import HomeTakenError
 from cell.main import run
+from cell.runtime import open_files
 from cell.settings import CellSettings
 from gateway import ports
 

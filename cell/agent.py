@@ -13,30 +13,32 @@ from typing import Any
 
 import structlog
 
-from cell import logs, machine, pki, snapshots, starting
-from cell.acme.ledger import Ledger
-from cell.clock import Clock
+from cell.access.clock import Clock
+from cell.access.credentials import Credentials
+from cell.access.lasting import LastingAccess
+from cell.access.operations import Operations
+from cell.access.signatures import Signatures, last_heard
+from cell.access.tokens import Tokens
+from cell.certificates import pki
+from cell.certificates.acme.ledger import Ledger
+from cell.certificates.domains import Domains
 from cell.console.desk import Desk
 from cell.console.sessions import Sessions
-from cell.credentials import Credentials
 from cell.database import Database
-from cell.domains import Domains
 from cell.engines import PACKAGES, find
 from cell.engines.driver import EngineError, Extensible
+from cell.instances import snapshots, starting
+from cell.instances.lifecycle import Lifecycle
+from cell.instances.queues import QueueDatabases
+from cell.instances.records import Record, Records
+from cell.instances.residents import Resident, Routes
+from cell.instances.supervisor import Supervisor
+from cell.instances.uids import Uids
 from cell.layout import Layout, write_atomically
-from cell.lifecycle import Lifecycle
-from cell.operations import Operations
-from cell.queues import QueueDatabases
-from cell.records import Record, Records
-from cell.residents import Resident, Routes
-from cell.runtime import owners
+from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
 from cell.sealing import Sealer, read_or_make_key
 from cell.settings import CellSettings
-from cell.signatures import Signatures, last_heard
-from cell.supervisor import Supervisor
-from cell.tokens import Tokens
-from cell.uids import Uids
 
 log = structlog.get_logger("cell")
 
@@ -77,6 +79,7 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
+        ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             settings,
             self.layout,
@@ -84,22 +87,15 @@ class Cell:
             self.records,
             self.credentials,
             Routes(self.layout, self.public_host),
-            Domains(
-                settings,
-                self.layout.home,
-                Ledger(self.database, Sealer(key, "cell acme v1")),
-            ),
+            Domains(settings, self.layout.home, ledger),
         )
         self.lifecycle = Lifecycle(
-            settings,
-            self.layout,
-            found,
-            self.records,
-            self.credentials,
-            self.supervisor,
+            *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = Desk(Sessions(self.database), self.lifecycle, self.supervisor)
+        logs = self.supervisor.pools.followed_logs
+        self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
@@ -251,7 +247,7 @@ class Cell:
         await snapshots.sweep(self.supervisor.residents)
         self.lifecycle.forget_erased()
         for resident in self.supervisor.residents.values():
-            logs.rotate(resident.site.log, self.settings.log_bytes_max)
+            log_files.rotate(resident.site.log, self.settings.log_bytes_max)
 
     async def _housekeeping(self) -> None:
         self.signatures.forget_old()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import uvicorn
 
+from cell.access.client_address import announced_http
 from cell.agent import Cell
-from cell.announced import announced_http
 from cell.boundary import make_boundary, make_mounted_boundary
 from cell.console import mount
 from cell.settings import CellSettings

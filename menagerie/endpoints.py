@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cell import pki
+from cell.certificates import pki
 from menagerie import keys
 from menagerie.errors import SettingsError
 from menagerie.settings import Settings

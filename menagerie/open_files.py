@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from cell import open_files
-from cell.open_files import LEAST, REMEDY, limits
+from cell.runtime import open_files
+from cell.runtime.open_files import LEAST, REMEDY, limits
 from menagerie.errors import SettingsError
 
 __all__ = ["LEAST", "REMEDY", "connections", "limits", "raise_limit", "relayed"]

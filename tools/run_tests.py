@@ -24,7 +24,7 @@ ROOMS: Final = {
     "handlers": ("api", "policy"),
     "control": ("boundary", "workflows", "policy", "api"),
     "storage": ("storage", "workflows"),
-    "cell": ("cell", "engines", "isolation", "acme"),
+    "cell": ("cell", "engines", "isolation"),
     "gateway": ("gateway", "engines", "isolation"),
     "instance_services": ("duckdb", "cell"),
     "clients": ("clients",),

@@ -6,16 +6,17 @@ from typing import Any, TypeVar
 
 import structlog
 
-from cell import entrance, pools
+from cell.access import network
 from cell.console import tables
 from cell.console.place import Place
 from cell.console.runs import Run
 from cell.console.sessions import Session, Sessions
 from cell.console.table import Limits
 from cell.console.worker import DIALECTS
-from cell.lifecycle import GONE, Lifecycle
-from cell.residents import Resident
-from cell.supervisor import Supervisor
+from cell.instances import pools
+from cell.instances.lifecycle import GONE, Lifecycle
+from cell.instances.residents import Resident
+from cell.instances.supervisor import Supervisor
 from pages.console import About, Refused, Visit
 from specserver import NotFound, Problem
 from specserver.turns import Together
@@ -62,6 +63,10 @@ class Desk:
         for run_of, run in self._runs.values():
             if run_of == instance_id:
                 run.stop()
+
+    def holders(self) -> set[tuple[str, str]]:
+        """Each instance, and who has its console open."""
+        return self.sessions.holders()
 
     def end_of(self, instance_id: str, holder: str) -> None:
         """Whoever began it may not any more; what still runs for it stops."""
@@ -181,7 +186,7 @@ class Desk:
             resident = self._lifecycle.find(visit.instance_id)
             if resident.record.desired in GONE:
                 return None
-            entrance.check_console(resident.record.spec, visit.address)
+            network.check_console(resident.record.spec, visit.address)
         except NotFound:
             return None
         except Problem as problem:

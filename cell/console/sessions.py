@@ -66,7 +66,7 @@ class Sessions:
     def end_all(self, instance_id: str) -> None:
         self._database.write("DELETE FROM console_sessions WHERE instance_id = ?", instance_id)
 
-    def holders(self) -> list[tuple[str, str]]:
+    def holders(self) -> set[tuple[str, str]]:
         """Each instance, and who has a session of it that has not ended."""
         now = self._clock()
         found = self._database.rows(
@@ -74,7 +74,7 @@ class Sessions:
             " WHERE holder <> '' AND used_at > ? AND begun_at > ?",
             *(now - IDLE_S, now - LASTS_S),
         )
-        return [(instance_id, holder) for instance_id, holder in found]
+        return {(instance_id, holder) for instance_id, holder in found}
 
     def end_of(self, instance_id: str, holder: str) -> set[str]:
         """The keys of the sessions that have ended by it."""

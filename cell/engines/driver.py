@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cell.layout import Site
-from cell.records import Size, Spec
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Size, Spec
 
 
 class EngineError(Exception):

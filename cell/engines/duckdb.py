@@ -19,9 +19,9 @@ from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Sna
 from cell.engines.http import ask
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
-from cell.records import Size, Spec
 from cell.runtime.host import Host, copy_file
 from cell.runtime.process import Process
+from cell.specification import Size, Spec
 
 DATABASE = "database.duckdb"
 USERNAME = "app"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cell import doubted
 from cell.agent import Cell
+from cell.instances import login_checks
 
 
 async def wake(cell: Cell, instance_id: str) -> dict[str, Any]:
@@ -12,7 +12,7 @@ async def wake(cell: Cell, instance_id: str) -> dict[str, Any]:
 
 
 async def check_logins(cell: Cell, instance_id: str) -> dict[str, Any]:
-    await doubted.check(cell.lifecycle.find(instance_id))
+    await login_checks.check(cell.lifecycle.find(instance_id))
     return {"instance_id": instance_id}
 
 

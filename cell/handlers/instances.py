@@ -3,9 +3,8 @@
 import asyncio
 from typing import Any
 
-from cell import access
 from cell.agent import Cell
-from cell.records import Size, Spec
+from cell.specification import Size, Spec
 from specserver import Reply
 
 Body = dict[str, Any]
@@ -13,7 +12,7 @@ Body = dict[str, Any]
 
 async def list_(cell: Cell) -> Body:
     residents = sorted(cell.supervisor.residents.items())
-    open_ = access.held(cell.console, cell.supervisor.pools.followed_logs)
+    open_ = cell.lasting_access.held()
     cell.lifecycle.told_erased(resident for _, resident in residents)
     return {
         "items": [
@@ -61,8 +60,7 @@ async def erase(cell: Cell, instance_id: str) -> Body:
 
 async def end_access(cell: Cell, instance_id: str, body: Body) -> Reply:
     cell.lifecycle.find(instance_id)
-    followers = cell.supervisor.pools.followed_logs
-    access.end(cell.console, followers, instance_id, body["holders"])
+    cell.lasting_access.end(instance_id, body["holders"])
     for each in body.get("urls", []):
         cell.tokens.end(each["jti"], each["expires_at"])
     return Reply(204)

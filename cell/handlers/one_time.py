@@ -5,16 +5,16 @@ from typing import Any
 
 import structlog
 
-from cell import entrance
-from cell import logs as log_files
+from cell.access import network
 from cell.agent import Cell
 from cell.console import mount
 from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
-from cell.followers import Follower
-from cell.lifecycle import GONE
-from cell.pools import taker
-from cell.residents import Resident
+from cell.instances.lifecycle import GONE
+from cell.instances.log_followers import Follower
+from cell.instances.pools import taker
+from cell.instances.residents import Resident
+from cell.runtime import log_files
 from pages import alone
 from pages.console import COOKIE, link_notice
 from specserver import Conflict, Problem, Reply, Request, TooManyRequests
@@ -56,7 +56,7 @@ def _begin_console(cell: Cell, token: str, address: str) -> Reply:
     driver = resident.driver
     if not has_console(driver.engine, driver.protocol):
         raise Conflict(f"{driver.engine} has no SQL console")
-    entrance.check_console(resident.record.spec, address)
+    network.check_console(resident.record.spec, address)
     instance_id = _spend(cell, token, "console").instance_id
     secret = cell.console.sessions.begin(instance_id, claims.name, claims.holder, claims.person)
     path = f"{mount.ROOT}/{instance_id}/"

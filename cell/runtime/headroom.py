@@ -7,8 +7,8 @@ the machine has free.
 import threading
 from collections.abc import Callable
 
-from cell.machine import free_memory_bytes
 from cell.runtime.cgroups import Groups
+from cell.runtime.machine import free_memory_bytes
 
 EXTRA_MAX_BYTES = 3 * 2**30
 # For the cell, and for what the others take meanwhile.

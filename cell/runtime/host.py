@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
-from cell.records import Size
 from cell.runtime import budget, cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
 from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, mark_of, strays
 from cell.runtime.reach import Python, Shelf, passable
+from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
 

@@ -10,7 +10,7 @@ import httpx
 import psycopg
 import pytest
 
-from contract_tests.acme.pebble import Pebble, needed
+from contract_tests.cell.certificates.pebble import Pebble, needed
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation, order, reveal
 from contract_tests.kept_port import KeptPort

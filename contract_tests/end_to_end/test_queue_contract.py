@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from contract_tests.cell.queues.test_queues import versions
 from contract_tests.cell.rig import new_id, running, spec
-from contract_tests.cell.test_queues import versions
 from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import CellClient, HttpCell

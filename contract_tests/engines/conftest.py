@@ -17,9 +17,9 @@ from ulid import ULID
 from cell.engines import PACKAGES, find
 from cell.engines.driver import Driver, Login
 from cell.layout import Layout, Site
-from cell.records import Size, Spec
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Size, Spec
 from contract_tests.engines.speakers import OLDER_VERSIONS, SPEAKERS, Speaker
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)

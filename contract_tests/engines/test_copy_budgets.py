@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cell import snapshots
 from cell.engines.driver import EngineError
-from cell.records import Record
-from cell.residents import Resident
+from cell.instances import snapshots
+from cell.instances.records import Record
+from cell.instances.residents import Resident
 from cell.runtime import budget, tools
 from cell.runtime.host import size_bytes
 from contract_tests.engines.conftest import Subject

@@ -8,8 +8,8 @@ from cell.engines.driver import Login
 from cell.engines.mysql import dialects, servers
 from cell.engines.mysql.accounts import mysql_all, mysql_tenant, native_hash
 from cell.engines.mysql.driver import MySQLFamily, mariadb, mysql
-from cell.records import Size
 from cell.runtime.host import Host
+from cell.specification import Size
 
 SAID = {
     "mariadbd  Ver 10.11.19-MariaDB-0+deb12u1 for debian-linux-gnu on x86_64 (Debian 12)": (

@@ -15,9 +15,9 @@ from cell.engines.mysql.dialects import MARIADB
 from cell.engines.mysql.driver import mariadb
 from cell.engines.mysql.templates import Templates
 from cell.layout import Layout
-from cell.records import Size, Spec
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
+from cell.specification import Size, Spec
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import UID, Subject
 from contract_tests.engines.mysql_sessions import (

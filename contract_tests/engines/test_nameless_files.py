@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from cell.ceilings import nameless_bytes
+from cell.instances.ceilings import nameless_bytes
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import newest, session
 

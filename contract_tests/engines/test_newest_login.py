@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from cell.credentials import Credentials
+from cell.access.credentials import Credentials
 from cell.database import Database
 from cell.engines.driver import EngineError, Login
 from cell.engines.resp.driver import Redis
+from cell.instances.records import Record
+from cell.instances.residents import Resident
+from cell.instances.supervisor import Supervisor
 from cell.layout import Layout, Site
-from cell.records import Record
-from cell.residents import Resident
 from cell.sealing import Sealer
 from cell.settings import CellSettings
-from cell.supervisor import Supervisor
 from contract_tests.engines.conftest import Subject
 
 

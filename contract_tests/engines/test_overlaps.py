@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from cell import overlaps
-from cell.credentials import Credentials
+from cell.access.credentials import Credentials
 from cell.database import Database
 from cell.engines.driver import Login, NewLoginError
 from cell.engines.resp.configuration import USERS
+from cell.instances import overlaps
+from cell.instances.overlaps import Overlaps
+from cell.instances.records import Record
+from cell.instances.residents import Resident
+from cell.instances.supervisor import Supervisor
 from cell.layout import Layout
-from cell.overlaps import Overlaps
-from cell.records import Record
-from cell.residents import Resident
 from cell.sealing import Sealer
 from cell.settings import CellSettings
-from cell.supervisor import Supervisor
 from contract_tests.engines.conftest import Subject, on_either_resp
 
 pytestmark = on_either_resp

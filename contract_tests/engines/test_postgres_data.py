@@ -15,7 +15,7 @@ from ulid import ULID
 from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import PostgreSQL
 from cell.layout import Layout
-from cell.records import Size
+from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject
 from contract_tests.engines.postgres_sessions import ask, every_version, newest, session, value
 

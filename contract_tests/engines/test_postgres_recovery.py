@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cell.records import Size
+from cell.specification import Size
 from contract_tests.engines.conftest import START_S, Subject
 from contract_tests.engines.postgres_sessions import newest, session, superuser, value
 

@@ -12,7 +12,7 @@ from ulid import ULID
 
 from cell.engines.driver import EngineError
 from cell.engines.resp import files
-from cell.records import Size
+from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
 

@@ -11,9 +11,9 @@ import redis
 
 from cell.engines.driver import Driver, EngineError
 from cell.engines.resp import files, functions
+from cell.instances.residents import Resident
+from cell.instances.starting import SlowError, sparing
 from cell.layout import Layout, Site
-from cell.residents import Resident
-from cell.starting import SlowError, sparing
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.conftest import Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE

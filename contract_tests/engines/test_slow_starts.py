@@ -18,12 +18,12 @@ import redis
 from cell.engines.driver import Driver, EngineError, Login, why_not_started
 from cell.engines.duckdb import OPENING, DuckDB
 from cell.engines.postgres.places import LOCK, STATUS_LINE, is_starting
+from cell.instances.residents import Resident
+from cell.instances.starting import until_usable
 from cell.layout import Site
-from cell.residents import Resident
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
-from cell.starting import until_usable
 from contract_tests.cell.rig import Rig, running, until
 from contract_tests.engines.speakers import ONCE
 

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from cell.engines import find
-from cell.records import Size
 from cell.runtime.host import FILE_BYTES_MIN, Host, size_bytes
+from cell.specification import Size
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.speakers import ONCE
 

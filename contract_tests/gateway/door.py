@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from cell import pki
+from cell.certificates import pki
 from contract_tests.gateway.backends import Backend, Handler, http
 from contract_tests.kept_port import KeptPort
 

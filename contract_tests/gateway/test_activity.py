@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cell.activity import read
+from cell.instances.activity import read
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import WAIT_S, Door, raw_get, until
 from gateway.activity import HOUR_S, Activity, Former, take_over

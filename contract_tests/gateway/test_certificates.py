@@ -6,7 +6,7 @@ import shutil
 import ssl
 from pathlib import Path
 
-from cell import pki
+from cell.certificates import pki
 from contract_tests.gateway.authorities import Authority
 from contract_tests.gateway.conftest import MakeDoor
 from contract_tests.gateway.door import DOMAIN, REGION, Door, raw_get, until

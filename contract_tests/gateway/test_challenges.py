@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from cell.acme import challenge
+from cell.certificates.acme import challenge
 from contract_tests.gateway.authorities import Authority
 from contract_tests.gateway.door import WAIT_S, Door
 

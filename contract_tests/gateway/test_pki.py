@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from cell import pki
+from cell.certificates import pki
 
 NOW = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cell import pki
+from cell.certificates import pki
 from contract_tests.gateway.door import WAIT_S, Door
 from gateway.certificates import make_context
 

@@ -17,11 +17,11 @@ TOLD = {
     "cell/console/answers.py": ("such answers",),
     "cell/console/mount.py": ("threads of the console's pages",),
     "cell/engines/mysql/beside.py": ("threads that end events of MariaDB",),
-    "cell/pools.py": (
+    "cell/instances/pools.py": (
         *("engines starting", "engines that take longer to start", "snapshots being made"),
         *("statements in the SQL console", "logs being followed"),
     ),
-    "cell/queues.py": ("requests to the queues of an instance",),
+    "cell/instances/queues.py": ("requests to the queues of an instance",),
     "gateway/doubts.py": ("comparing logins after failed ones",),
     "specserver/shares.py": (
         *("passwords being verified", "threads of the API", "long polls", "request bodies"),
@@ -30,7 +30,7 @@ TOLD = {
 }
 NOBODYS = {
     "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
-    "cell/followers.py": "made by cell/pools.py",
+    "cell/instances/log_followers.py": "made by cell/instances/pools.py",
     "control/boundary/last_used.py": "a token is noted once a minute",
     "control/work/bell.py": "a bell",
     "instance_services/duckdb/__main__.py": "of one instance, in its own process",

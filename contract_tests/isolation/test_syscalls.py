@@ -19,10 +19,10 @@ import pytest
 from ulid import ULID
 
 from cell.layout import Layout
-from cell.records import Size
 from cell.runtime import seccomp
 from cell.runtime.confinement import Sandbox
 from cell.runtime.host import Host
+from cell.specification import Size
 from contract_tests.isolation.syscalls import ASKING
 
 SIZE = Size("s0", 0.5, 2**30, 10**9, 20)

@@ -28,7 +28,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from cell import pki
+from cell.certificates import pki
 from gateway.certificates import make_context
 from gateway.main import run as run_gateway
 from gateway.settings import GatewaySettings

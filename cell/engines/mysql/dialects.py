@@ -8,7 +8,7 @@ from cell.engines.driver import EngineError, Refusal
 from cell.engines.mysql import accounts, options
 from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes, session_bytes
 from cell.engines.mysql.servers import Server
-from cell.records import Size
+from cell.specification import Size
 
 POOLED_ABOVE = 200
 """Beyond as many connections threads are shared: thousands would take more memory than work."""

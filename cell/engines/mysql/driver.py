@@ -26,9 +26,9 @@ from cell.engines.mysql.snapshots import Copier
 from cell.engines.mysql.templates import Templates, put
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
-from cell.records import Size, Spec
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Size, Spec
 
 ACCOUNTS = "accounts.sql"
 APPLY_FOR_S = 30.0

@@ -1,7 +1,7 @@
 """What a server is started with: what is so for all, and what its size decides."""
 
-from cell.records import Size
 from cell.runtime.host import View
+from cell.specification import Size
 from gateway import logins
 
 MIB = 2**20

@@ -8,7 +8,7 @@ import structlog
 from cell.engines.mysql import accounts, client
 from cell.engines.mysql.beside import Beside
 from cell.layout import Site, write_atomically
-from cell.records import Size
+from cell.specification import Size
 
 log = structlog.get_logger("cell.mysql")
 

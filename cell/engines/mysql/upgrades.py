@@ -8,9 +8,9 @@ from cell.engines.mysql import client, files, options
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.servers import Server
 from cell.layout import Site
-from cell.records import Spec
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Spec
 
 DATABASES = f"{options.DATABASES}.upgraded"
 # No client is led here.

@@ -48,9 +48,9 @@ from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spares import Spares
 from cell.engines.sizes import Sizes
 from cell.layout import Site
-from cell.records import Size, Spec
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Size, Spec
 
 log = structlog.get_logger("cell.postgres")
 

@@ -13,9 +13,9 @@ from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.settings import Family
 from cell.layout import Site, write_atomically
-from cell.records import Size
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Size
 
 PRIVATE = "own"
 OPEN_ACCESS = "trust.conf"

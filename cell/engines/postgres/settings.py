@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from cell.engines.driver import Refusal
 from cell.engines.postgres import extensions
 from cell.engines.postgres.sources import Source
-from cell.records import Size
 from cell.runtime.host import View
+from cell.specification import Size
 from gateway import logins
 
 MIB = 2**20

@@ -6,9 +6,9 @@ import structlog
 
 from cell.engines.postgres import places, server, settings
 from cell.layout import Site
-from cell.records import ceiling_bytes
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import ceiling_bytes
 
 log = structlog.get_logger("cell.postgres")
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cell.engines.driver import Login
-from cell.records import Size
 from cell.runtime.host import View
+from cell.specification import Size
 from gateway import logins
 
 SOCKET = "engine.sock"

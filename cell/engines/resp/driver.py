@@ -32,10 +32,10 @@ from cell.engines.resp.servers import Server, redis_servers, valkey_servers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
-from cell.records import Size, Spec
 from cell.runtime.confinement import Mount
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.specification import Size, Spec
 
 DUMP_TIMEOUT_S = 600.0
 # Longer than a script runs before everybody else is told of it.

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from cell import logs
 from cell.engines.resp.connection import Answer, Connection, RefusalError
 from cell.layout import Site
+from cell.runtime import log_files
 
 log = structlog.get_logger("cell.resp")
 
@@ -87,7 +87,7 @@ async def _drop(connection: Connection, site: Site, names: Sequence[str]) -> set
 def _tell(site: Site, deleted: str) -> None:
     said = f"there were more than {LIBRARIES_MAX} function libraries; deleted: {deleted}"
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    logs.write(site.log, f"{now} menagerie: {said}")
+    log_files.write(site.log, f"{now} menagerie: {said}")
     log.warning("cell.function_libraries_deleted", instance_id=site.instance_id, reason=said)
 
 

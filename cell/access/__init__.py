@@ -1,0 +1,1 @@
+"""Access: who calls the cell, and the secrets and one-time URLs that let people in."""

@@ -1,0 +1,1 @@
+"""Certificates: the local CA, and those of custom domains by ACME."""

@@ -1,0 +1,99 @@
+"""One certificate, from its order to the files the gateway reads."""
+
+import asyncio
+import datetime as dt
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from cell.certificates.acme import challenge
+from cell.certificates.acme.daemon_threads import apart
+from cell.certificates.acme.ledger import Order
+from cell.certificates.acme.problems import AcmeError
+
+if TYPE_CHECKING:
+    from cell.certificates.acme.server import Seen, Server
+
+# An order that takes longer is gone on with later; others have their turn meanwhile.
+ATTEMPT_S = 60.0
+POLL_S = 0.5
+POLL_MAX_S = 5.0
+
+
+def new_key() -> str:
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+
+
+async def fulfil(server: "Server", home: Path, host: str, order: Order) -> bytes:
+    """The certificate with its chain; raises AcmeError, also where the server takes its time."""
+    give_up_at = time.monotonic() + ATTEMPT_S
+    wait_s = POLL_S
+    try:
+        while True:
+            seen = await apart(server.look, order.url)
+            if seen.status == "valid" and seen.certificate is not None:
+                chain_pem = await apart(server.download, seen.certificate)
+                check(chain_pem, order, host, dt.datetime.now(dt.UTC))
+                return chain_pem
+            await _go_on(server, home, host, order, seen)
+            wait_s = min(POLL_MAX_S, wait_s * 1.5)
+            pause_s = max(wait_s, seen.retry_after_s or 0.0)
+            if time.monotonic() + pause_s > give_up_at:
+                text = f"the ACME server has not finished the order yet ({seen.status})"
+                raise AcmeError("refused", text, seen.retry_after_s)
+            await asyncio.sleep(pause_s)
+    finally:
+        challenge.withdraw(home, host)
+
+
+async def _go_on(server: "Server", home: Path, host: str, order: Order, seen: "Seen") -> None:
+    """What an order in this state waits for."""
+    if seen.status == "ready":
+        await apart(server.finalize, seen.finalize, _request(order, host))
+    for proof in seen.proofs:
+        # Also where it was asked for before: the server looks again, and may take several looks.
+        challenge.publish(home, host, proof.key_authorization)
+        if not proof.asked:
+            await apart(server.answer, proof.url)
+
+
+def _request(order: Order, host: str) -> bytes:
+    """The certificate signing request. The name is an alternative one: a common name is short."""
+    names = x509.SubjectAlternativeName([x509.DNSName(host)])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    signed = builder.add_extension(names, critical=False).sign(
+        key_of(order.key_pem), hashes.SHA256()
+    )
+    return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def check(chain_pem: bytes, order: Order, host: str, now: dt.datetime) -> None:
+    """Raises AcmeError unless a client that trusts its issuer will take this for the host."""
+    try:
+        leaf, *issuers = x509.load_pem_x509_certificates(chain_pem)
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        for issued, issuer in zip([leaf, *issuers], issuers, strict=False):
+            issued.verify_directly_issued_by(issuer)
+        fits = leaf.public_key() == key_of(order.key_pem).public_key()
+    except Exception as error:
+        raise AcmeError("order", "the ACME server sent an invalid certificate chain") from error
+    if not fits or host not in names.get_values_for_type(x509.DNSName):
+        raise AcmeError("order", "the ACME server sent a certificate for another name or key")
+    if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
+        raise AcmeError("order", "the ACME server sent a certificate that is not currently valid")
+
+
+def key_of(pem: str) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem.encode(), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError("the keys made here are on a curve")
+    return key

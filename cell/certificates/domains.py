@@ -1,0 +1,61 @@
+"""The custom domains of a cell: their certificates, and what the cell tells of them."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cell.certificates import pki
+from cell.certificates.acme.certifier import Certifier
+from cell.certificates.acme.ledger import Ledger
+from cell.certificates.served import InForce
+from cell.settings import CellSettings
+from cell.timestamps import moment
+
+
+class Domains:
+    """From the local CA at once, and where a server is set, then from it by ACME."""
+
+    def __init__(self, settings: CellSettings, home: Path, ledger: Ledger) -> None:
+        self._settings = settings
+        self._home = home
+        self._ledger = ledger
+        self._in_force = InForce(home)
+        self._certifier = Certifier(settings, ledger, home, self._in_force)
+
+    async def ensure(self, hosts: Iterable[str]) -> None:
+        """Returns once each of the hosts, and no other, has a certificate to be served with."""
+        wanted = sorted(set(hosts))
+        await asyncio.to_thread(self._ensure, wanted)
+        self._in_force.forget_all_but(wanted)
+        self._certifier.want(wanted)
+
+    async def close(self) -> None:
+        await self._certifier.close()
+
+    def told(self, hosts: Iterable[str]) -> list[dict[str, Any]]:
+        return [{"hostname": host, "certificate": self._certificate(host)} for host in hosts]
+
+    def _ensure(self, hosts: list[str]) -> None:
+        settings = self._settings
+        by_acme = bool(settings.acme_directory)
+        now = datetime.now(UTC)
+        pki.ensure_domains(self._home, settings.region, hosts, now, by_acme=by_acme)
+
+    def _certificate(self, host: str) -> dict[str, Any]:
+        leaf, standing = self._in_force.find(host), self._ledger.standing(host)
+        by_acme = leaf is not None and leaf.fingerprint == standing.fingerprint
+        status, reason, retry_at = "issued", None, None
+        if self._settings.acme_directory:
+            if standing.reason is not None:
+                status, reason, retry_at = "failed", standing.reason, standing.next_at
+            elif not by_acme:
+                status = "pending"
+        return {
+            "issued_by": "acme" if by_acme else "local",
+            "not_after": moment(leaf.not_after if leaf else None),
+            "status": status,
+            "status_reason": reason,
+            "retry_at": moment(retry_at),
+        }

@@ -1,0 +1,1 @@
+"""Instances: their records, and their engines from the first start to the erasure."""

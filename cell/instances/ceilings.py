@@ -1,0 +1,69 @@
+"""The ceiling of an instance's storage: above it, the engine does not run until it has more."""
+
+import contextlib
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cell.engines.driver import EngineError
+from cell.instances.residents import Resident
+from cell.runtime.host import size_bytes
+from cell.runtime.process import Process
+
+GB = 10**9
+
+
+class FullError(EngineError):
+    """The instance's files exceed the ceiling; trying again does not help."""
+
+
+def excess(resident: Resident) -> str | None:
+    """The reason shown to the owner if a running engine exceeds its ceiling, as last measured."""
+    if resident.process is None:
+        return None
+    nameless = nameless_bytes(resident.process, resident.site.data)
+    return _told(resident, resident.metrics.storage_bytes + nameless)
+
+
+def check(resident: Resident) -> None:
+    """Raises FullError if an engine that is not running must not be started."""
+    if (told := _told(resident, size_bytes(resident.site.data))) is not None:
+        raise FullError(told)
+
+
+def nameless_bytes(process: Process, data: Path) -> int:
+    """The size of files that an engine has removed but keeps open, as MariaDB does for sorting.
+
+    In whichever of its processes: a file that several of them hold counts once.
+    """
+    try:
+        disk = data.stat().st_dev
+    except OSError:
+        return 0
+    held: dict[int, int] = {}
+    for descriptor in _descriptors(process.tree()):
+        try:
+            found = descriptor.stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_dev == disk:
+            held[found.st_ino] = found.st_blocks * 512
+    return sum(held.values())
+
+
+def _descriptors(pids: Iterable[int]) -> Iterator[Path]:
+    for pid in pids:
+        # One that has ended meanwhile, or may not be inspected.
+        with contextlib.suppress(OSError):
+            yield from Path(f"/proc/{pid}/fd").iterdir()
+
+
+def _told(resident: Resident, used_bytes: int) -> str | None:
+    size = resident.record.spec.size
+    if used_bytes <= size.ceiling_bytes:
+        return None
+    return (
+        f"the storage is full: {used_bytes / GB:.2f} GB of {size.storage_bytes / GB:.2f} GB were "
+        "used; choose more storage or a larger size (resize), and the instance runs again with its "
+        "data"
+    )

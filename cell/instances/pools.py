@@ -1,0 +1,38 @@
+"""What all instances of the cell share, and how much one tenant and one person have at most."""
+
+import os
+
+from cell.instances.log_followers import Followers
+from specserver.turns import Together, Turns
+
+FOLLOWED_LOGS = 20
+EVERY_FOLLOWED_LOG = 400
+RUNS = 24
+# Of what is held for as long as somebody likes, so much is kept for whoever has none of it.
+RESERVED = 1 / 3
+_PATIENT = 10_000
+
+
+class Pools:
+    """Each is dealt out as `Turns` deals: a tenant that has little of it goes before one with much.
+
+    An engine that starts, or a snapshot that is made, waits for its turn; a statement of the
+    console is refused, as a person is waiting; of the logs that a tenant follows the oldest ends.
+    The last two count by person as well, since one person may have several organizations.
+    """
+
+    def __init__(self) -> None:
+        self.starts = Turns(16, 4, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        # One that is slow has a CPU in its place, so that half of them is left to others.
+        slow = max(1, len(os.sched_getaffinity(0)) // 2)
+        self.slow_starts = Turns(slow, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        self.snapshots = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
+        self.followed_logs = Followers(
+            EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)
+        )
+
+
+def taker(tenant: str, person: str) -> Together:
+    """Of whose share a place is; nobody knows the person of what an older version began."""
+    return Together((f"tenant {tenant}", f"person {person}") if person else (f"tenant {tenant}",))

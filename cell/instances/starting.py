@@ -1,0 +1,162 @@
+"""Waits for an engine that was started: until a login works, or it is of no use any more."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from cell.engines.driver import EngineError, Loading, Login, Slow, Sparing, why_not_started
+from cell.instances.residents import Resident
+from cell.instances.start_slots import StartPlace
+from cell.runtime import log_files
+from cell.runtime.host import Host
+from cell.runtime.process import Process
+from cell.settings import CellSettings
+from cell.timestamps import moment
+
+log = structlog.get_logger("cell.starting")
+
+FIRST_LOOK_S = 0.005
+LOOK_AGAIN_MAX_S = 0.05
+# An instance says why it does not run within ten seconds, of which looking at it takes five.
+SLOW_AFTER_S = 3.0
+SLOW = (
+    "the engine is taking a long time to start: it is running but accepts no logins yet; see the "
+    "instance's logs"
+)
+
+OUT_OF_MEMORY = (
+    "the engine was stopped because it needs more memory to read its data back when it starts than "
+    "its size allows, also with what is added for that; choose a larger size (resize)"
+)
+NEEDS_MEMORY = (
+    "the data of the engine needs more memory than its size has; choose a larger size (resize)"
+)
+# What was taken to recover is given back within moments.
+GIVEN_BACK_WITHIN_S = 10.0
+# What an engine that hangs uses, for its clocks, is a tenth of this share of a CPU.
+BUSY_SHARE = 0.01
+BUSY_WITHIN_S = 10.0
+
+
+class SlowError(EngineError):
+    """It was still at work when its time was over."""
+
+
+class _Work:
+    """Whether a process works: one that reads its data may say nothing to anybody meanwhile."""
+
+    def __init__(self, process: Process, window_s: float) -> None:
+        self._process = process
+        self._window_s = min(BUSY_WITHIN_S, window_s)
+        self._seen = (time.monotonic(), process.cpu_s)
+        self.goes_on = False
+
+    def look(self) -> None:
+        now, (seen_at, seen_s) = time.monotonic(), self._seen
+        if now - seen_at < self._window_s:
+            return
+        cpu_s = self._process.cpu_s
+        self.goes_on = cpu_s - seen_s >= BUSY_SHARE * (now - seen_at)
+        self._seen = (now, cpu_s)
+
+
+async def sparing(resident: Resident, start: Callable[[Resident], Awaitable[None]]) -> None:
+    """Without its owner's code where it does not start with it.
+
+    What ended it may pass, so that it is tried once more with all there is; not so its slowness.
+    """
+    again = resident.failed or resident.failures > 1
+    driver = resident.driver
+    try:
+        await start(resident)
+    except EngineError as error:
+        if not isinstance(driver, Sparing) or not (again or isinstance(error, SlowError)):
+            raise
+        if (put_back := await driver.leave_out(resident.site)) is None:
+            raise
+        reason = str(error)
+    else:
+        return
+    try:
+        await start(resident)
+    except BaseException:
+        await asyncio.to_thread(put_back)
+        raise
+    resident.reason = f"started without {driver.code}, because it did not start with them"
+    log_files.write(resident.site.log, f"{moment(time.time())} menagerie: {resident.reason}")
+    log.warning("cell.started_without_code", instance_id=resident.instance_id, reason=reason)
+
+
+async def is_loading(resident: Resident) -> bool:
+    driver = resident.driver
+    return isinstance(driver, Loading) and await driver.is_loading(resident.site)
+
+
+async def until_loaded(resident: Resident, process: Process, limit_s: float) -> None:
+    """Of one that an earlier cell started: it cannot be told of credentials before."""
+    deadline = time.monotonic() + limit_s
+    while process.alive and await is_loading(resident):
+        if time.monotonic() > deadline:
+            raise EngineError(f"the engine was still reading its data after {limit_s:.0f} s")
+        resident.reason = SLOW
+        await asyncio.sleep(LOOK_AGAIN_MAX_S)
+
+
+async def until_usable(
+    resident: Resident,
+    process: Process,
+    login: Login,
+    settings: CellSettings,
+    place: StartPlace | None = None,
+) -> None:
+    """Raises EngineError where it ends, or accepts nobody for too long.
+
+    One that reads its data is waited for longer: ended and started again, it would have to begin
+    anew, and never be done. How long it had no `place` among those that start does not count.
+    """
+    began = time.monotonic()
+    wait_s = FIRST_LOOK_S
+    work = _Work(process, settings.start_timeout_s)
+    while not await resident.driver.ready(resident.site, login):
+        if not process.alive:
+            await process.ended()
+            why = why_not_started(resident.driver, resident.site, process)
+            raise EngineError(f"the engine did not start: {why}")
+        waited_s = time.monotonic() - began - (place.waited_s if place else 0.0)
+        work.look()
+        if waited_s > settings.start_timeout_s:
+            await _look_whether_it_loads(resident, login, waited_s, settings, work)
+        if resident.reason is None and waited_s > SLOW_AFTER_S:
+            resident.reason = SLOW
+        await asyncio.sleep(wait_s)
+        wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
+
+
+async def _look_whether_it_loads(
+    resident: Resident, login: Login, waited_s: float, settings: CellSettings, work: _Work
+) -> None:
+    driver, limit_s, while_ = resident.driver, settings.start_timeout_s, ""
+    if await is_loading(resident) or work.goes_on:
+        limit_s = settings.load_timeout_s
+        helps = driver.slow_start if isinstance(driver, Slow) else "restore a backup"
+        while_ = f", and was still reading its data; {helps}"
+    # It may have finished between the two looks.
+    if waited_s > limit_s and not await driver.ready(resident.site, login):
+        failure = SlowError if while_ else EngineError
+        raise failure(f"the engine accepted no login within {limit_s:.0f} s{while_}")
+
+
+async def limit(host: Host, resident: Resident, process: Process) -> None:
+    """What it has beyond its size while it starts ends, before anybody is let in.
+
+    Raises EngineError where its data takes more memory than the size has.
+    """
+    size = resident.record.spec.size
+    deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
+    while not await asyncio.to_thread(host.headroom.take_back, process.group, size.memory_bytes):
+        if not process.alive or time.monotonic() > deadline:
+            raise EngineError(NEEDS_MEMORY)
+        await asyncio.sleep(LOOK_AGAIN_MAX_S)
+    host.limit_cpu(process, size.vcpu)

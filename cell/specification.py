@@ -1,0 +1,81 @@
+"""What the control plane wants of an instance: its engine, size, host, networks and domains."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+# Beyond an instance's storage, for what its engine needs besides its data for a while: logs that
+# recovery reads, temporary files, and a copy of what is being rewritten.
+HEADROOM_SHARE = 0.25
+HEADROOM_BYTES = 256 * 2**20
+
+
+def ceiling_bytes(storage_bytes: int) -> int:
+    return int(storage_bytes * (1 + HEADROOM_SHARE)) + HEADROOM_BYTES
+
+
+@dataclass(frozen=True)
+class Size:
+    name: str
+    vcpu: float
+    memory_bytes: int
+    storage_bytes: int
+    connections_max: int
+
+    @property
+    def ceiling_bytes(self) -> int:
+        """Where the engine is stopped."""
+        return ceiling_bytes(self.storage_bytes)
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        """In JSON 1.0 is an integer, too; in an engine's arguments it is not."""
+        return cls(
+            name=document["name"],
+            vcpu=document["vcpu"],
+            memory_bytes=int(document["memory_bytes"]),
+            storage_bytes=int(document["storage_bytes"]),
+            connections_max=int(document["connections_max"]),
+        )
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What the control plane wants of an instance."""
+
+    engine: str
+    engine_version: str
+    size: Size
+    host: str
+    idle_pause_s: float | None
+    allow_cidrs: tuple[str, ...] | None
+    rotation_overlap_s: float
+    client_ca_pem: str | None = None
+    """Where set, only clients with a certificate of these authorities are let in."""
+    domains: tuple[str, ...] = ()
+    """Further hosts that lead to the instance."""
+    source_snapshot: str | None = None
+    """What the instance begins with: `<instance_id>/<snapshot_id>` of this cell, once."""
+    tenant: str = ""
+    """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> Self:
+        cidrs = document["allow_cidrs"]
+        return cls(
+            engine=document["engine"],
+            engine_version=document["engine_version"],
+            size=Size.parse(document["size"]),
+            host=document["host"].lower(),
+            idle_pause_s=document["idle_pause_s"],
+            allow_cidrs=None if cidrs is None else tuple(cidrs),
+            rotation_overlap_s=document["rotation_overlap_s"],
+            # Absent from what an earlier version wrote.
+            client_ca_pem=document.get("client_ca_pem"),
+            domains=tuple(name.lower() for name in document.get("domains", ())),
+            source_snapshot=document.get("source_snapshot"),
+            tenant=document.get("tenant", ""),
+        )
+
+    def resized(self, size: Size) -> "Spec":
+        return replace(self, size=size)

@@ -1,0 +1,291 @@
+"""A cell whose host's clock is off: it learns the time, and from nothing that was said before."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from cell.access.clock import Clock
+from cell.access.signatures import Signatures, last_heard
+from cell.access.tokens import Tokens
+from cell.agent import Cell
+from cell.database import Database
+from cell.settings import CellSettings
+from contract_tests.cell.rig import Rig, until
+from control.cells import CellUnavailable, HttpCell
+from control.signing import Signer
+from specserver import Gone, Request, Unauthenticated
+
+NOW = 1_800_000_000
+HOUR_S = 3600.0
+
+
+class Desk:
+    """A cell's judges over a real database, and both clocks in hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.at = float(NOW)
+        self.host_off_s = 0.0
+        self._key = Ed25519PrivateKey.generate()
+        self.signer = Signer(self._key, clock=lambda: self.at)
+        self.database = Database(path)
+        self.restart()
+
+    def restart(self) -> None:
+        self.clock = Clock(
+            last_heard(self.database),
+            host=lambda: self.at + self.host_off_s,
+            steady=lambda: self.at - NOW,
+        )
+        self.signatures = Signatures(self.database, self.signer.public_key, self.clock)
+        self.tokens = Tokens(self.database, self.signer.public_key, self.clock)
+
+    def ask(self, headers: dict[str, str]) -> None:
+        self.signatures.verify(request(headers))
+
+    def sign(self, challenge: str = "") -> dict[str, str]:
+        return self.signer.sign_request("GET", "/v1/cell", challenge=challenge)
+
+    def challenged(self) -> str:
+        with pytest.raises(Unauthenticated) as refused:
+            self.ask(self.sign())
+        assert refused.value.code == "stale_signature"
+        return str(refused.value.headers["Menagerie-Challenge"])
+
+    def refuses(self, headers: dict[str, str]) -> str:
+        with pytest.raises(Unauthenticated) as refused:
+            self.ask(headers)
+        return str(refused.value.code)
+
+    def token(self, ttl_s: float = 60) -> str:
+        claims = {"instance_id": "inst_1", "action": "reveal", "jti": "j", "exp": self.at + ttl_s}
+        return self.signer.token(claims)
+
+
+def request(headers: dict[str, str]) -> Request:
+    scope = {"type": "http", "method": "GET", "path": "/v1/cell", "raw_path": b"/v1/cell"}
+    given = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    return Request(scope | {"headers": given, "query_string": b""})
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / "cell.db")
+    yield made
+    made.database.close()
+
+
+def test_what_has_passed_for_the_control_plane_is_never_ahead_of_it(desk: Desk) -> None:
+    """By no clock of the host's: a rotation ends what was signed before, and nothing else."""
+    desk.at += 2 * HOUR_S
+    for desk.host_off_s in (0.0, 20.0, -20.0):
+        desk.ask(desk.sign())
+        desk.at += 7.5
+        assert desk.at - 1.5 <= desk.clock.at_least() <= desk.at
+    late = desk.sign()
+    desk.at += 7.5
+    desk.ask(late)
+    assert desk.clock.at_least() <= desk.at
+    # Set back by the control plane: what was noted before is of the future.
+    noted = desk.clock.at_least()
+    desk.restart()
+    assert desk.clock.at_least() <= desk.at
+    desk.at -= HOUR_S
+    desk.host_off_s = HOUR_S
+    desk.ask(desk.sign(desk.challenged()))
+    assert desk.clock.at_least() < noted
+
+
+def test_a_rotation_of_the_future_ends_nothing(desk: Desk) -> None:
+    def urls() -> tuple[str, str]:
+        named = {"instance_id": "inst_1", "action": "reveal", "exp": desk.at + 60, "iat": desk.at}
+        return desk.signer.token({**named, "jti": "a"}), desk.signer.token({**named, "jti": "b"})
+
+    before, rotates = urls()
+    desk.tokens.outdate(desk.tokens.check(rotates, "reveal"))
+    with pytest.raises(Gone, match="rotated after"):
+        desk.tokens.check(before, "reveal")
+    desk.at -= HOUR_S
+    desk.tokens.check(urls()[0], "reveal")
+
+
+@pytest.mark.parametrize("off_s", [-HOUR_S, -60, 60, HOUR_S])
+def test_the_time_is_learned_from_an_answered_challenge(desk: Desk, off_s: float) -> None:
+    desk.host_off_s = off_s
+    desk.ask(desk.sign(desk.challenged()))
+    assert desk.clock.now() == desk.at
+    desk.ask(desk.sign())
+    assert desk.tokens.check(desk.token(), "reveal").jti == "j"
+    late = desk.token()
+    desk.at += 61
+    with pytest.raises(Gone):
+        desk.tokens.check(late, "reveal")
+
+
+def test_a_request_of_before_moves_no_clock(desk: Desk) -> None:
+    """Captured and kept back an hour ago, with the cell's own challenge of now sent beside it."""
+    captured = desk.sign()
+    desk.at += HOUR_S
+    desk.ask(desk.sign())
+    assert desk.refuses(captured) == "stale_signature"
+    challenge = desk.clock.challenge()
+    assert desk.refuses(captured | {"Menagerie-Challenge": challenge}) == "bad_signature"
+    assert desk.clock.now() == desk.at
+
+
+def test_an_answer_is_believed_once(desk: Desk) -> None:
+    desk.host_off_s = HOUR_S
+    answer = desk.sign(desk.challenged())
+    desk.ask(answer)
+    assert desk.refuses(answer) == "replayed"
+    desk.at += 5
+    desk.host_off_s = -HOUR_S
+    desk.ask(desk.sign(desk.challenged()))
+    desk.signatures.forget_old()
+    assert desk.refuses(answer) == "stale_signature"
+
+
+def test_a_challenge_is_the_cells_own_and_of_the_last_seconds(desk: Desk) -> None:
+    desk.host_off_s = HOUR_S
+    challenge = desk.challenged()
+    made_up = f"{challenge.partition('-')[0]}-{'0' * 64}"
+    for other in (made_up, "no", challenge[:-1]):
+        assert desk.refuses(desk.sign(other)) == "stale_signature"
+    desk.at += 31
+    assert desk.refuses(desk.sign(challenge)) == "stale_signature"
+    challenge = desk.challenged()
+    desk.restart()
+    assert desk.refuses(desk.sign(challenge)) == "stale_signature"
+
+
+@pytest.mark.parametrize("ahead_s", [120.0, 3 * HOUR_S, 48 * HOUR_S])
+def test_a_clock_that_was_ahead_for_a_while_lets_nothing_be_said_twice(
+    desk: Desk, ahead_s: float
+) -> None:
+    """Housekeeping by that clock must not forget what is still of now by the right one."""
+    said, token = desk.sign(), desk.token(600)
+    desk.ask(said)
+    desk.tokens.burn(desk.tokens.check(token, "reveal"))
+    desk.host_off_s = ahead_s
+    desk.signatures.forget_old()
+    desk.tokens.forget_expired()
+    desk.host_off_s = 0.0
+    assert desk.refuses(said) == "replayed"
+    with pytest.raises(Gone):
+        desk.tokens.burn(desk.tokens.check(token, "reveal"))
+    desk.at += 1
+    desk.host_off_s = ahead_s
+    desk.ask(desk.sign(desk.challenged()))
+    desk.signatures.forget_old()
+    assert desk.refuses(said) == "stale_signature"
+
+
+def test_a_clock_that_is_set_back_revives_no_url(desk: Desk) -> None:
+    token = desk.token(60)
+    desk.at += 61
+    desk.ask(desk.sign())
+    desk.host_off_s = -HOUR_S
+    with pytest.raises(Gone):
+        desk.tokens.check(token, "reveal")
+
+
+def test_a_restart_believes_nothing_of_before(desk: Desk) -> None:
+    kept_back = desk.sign()
+    desk.at += 40
+    said = desk.sign()
+    desk.ask(said)
+    desk.host_off_s = -40
+    desk.restart()
+    assert desk.refuses(kept_back) == "stale_signature"
+    assert desk.refuses(said) in {"stale_signature", "replayed"}
+
+
+def test_a_cell_begins_with_what_the_one_before_it_heard(desk: Desk, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    settings = CellSettings(
+        *(home, "cell_1", desk.signer.public_key),
+        engines=(),
+        clock=lambda: desk.at + desk.host_off_s,
+    )
+    kept_back = desk.sign()
+    desk.at += 60
+    with cell(settings) as first:
+        first.signatures.verify(request(desk.sign()))
+    # The machine's clock was set back to when that was signed.
+    desk.host_off_s = -60.0
+    with cell(settings) as second, pytest.raises(Unauthenticated) as refused:
+        second.signatures.verify(request(kept_back))
+    assert refused.value.code == "stale_signature"
+
+
+@contextmanager
+def cell(settings: CellSettings) -> Iterator[Cell]:
+    """One that starts no engine."""
+    made = Cell(settings)
+    try:
+        yield made
+    finally:
+        asyncio.run(made.close())
+
+
+def test_what_was_forgotten_is_refused_by_its_date(desk: Desk) -> None:
+    said = desk.sign()
+    desk.ask(said)
+    desk.at += 31
+    desk.ask(desk.sign())
+    desk.signatures.forget_old()
+    assert desk.database.rows("SELECT count(*) FROM heard") == [(1,)]
+    desk.host_off_s = -31
+    assert desk.refuses(said) == "stale_signature"
+
+
+def test_nonces_of_a_former_version_are_kept(desk: Desk, tmp_path: Path) -> None:
+    desk.database.write("CREATE TABLE nonces (nonce TEXT PRIMARY KEY, until REAL NOT NULL)")
+    said = desk.sign()
+    desk.database.write(
+        "INSERT INTO nonces VALUES (?, ?)", said["Menagerie-Nonce"], desk.at + 600.5
+    )
+    desk.database.close()
+    desk.database = Database(tmp_path / "cell.db")
+    desk.restart()
+    assert desk.refuses(said) == "replayed"
+    desk.ask(desk.sign())
+
+
+@pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
+def test_a_cell_on_a_machine_whose_clock_is_off_serves(tmp_path: Path, off_s: float) -> None:
+    rig = Rig(tmp_path / "cell", clock_off_s=off_s)
+    control = HttpCell(
+        f"http+unix://{quote(str(rig.home / 'run' / 'cell.sock'))}",
+        Signer(rig.key, clock=time.time),
+    )
+
+    def described() -> Any:
+        try:
+            return control.describe()
+        except CellUnavailable:  # it does not listen yet; one that refuses does so for ever
+            return None
+
+    try:
+        rig.launch()
+        told = until(described, "the cell answers")["clock"]
+        assert abs(told["offset_s"] + off_s) < 30
+        path = f"/v1/reveal/{rig.token('inst_01JD0000000000000000000000', 'reveal')}"
+        with rig.client() as http:
+            assert http.get(path).status_code == 404  # and not 410: it has not expired
+            expired = rig.token("inst_01JD0000000000000000000000", "reveal", ttl_s=-60)
+            assert http.get(f"/v1/reveal/{expired}").status_code == 410
+    finally:
+        control.close()
+        rig.destroy()
+
+
+def test_the_hosts_clock_is_what_a_cell_begins_with() -> None:
+    settings = CellSettings(Path("/nowhere"), "cell_1", b"k" * 32)
+    assert abs(settings.clock() - Clock().host()) < HOUR_S

@@ -1,0 +1,68 @@
+"""Requests to the console's pages hold a bounded share of the memory of the cell."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cell.console.bodies import (
+    ADDRESS_BYTES_MAX,
+    BYTES_MAX,
+    EVERY_BYTES_MAX,
+    STRANGER_BYTES_MAX,
+    Bodies,
+    Body,
+    RefusedBody,
+)
+from contract_tests.cell.console.test_console import Browser
+from contract_tests.cell.rig import Rig
+
+
+async def read(
+    bodies: Bodies, size: int, address: str = "192.0.2.1", *, known: bool = True
+) -> Body:
+    half = size // 2
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"x" * half, "more_body": True},
+        {"type": "http.request", "body": b"x" * (size - half)},
+    ]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def has_session() -> bool:
+        return known
+
+    return await bodies.read(receive, address, has_session)
+
+
+def test_who_has_no_session_sends_little() -> None:
+    bodies = Bodies()
+    assert asyncio.run(read(bodies, STRANGER_BYTES_MAX, known=False)).content
+    with pytest.raises(RefusedBody, match="without a session"):
+        asyncio.run(read(bodies, STRANGER_BYTES_MAX + 1, known=False))
+    with pytest.raises(RefusedBody, match="too large"):
+        asyncio.run(read(bodies, BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_held_at_a_time_is_bounded(*, several: bool) -> None:
+    bodies, held, most = Bodies(), [], EVERY_BYTES_MAX if several else ADDRESS_BYTES_MAX
+    for number in range(most // BYTES_MAX):
+        address = f"192.0.2.{number}" if several else "192.0.2.1"
+        held.append(asyncio.run(read(bodies, BYTES_MAX, address)))
+    with pytest.raises(RefusedBody, match="at a time"):
+        asyncio.run(read(bodies, BYTES_MAX))
+    for each in held:
+        each.let_go()
+    assert asyncio.run(read(bodies, BYTES_MAX)).content
+
+
+def test_a_large_statement_needs_the_session(shared_rig: Rig) -> None:
+    browser = Browser(shared_rig, shared_rig.make())
+    browser.load()
+    sql = "SELECT 42 -- " + "x" * 100_000
+    assert browser.run(sql)["rows"] == [["42"]]
+    with shared_rig.client() as http:
+        refused = http.post(browser.path + "run", json={"sql": sql})
+    assert refused.status_code == 413

@@ -1,0 +1,65 @@
+"""An instance whose upgrade failed goes on with the version that it had."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cell.agent import Cell
+from cell.engines.driver import EngineError
+from cell.engines.duckdb import DuckDB
+from cell.layout import Site
+from cell.settings import CellSettings
+from cell.specification import Size, Spec
+from contract_tests.cell.rig import CELL_ID, new_id
+from specserver import Conflict
+
+SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
+FORMER, WANTED = "1.5", "9.9"
+SPEC = Spec("duckdb", FORMER, SIZE, "duckdb-x.local.localhost", None, None, 86400.0)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> CellSettings:
+    key = bytes(32)
+    return CellSettings(tmp_path / "cell", CELL_ID, key, engines=("duckdb",), confine=False)
+
+
+FAILURES = (
+    (EngineError("its data is too old"), "its data is too old"),
+    # What no driver is known to raise.
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "an internal error"),
+)
+
+
+def test_an_instance_whose_upgrade_failed_runs_on(
+    settings: CellSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [failure for failure, _ in FAILURES]
+
+    async def fail(_driver: DuckDB, _site: Site, _former: Spec, _wanted: Spec) -> None:
+        raise left.pop(0)
+
+    monkeypatch.setattr(DuckDB, "versions", lambda _: (WANTED, FORMER))
+    monkeypatch.setattr(DuckDB, "upgrade", fail)
+
+    async def upgrade() -> None:
+        cell = Cell(settings)
+        await cell.open()
+        try:
+            resident = await cell.lifecycle.put(new_id(), SPEC)
+            wanted = replace(SPEC, engine_version=WANTED)
+            for _, said in FAILURES:
+                former = resident.process
+                with pytest.raises(Conflict, match=f"{FORMER} to {WANTED} failed: {said}"):
+                    await cell.lifecycle.put(resident.instance_id, wanted)
+                assert resident.record.spec.engine_version == FORMER
+                assert resident.status == "running"
+                assert resident.process is not former
+                login = cell.supervisor.login(resident)
+                assert await resident.driver.ready(resident.site, login)
+        finally:
+            await cell.close()
+
+    asyncio.run(upgrade())

@@ -1,0 +1,120 @@
+"""An upgrade has limits, and whoever deletes or erases the instance does not wait for its end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cell.agent import Cell
+from cell.engines.duckdb import DuckDB
+from cell.instances.residents import Resident
+from cell.layout import Site
+from cell.settings import CellSettings
+from cell.specification import Size, Spec
+from contract_tests.cell.rig import CELL_ID, new_id
+from specserver import Conflict, Unavailable
+
+SIZE = Size("s0", 0.5, 2**30, 10**6, 60)
+FORMER, WANTED = "1.5", "9.9"
+SPEC = Spec("duckdb", FORMER, SIZE, "duckdb-x.local.localhost", None, None, 86400.0)
+HANGS = "trap '' TERM INT; while :; do sleep 1; done"
+# More than two copies up to the ceiling of its size.
+WRITES = f"fallocate -l 1G {{}}/too-much; {HANGS}"
+LONG_S = 600.0
+
+
+class Upgrading:
+    """A cell whose upgrades run a program that does not end; `began` is set once one runs."""
+
+    def __init__(self, settings: CellSettings) -> None:
+        self.cell = Cell(settings)
+        self.began = asyncio.Event()
+        self.program = HANGS
+
+    async def upgrade(self, site: Site, _former: Spec, _wanted: Spec) -> None:
+        self.began.set()
+        program = self.program.format(site.data)
+        try:
+            await self.cell.host.run(site, ["/bin/sh", "-c", program], timeout_s=LONG_S)
+        finally:
+            (site.data / "too-much").unlink(missing_ok=True)
+
+    async def begin(self) -> tuple[Resident, "asyncio.Task[Resident]"]:
+        resident = await self.cell.lifecycle.put(new_id(), SPEC)
+        wanted = replace(SPEC, engine_version=WANTED)
+        work = asyncio.create_task(self.cell.lifecycle.put(resident.instance_id, wanted))
+        await self.began.wait()
+        return resident, work
+
+
+def run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Upgrading], Awaitable[None]],
+    upgrade_timeout_s: float = LONG_S,
+) -> None:
+    settings = CellSettings(
+        tmp_path / "cell",
+        CELL_ID,
+        bytes(32),
+        engines=("duckdb",),
+        confine=False,
+        upgrade_timeout_s=upgrade_timeout_s,
+    )
+
+    async def work() -> None:
+        upgrading = Upgrading(settings)
+        monkeypatch.setattr(DuckDB, "versions", lambda _: (WANTED, FORMER))
+
+        monkeypatch.setattr(DuckDB, "upgrade", upgrading.upgrade)
+        await upgrading.cell.open()
+        try:
+            async with asyncio.timeout(60):
+                await act(upgrading)
+        finally:
+            await upgrading.cell.close()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("verb", "status"), [("delete", "stopped"), ("erase", "erased")])
+def test_a_deletion_ends_an_upgrade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, status: str
+) -> None:
+    async def act(upgrading: Upgrading) -> None:
+        resident, work = await upgrading.begin()
+        lifecycle = upgrading.cell.lifecycle
+        for other in (lifecycle.pause, lifecycle.resume):
+            with pytest.raises(Unavailable, match="is being upgraded"):
+                await other(resident.instance_id)
+        with pytest.raises(Unavailable, match="is being upgraded"):
+            await lifecycle.rotate(resident)
+        await getattr(lifecycle, verb)(resident.instance_id)
+        assert resident.status == status
+        with pytest.raises(Conflict, match="is being deleted"):
+            await work
+        assert resident.status == status
+        assert not resident.leaving
+        assert not upgrading.cell.host.strays(resident.site)
+
+    run(tmp_path, monkeypatch, act)
+
+
+@pytest.mark.parametrize(
+    ("program", "within_s", "said"),
+    [(HANGS, 1.0, "took longer than 1 s"), (WRITES, LONG_S, "larger than 0.27 GB")],
+)
+def test_an_upgrade_without_end_fails_and_the_instance_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, within_s: float, said: str
+) -> None:
+    async def act(upgrading: Upgrading) -> None:
+        upgrading.program = program
+        resident, work = await upgrading.begin()
+        with pytest.raises(Conflict, match=said):
+            await work
+        assert resident.record.spec.engine_version == FORMER
+        assert resident.status == "running"
+
+    run(tmp_path, monkeypatch, act, within_s)

@@ -1,0 +1,230 @@
+"""Engines that start and snapshots that are made wait for their turn, which is their tenant's."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cell.instances import snapshots, start_slots
+from cell.instances.lifecycle import Lifecycle
+from cell.instances.records import Record
+from cell.instances.residents import Resident
+from cell.instances.start_slots import StartPlace
+from cell.instances.supervisor import Supervisor
+from cell.layout import Layout
+from cell.settings import CellSettings
+from cell.specification import Size, Spec
+from specserver.turns import Turns
+
+NOTHING: Any = None
+SIZE = Size("f0", 0.25, 2**28, 2**30, 20)
+Act = Callable[[Resident], Coroutine[Any, Any, Any]]
+
+
+class Slow(Supervisor):
+    """Its engines never come to run."""
+
+    layout: Layout
+    begun: list[str]
+    other: asyncio.Event
+
+    async def prepare(self, resident: Resident) -> None:
+        self.begun.append(resident.record.tenant)
+        if resident.record.tenant == "other":
+            self.other.set()
+        await asyncio.Event().wait()
+
+
+def supervisor_of(tmp_path: Path) -> Slow:
+    settings, layout = CellSettings(tmp_path, "cell_x", b""), Layout.make(tmp_path)
+    host: Any = SimpleNamespace(groups_of_console=list)
+    supervisor = Slow(settings, layout, host, *[NOTHING] * 4)
+    supervisor.layout, supervisor.begun, supervisor.other = layout, [], asyncio.Event()
+    return supervisor
+
+
+def resident_of(supervisor: Slow, number: int, tenant: str) -> Resident:
+    spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant)
+    record = Record(f"inst_{number}", 1, spec, "running", None, 0.0)
+    resident = Resident(record, supervisor.layout.site(f"inst_{number}", 1), NOTHING)
+    supervisor.residents[resident.instance_id] = resident
+    return resident
+
+
+def lifecycle_of(supervisor: Slow) -> Lifecycle:
+    engines: Any = type("Found", (), {"drivers": {}, "refused": {}})
+    settings = CellSettings(supervisor.layout.home, "cell_x", b"")
+    return Lifecycle(settings, NOTHING, engines, NOTHING, NOTHING, supervisor)
+
+
+async def soon(happens: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happens():  # noqa: ASYNC110 - what is looked at tells nobody
+            await asyncio.sleep(0.01)
+
+
+def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
+    """The tenants of those that were begun, of twenty of one tenant and then one of another."""
+
+    async def run() -> list[str]:
+        supervisor = supervisor_of(tmp_path)
+        tasks = []
+        for number in range(21):
+            resident = resident_of(supervisor, number, "crowd" if number < 20 else "other")
+            tasks.append(asyncio.create_task(act(supervisor)(resident)))
+        async with asyncio.timeout(60):
+            await supervisor.other.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return supervisor.begun
+
+    return asyncio.run(run())
+
+
+def test_starts_of_one_tenant_leave_places_to_others(tmp_path: Path) -> None:
+    assert sorted(crowd_and_other(tmp_path, lambda supervisor: supervisor.bring_up)) == [
+        *["crowd"] * 4,
+        "other",
+    ]
+
+
+def test_snapshots_of_one_tenant_leave_places_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(supervisor: Slow) -> Act:
+        async def make(resident: Resident, *_: object) -> None:
+            await supervisor.prepare(resident)
+
+        monkeypatch.setattr(snapshots, "make", make)
+        monkeypatch.setattr(supervisor, "login", lambda _: None)
+        lifecycle = lifecycle_of(supervisor)
+        return lambda resident: lifecycle.snapshot(resident.instance_id, "x")
+
+    assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
+
+
+def test_upgrades_of_one_tenant_leave_places_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(supervisor: Slow) -> Act:
+        async def upgraded(resident: Resident) -> None:
+            driver: Any = SimpleNamespace(upgrade=lambda *_: supervisor.prepare(resident))
+            resident.driver = driver
+            await lifecycle.put(resident.instance_id, newer(resident))
+
+        async def stop(_: Resident) -> None: ...
+
+        monkeypatch.setattr(supervisor, "stop", stop)
+        lifecycle = lifecycle_of(supervisor)
+        monkeypatch.setattr(lifecycle, "_resident", lambda name, _: supervisor.residents[name])
+        monkeypatch.setattr(lifecycle, "_settings", CellSettings(tmp_path, "cell_x", b""))
+        return upgraded
+
+    def newer(resident: Resident) -> Spec:
+        return replace(resident.record.spec, engine_version="2")
+
+    assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
+
+
+def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four organizations whose instances are occupied leave all places to a fifth."""
+
+    async def run() -> list[str]:
+        supervisor = supervisor_of(tmp_path)
+        made: list[str] = []
+
+        async def make(resident: Resident, *_: object) -> None:
+            made.append(resident.record.tenant)
+
+        monkeypatch.setattr(snapshots, "make", make)
+        monkeypatch.setattr(supervisor, "login", lambda _: None)
+        lifecycle = lifecycle_of(supervisor)
+        occupied = [resident_of(supervisor, number, f"org{number}") for number in range(4)]
+        for resident in occupied:
+            await resident.lock.acquire()
+        names = [each.instance_id for each in occupied for _ in range(2)]
+        waiting = [asyncio.create_task(lifecycle.snapshot(name, "x")) for name in names]
+        await asyncio.sleep(0)
+        newcomer = resident_of(supervisor, 4, "newcomer")
+        async with asyncio.timeout(20):
+            await lifecycle.snapshot(newcomer.instance_id, "x")
+        before = made.copy()
+        for resident in occupied:
+            resident.lock.release()
+        await asyncio.gather(*waiting)
+        assert len(made) == 9
+        return before
+
+    assert asyncio.run(run()) == ["newcomer"]
+
+
+def test_starts_that_go_on_for_long_leave_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six organizations with four slow engines each hold every place, for some seconds."""
+    monkeypatch.setattr(start_slots, "PLACE_S", 0.05)
+
+    async def run() -> list[str]:
+        supervisor = supervisor_of(tmp_path)
+        slow = [resident_of(supervisor, number, f"org{number % 6}") for number in range(24)]
+        tasks = [asyncio.create_task(supervisor.bring_up(each)) for each in slow]
+        await soon(lambda: len(supervisor.begun) >= 10)
+        newcomer = resident_of(supervisor, 24, "other")
+        tasks.append(asyncio.create_task(supervisor.bring_up(newcomer)))
+        await soon(lambda: len(supervisor.begun) == 25)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(pool.try_enter("x") for pool in (supervisor.pools.starts,) * 4)
+        return supervisor.begun
+
+    assert asyncio.run(run()).count("other") == 1
+
+
+class Cpus:
+    """Notes what each engine may use."""
+
+    def __init__(self) -> None:
+        self.of: dict[Any, float | None] = {}
+
+    def limit_cpu(self, process: Any, vcpu: float | None) -> None:
+        self.of[process] = vcpu
+
+
+def test_slow_starts_have_a_cpu_in_turn_and_otherwise_that_of_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_slots, "PLACE_S", 0.01)
+
+    async def run() -> None:
+        supervisor, cpus = supervisor_of(tmp_path), Cpus()
+        supervisor.pools.slow_starts = Turns(1, 1, waiting_of_one=9)
+        host: Any = cpus
+        slow = [resident_of(supervisor, number, f"org{number}") for number in range(3)]
+        places = [StartPlace(supervisor.pools, host, each) for each in slow]
+        for number, (resident, place) in enumerate(zip(slow, places, strict=True)):
+            resident.process = number  # type: ignore[assignment]
+            await place.__aenter__()
+            place.limit_cpu()
+        assert not cpus.of, "without a limit for the first seconds"
+        await soon(lambda: len(cpus.of) == 3)
+        assert sorted(cpus.of.items()) == [(0, 1.0), (1, 0.25), (2, 0.25)]
+        assert (places[0].waited_s, places[1].waited_s > 0) == (0, True)
+        await places[0].__aexit__(None, None, None)
+        await soon(lambda: cpus.of[1] == 1.0)
+        waited_s = places[1].waited_s
+        await asyncio.sleep(0.02)
+        assert places[1].waited_s == waited_s < places[2].waited_s
+        for place in places[1:]:
+            await place.__aexit__(None, None, None)
+        await asyncio.sleep(0)
+        assert supervisor.pools.slow_starts.try_enter("x")
+
+    asyncio.run(run())
