@@ -12,7 +12,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,8 @@ ROOMS: Final = {
     "docs": ("habits", "clients"),
 }
 _NOTHING_COLLECTED: Final = 5
+# Twice of what a run was seen to hold at one time.
+_DISK_BYTES: Final = 8 * 2**30
 # Read by contract_tests/skips.py.
 _LISTED_SKIPS_ONLY: Final = "LISTED_SKIPS_ONLY"
 
@@ -102,19 +106,40 @@ def _run(rest: list[str], folders: list[str], chosen: str) -> int:
     if alone or not folders:
         parts.append((f"exclusive{chosen}", ["-n0", *alone]))
     worst = 0
-    for marks, how in parts:
-        command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *how, *rest]
-        code = subprocess.run(command, env=_surroundings(), check=False).returncode
-        worst = max(worst, 0 if code == _NOTHING_COLLECTED else code)
+    with temporary_folder() as temporary:
+        for marks, how in parts:
+            command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *how, *rest]
+            code = subprocess.run(command, env=_surroundings(temporary), check=False).returncode
+            worst = max(worst, 0 if code == _NOTHING_COLLECTED else code)
     return worst
 
 
-def _surroundings() -> dict[str, str]:
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """The temporary folder of this run: nothing of it stays, also of what was killed."""
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if free < _DISK_BYTES:
+        raise SystemExit(
+            f"the tests need {_DISK_BYTES >> 30} GiB in {tempfile.gettempdir()}, which has"
+            f" {free / 2**30:.1f}: make room, or set TMPDIR to a folder that has it"
+        )
+    # Its name is short, as the paths of sockets are limited.
+    made = Path(tempfile.mkdtemp(prefix="mt"))
+    try:
+        # Other users write there too, as to any such folder.
+        made.chmod(0o1777)
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _surroundings(temporary: Path) -> dict[str, str]:
     """Where `make test` has installed what tests need, none may be skipped for the lack of it."""
+    surroundings = {**os.environ, "TMPDIR": str(temporary)}
     may_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
     if may_install and os.environ.get("MENAGERIE_NO_SYSTEM_PACKAGES") != "1":
-        return {**os.environ, _LISTED_SKIPS_ONLY: "1"}
-    return dict(os.environ)
+        surroundings[_LISTED_SKIPS_ONLY] = "1"
+    return surroundings
 
 
 if __name__ == "__main__":

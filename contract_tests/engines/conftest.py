@@ -146,6 +146,8 @@ def subject(
     if made.process is not None and made.process.alive:
         made.kill()
     host.forget(site)
+    for folder in (site.directory, site.run):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
