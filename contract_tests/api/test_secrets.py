@@ -1,4 +1,4 @@
-"""What the document has writeOnly is found again nowhere: in no table, no event and no log line."""
+"""What the document has secret is found again nowhere: in no table, no event and no log line."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -9,17 +9,24 @@ import structlog
 from sqlalchemy import select
 
 from contract_tests.api.harness import PASSWORD, House, Person
-from contract_tests.api.rows import OPERATIONS, is_problem
+from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, send
 from contract_tests.api.second_factor import code, enrol, enrolled
 from control.boundary import secret_members
+from specserver import Operation
 from storage.records import Record
 
 NEW = "canary-staple-of-nine-oaks"
 WRONG = "canary-wrong-horse-battery"
+SHORT = 6
+"""A code has so many characters, and is a part of others by chance."""
 STEP_UP = "/v1/sessions/current/actions/step-up"
 SECRETIVE = {
     one.id: names for one in OPERATIONS if (names := secret_members.names_of(one.document))
 }
+TELLING = {
+    one.id: names for one in OPERATIONS if (names := secret_members.answered_by(one.document))
+}
+"""What is shown once, in the answer of whoever may have it."""
 Act = Callable[[House, Person], list[str]]
 
 
@@ -86,15 +93,56 @@ def log() -> Iterator[list[Any]]:
 def test_no_secret_is_found_again(house: House, operation: str, log: list[Any]) -> None:
     for act in ACTS[operation].values():
         secrets = set(act(house, house.person())) - {""}
-        with house.database.read() as db:
-            for table in Record.metadata.sorted_tables:
-                for row in db.connection().execute(select(table)):
-                    seen = set(_texts(list(row)))
-                    assert not seen & secrets, table.name
-                    long = {one for one in secrets if len(one) > 6}
-                    assert not [text for text in seen if any(one in text for one in long)]
-        assert not set(_texts(log)) & secrets
+        assert found_again(house, log, secrets) == set()
     assert log or operation != "sessions.create", "the log tells of a refused sign-in"
+
+
+def test_what_answers_show_once_is_stated_here_again() -> None:
+    assert {
+        "api_keys.create": {"key"},
+        "console.open": {"url"},
+        "credentials.reveal": {"url"},
+        "credentials.rotate": {"url"},
+        "instances.logs": {"url"},
+        "me.enrol_totp": {"secret", "otpauth_uri"},
+        "sessions.create": {"token"},
+    } == TELLING
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.id in TELLING], ids=str)
+def test_what_is_shown_once_is_found_again_nowhere(
+    house: House, shop: Estate, operation: Operation, log: list[Any]
+) -> None:
+    owner = shop.tenant.owner
+    bodies = {"sessions.create": {"email": owner.email, "password": PASSWORD}}
+    body = bodies.get(operation.id, ...)
+    answer = send(house, operation, shop.ids, house.session(owner.id, mfa=True), body)
+    assert answer.is_success, answer.text
+    secrets = {str(answer.json()[name]) for name in TELLING[operation.id]}
+    # Nor what a URL is secret by.
+    secrets |= {one.rpartition("/")[2] for one in secrets}
+    assert found_again(house, log, secrets) == set()
+
+
+@pytest.fixture(scope="module")
+def shop(house: House) -> Estate:
+    return estate(house)
+
+
+def found_again(house: House, log: list[Any], secrets: set[str]) -> set[str]:
+    """The tables in which one of them is, and the log: as a text, or within one if it is long."""
+    long = {one for one in secrets if len(one) > SHORT}
+
+    def holds(value: Any) -> bool:
+        seen = set(_texts(value))
+        return bool(seen & secrets) or any(one in text for text in seen for one in long)
+
+    with house.database.read() as db:
+        of = {
+            table: db.connection().execute(select(table)) for table in Record.metadata.sorted_tables
+        }
+        found = {table.name for table, rows in of.items() if holds([list(row) for row in rows])}
+    return found | ({"log"} if holds(log) else set())
 
 
 def _texts(value: Any) -> Iterator[str]:

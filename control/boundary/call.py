@@ -97,7 +97,7 @@ class Call:
     ) -> None:
         """Write what was done to the audit log, under the operation's x-audit.
 
-        `detail` is for readers of the log; members that the document has writeOnly are refused.
+        `detail` is for readers of the log; members that the document has secret are refused.
         """
         if self.rule.audit is None:
             raise Forgotten(f"{self.exchange.operation.id} audits, and its x-audit names nothing")
@@ -228,7 +228,7 @@ class Call:
         secret = secret_members.found(self.rule.secret, told)
         if secret and self.services.settings.strict:
             names = ", ".join(sorted(secret))
-            raise Forgotten(f"{self.exchange.operation.id} tells {names}, which is writeOnly")
+            raise Forgotten(f"{self.exchange.operation.id} tells {names}, which is secret")
         kept: dict[str, Any] = secret_members.without(self.rule.secret, told)
         return kept
 

@@ -60,7 +60,7 @@ class Rule:
     code: str | None = None
     """The member of the body that is a one-time code; how often it may be guessed is limited."""
     secret: frozenset[str] = frozenset()
-    """Members of the body that are written to no audit log and no event."""
+    """Members of the body and of the answer that are written to no audit log and no event."""
     subjects: tuple[Subject, ...] = ()
     """The records that the path names, beside the organization."""
 
@@ -108,7 +108,7 @@ def rule_of(operation: Operation) -> Rule:
         outside=document.get("x-done-by") == "cell",
         password=document.get("x-password"),
         code=document.get("x-code"),
-        secret=secret_members.names_of(document),
+        secret=secret_members.names_of(document) | secret_members.answered_by(document),
         subjects=subjects.subjects_of(operation.path, method, document),
     )
 

@@ -1,4 +1,4 @@
-"""Members of a request's body that nobody may see again: those that the document has writeOnly."""
+"""Members that nobody may see again: writeOnly in a request, x-secret in an answer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -7,21 +7,31 @@ _WITHIN: Final = ("allOf", "anyOf", "oneOf")
 
 
 def names_of(operation: Mapping[str, Any]) -> frozenset[str]:
-    """The names, at any depth of the body. References of the operation have been followed."""
-    content = operation.get("requestBody", {}).get("content", {})
-    return frozenset(name for one in content.values() for name in _names(one.get("schema", {})))
+    """The names in a request's body, at any depth; of an operation with its references followed."""
+    return frozenset(_names(operation.get("requestBody", {}), "writeOnly"))
 
 
-def _names(schema: Mapping[str, Any]) -> Iterator[str]:
+def answered_by(operation: Mapping[str, Any]) -> frozenset[str]:
+    """The names of what an answer shows once: a token, or a URL that is one."""
+    answers = operation.get("responses", {}).values()
+    return frozenset(name for one in answers for name in _names(one, "x-secret"))
+
+
+def _names(message: Mapping[str, Any], mark: str) -> Iterator[str]:
+    for content in message.get("content", {}).values():
+        yield from _marked(content.get("schema", {}), mark)
+
+
+def _marked(schema: Mapping[str, Any], mark: str) -> Iterator[str]:
     for name, member in schema.get("properties", {}).items():
-        if member.get("writeOnly"):
+        if member.get(mark):
             yield name
-        yield from _names(member)
+        yield from _marked(member, mark)
     for keyword in _WITHIN:
         for part in schema.get(keyword, ()):
-            yield from _names(part)
+            yield from _marked(part, mark)
     if isinstance(schema.get("items"), Mapping):
-        yield from _names(schema["items"])
+        yield from _marked(schema["items"], mark)
 
 
 def found(secret: frozenset[str], value: Any) -> set[str]:

@@ -100,19 +100,13 @@ def _takes_away(operation: Operation) -> bool:
 
 def _lets_in(operation: Operation) -> bool:
     noun, _, verb = operation.id.partition(".")
-    told = {
-        name
-        for one in operation.successes.values()
-        for content in one.get("content", {}).values()
-        for name in _members(content.get("schema", {}))
-    }
     opens = (
         operation.document.get("x-authorize", {}).get("permission") in _OPENING
         or noun in _OPENING_NOUNS
         or verb.startswith(_OPENING_VERBS)
         or bool(secret_members.names_of(operation.document))
     )
-    return any(map(_SECRET.search, told)) or (opens and operation.method != "GET")
+    return any(map(_SECRET.search, _told(operation))) or (opens and operation.method != "GET")
 
 
 def _waiting(operation: Operation, known: set[str]) -> Iterator[Fault]:
@@ -142,7 +136,7 @@ def _headers(operation: Operation) -> Iterator[Fault]:
 
 
 def _secrets(operation: Operation) -> Iterator[Fault]:
-    """What nobody may see again is writeOnly, which keeps it from audit log and events."""
+    """What nobody may see again is marked, which keeps it from audit log and events."""
     content = operation.document.get("requestBody", {}).get("content", {})
     secret = secret_members.names_of(operation.document)
     called = {name for one in content.values() for name in _members(one.get("schema", {}))}
@@ -150,6 +144,16 @@ def _secrets(operation: Operation) -> Iterator[Fault]:
     for name in sorted(called - secret):
         if name in meant or _SECRET.search(name):
             yield operation.fault(f"{name} is a secret: make it writeOnly")
+    shown = secret_members.answered_by(operation.document)
+    for name in sorted(_told(operation) - shown):
+        if _SECRET.search(name):
+            yield operation.fault(f"{name} of its answer is a secret: x-secret: true")
+
+
+def _told(operation: Operation) -> set[str]:
+    """The names of what a success says."""
+    contents = (one.get("content", {}).values() for one in operation.successes.values())
+    return {name for each in contents for one in each for name in _members(one.get("schema", {}))}
 
 
 def _members(schema: Json) -> Iterator[str]:
