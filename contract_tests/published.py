@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,10 +55,17 @@ class Published:
         return schema
 
 
+@cache
+def _document() -> dict[str, Any]:
+    """Read once for all tests of a process."""
+    read: dict[str, Any] = Document.load(_DOCUMENT, checked=True).raw
+    return read
+
+
 @contextmanager
 def checked() -> Iterator[Published]:
     """Within the block no process of ours writes an event that the document does not describe."""
-    published = Published(Document.load(_DOCUMENT, checked=True).raw)
+    published = Published(_document())
 
     def check(_mapper: Any, _connection: Any, written: Event) -> None:
         published.check(written.type, written.data)

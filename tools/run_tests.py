@@ -32,7 +32,7 @@ ROOMS: Final = {
     "clients": ("clients",),
     "pages": ("api", "cell", "clients"),
     "menagerie": ("end_to_end",),
-    "tools": ("habits", "end_to_end"),
+    "tools": ("habits", "end_to_end", "mistakes"),
     "docs": ("habits", "clients"),
 }
 _NOTHING_COLLECTED: Final = 5

@@ -25,6 +25,15 @@ NESTED = [one for one in OPERATIONS if nested(one)]
 READING = [one for one in OPERATIONS if one.method == "GET"]
 CELLS = {"queues.list"}
 """Lists that a cell answers, which is asked for those of one instance."""
+ELSEWHERE = {
+    "engines.list": "the catalogue, which is the same for everybody",
+    "plans.list": "the catalogue",
+    "regions.list": "the catalogue",
+    "sizes.list": "the catalogue",
+    "orgs.list": "the caller's own, which the canary of the owner is looked for in",
+    "sessions.list": "the caller's own, which have no organization",
+}
+"""Lists outside of any organization, and whose they are."""
 CANARY = "canary-7c1f0e"
 
 every = pytest.mark.parametrize
@@ -140,6 +149,11 @@ def test_each_list_shows_its_owners_and_no_others(
     theirs = {value for name, value in victim.ids.items() if name.endswith("_id")} - {"current"}
     assert not {each for each in theirs if each in shown}
     assert CANARY not in shown
+
+
+def test_each_list_is_of_an_organization_or_says_whose_it_is() -> None:
+    outside = {one.id for one in OPERATIONS if is_list(one) and one not in IN_ORG}
+    assert outside == set(ELSEWHERE)
 
 
 def test_the_canary_sings_where_it_lives(house: House, victim: Estate) -> None:

@@ -1,0 +1,78 @@
+"""Every kind of event that the document describes is published here, and as it says."""
+
+from collections.abc import Callable
+
+import pytest
+
+from contract_tests import published
+from contract_tests.api.harness import House, Tenant
+from contract_tests.api.rows import DOCUMENT
+from contract_tests.workflows.known import take_turn
+
+Act = Callable[[House, Tenant, str], None]
+
+
+def asked(method: str, rest: str, **body: str) -> Act:
+    """An owner's request of an instance that runs, and the work that follows."""
+
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        owner = house.session(tenant.owner.id, mfa=True)
+        path = f"{tenant.path}/instances/{instance_id}{rest}"
+        options = {"json": body} if body else {}
+        assert house.request(method, path, owner, **options).is_success
+        house.settle()
+
+    return act
+
+
+def observed(**of_cell: object) -> Act:
+    """What the cell shows of an instance that ran, and the control plane looks at."""
+
+    def act(house: House, _tenant: Tenant, instance_id: str) -> None:
+        house.cell.becomes(instance_id, **of_cell)
+        with house.database.write() as db:
+            take_turn(db, "reconcile")
+        house.settle()
+
+    return act
+
+
+def paused_and(then: Act) -> Act:
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        asked("POST", "/actions/pause")(house, tenant, instance_id)
+        then(house, tenant, instance_id)
+
+    return act
+
+
+ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
+ACTS: dict[str, list[Act]] = {
+    "instance.requested.v1": [asked("POST", "/branches", name="branch")],
+    "instance.ready.v1": [asked("POST", "/branches", name="branch")],
+    "instance.failed.v1": [observed(status="failed", status_reason="it crashed")],
+    "instance.paused.v1": [
+        asked("POST", "/actions/pause"),
+        observed(status="paused", paused_by="idle"),
+    ],
+    "instance.resumed.v1": [
+        paused_and(asked("POST", "/actions/resume")),
+        paused_and(observed(status="running", paused_by=None)),
+    ],
+    "instance.resized.v1": [asked("PATCH", "", size="s0")],
+    "instance.deleted.v1": [asked("DELETE", ""), asked("POST", "/actions/erase")],
+    "instance.credentials.rotated.v1": [observed(credentials=ROTATED)],
+}
+
+
+def test_every_kind_has_its_acts() -> None:
+    assert set(ACTS) == set(DOCUMENT.raw["webhooks"])
+
+
+@pytest.mark.parametrize("kind", ACTS)
+def test_it_is_published_as_its_schema_says(house: House, kind: str) -> None:
+    for act in ACTS[kind]:
+        tenant = house.tenant()
+        instance_id = house.instance(tenant)
+        with published.checked() as found:
+            act(house, tenant, instance_id)
+        assert kind in found.seen
