@@ -10,7 +10,7 @@ from openapi_schema_validator import OAS31Validator
 from sqlalchemy import event
 
 from specserver import Document
-from storage.events import Event
+from storage.events.events import Event
 
 _DOCUMENT: Final = Path(__file__).resolve().parents[1] / "openapi.yaml"
 

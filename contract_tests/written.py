@@ -3,9 +3,9 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from storage.api_keys import ApiKey
-from storage.audit import AuditEntry
-from storage.events import Event
+from storage.access.api_keys import ApiKey
+from storage.events.audit import AuditEntry
+from storage.events.events import Event
 
 
 def audited(db: Session, org_id: str) -> list[AuditEntry]:

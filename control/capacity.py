@@ -12,11 +12,11 @@ from control.policy.placement import with_room as having_room
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.violations import refuse
-from storage import cells
-from storage.cells import Cell
+from storage.access.organizations import Organization
+from storage.catalogue import cells
+from storage.catalogue.cells import Cell
 from storage.errors import Conflict
-from storage.instances import Instance
-from storage.organizations import Organization
+from storage.instances.instances import Instance
 
 
 @dataclass(frozen=True)

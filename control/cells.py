@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from control.queues import HttpQueues, QueueRefused, Queues
 from control.signing import Signer
 from control.work.errors import Again, GiveUp, LeaseLost
-from storage import cells
-from storage.cells import Cell
-from storage.instances import Instance
+from storage.catalogue import cells
+from storage.catalogue.cells import Cell
+from storage.instances.instances import Instance
 
 Answer = dict[str, Any]
 OBSERVE_TIMEOUT_S: Final = 10.0

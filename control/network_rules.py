@@ -3,7 +3,7 @@
 from control.policy import networks as rules
 from specserver import Forbidden
 from storage.errors import Conflict
-from storage.networks import Network
+from storage.network.networks import Network
 
 
 def check(network: Network, ip: str, way_in: str) -> None:

@@ -19,11 +19,14 @@ from control.policy.orders import Alteration, Order, Terms
 from control.policy.plans import PLANS
 from control.policy.quotas import Usage
 from control.violations import refuse
-from storage import cells, identifiers, instances, networks
-from storage.cells import Cell
+from storage import identifiers
+from storage.access.projects import Project
+from storage.catalogue import cells
+from storage.catalogue.cells import Cell
 from storage.errors import Conflict, Unavailable
-from storage.instances import Instance
-from storage.projects import Project
+from storage.instances import instances
+from storage.instances.instances import Instance
+from storage.network import networks
 
 Body = dict[str, Any]
 

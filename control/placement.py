@@ -6,9 +6,10 @@ from sqlalchemy.orm import Session
 
 from control.policy.placement import Amount, Overcommit, Place, amount
 from control.policy.sizes import SIZES
-from storage import cells, promises
-from storage.cells import Cell
-from storage.promises import Promises
+from storage.catalogue import cells
+from storage.catalogue.cells import Cell
+from storage.instances import promises
+from storage.instances.promises import Promises
 
 
 def places(

@@ -16,9 +16,9 @@ from typing import Final
 import structlog
 
 from control.work.listeners import KEEPALIVE
-from storage import events
 from storage.database import Database
 from storage.errors import Unavailable
+from storage.events import events
 
 LOOK_EVERY_S: Final = 0.05
 AGAIN_S: Final = 1.0

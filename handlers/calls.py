@@ -1,8 +1,8 @@
 """What the boundary has made sure of when a handler is called, as types; nothing runs here."""
 
 from control.boundary import Call, Caller
-from storage.organizations import Organization
-from storage.sessions import UserSession
+from storage.access.organizations import Organization
+from storage.access.sessions import UserSession
 
 
 class SignedIn(Caller):

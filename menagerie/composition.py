@@ -19,7 +19,7 @@ from menagerie.settings import Settings
 from pages import alone
 from specserver import App, Reply
 from specserver.shares import Shares
-from storage import cells
+from storage.catalogue import cells
 from storage.database import Database
 
 PROBLEM_TYPES = "urn:menagerie:problem:"

@@ -20,7 +20,8 @@ from menagerie.endpoints import (
 )
 from menagerie.errors import SettingsError
 from menagerie.settings import Settings
-from storage import api_keys, identifiers, memberships, organizations, projects, sessions, users
+from storage import identifiers
+from storage.access import api_keys, memberships, organizations, projects, sessions, users
 from storage.database import now
 from storage.errors import Conflict
 

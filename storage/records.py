@@ -1,24 +1,24 @@
 """Every record in one place, so that the metadata is whole before anything reads it."""
 
-from storage.api_keys import ApiKey
-from storage.audit import AuditEntry
-from storage.cells import Cell
-from storage.changes import Change
+from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
+from storage.access.organizations import Organization
+from storage.access.projects import Project
+from storage.access.sessions import UserSession
+from storage.access.teams import Team, TeamMember
+from storage.access.users import User
+from storage.catalogue.cells import Cell
 from storage.columns import Record
-from storage.domains import Domain
-from storage.events import Event, EventCount
-from storage.instances import Instance
-from storage.memberships import Membership
-from storage.networks import Network
-from storage.one_time_urls import OneTimeUrl
-from storage.organizations import Organization
-from storage.projects import Project
+from storage.events.audit import AuditEntry
+from storage.events.events import Event, EventCount
+from storage.instances.changes import Change
+from storage.instances.instances import Instance
+from storage.instances.one_time_urls import OneTimeUrl
+from storage.instances.samples import Sample
+from storage.network.domains import Domain
+from storage.network.networks import Network
 from storage.rate_windows import RateWindow
 from storage.replays import Replay
-from storage.samples import Sample
-from storage.sessions import UserSession
-from storage.teams import Team, TeamMember
-from storage.users import User
 from storage.work import Work
 
 __all__ = [

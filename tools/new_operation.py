@@ -213,7 +213,7 @@ class Skeleton:
         arguments = [f"{one}: {classes[one]}" for one in given]
         arguments += ["body: Body"] if self.has_body else []
         head = skeleton_texts.HANDLERS.format(tag=self.noun.replace("_", " "))
-        head += "".join(f"from storage.{one}s import {classes[one]}\n" for one in sorted(given))
+        head += "".join(f"{self._import_of(classes[one])}\n" for one in sorted(given))
         text = place.read_text() if place.exists() else f"{head}\nBody = dict[str, Any]\n"
         place.write_text(
             text
@@ -225,6 +225,12 @@ class Skeleton:
             )
         )
         return place
+
+    def _import_of(self, record: str) -> str:
+        """The line by which a module gets the record."""
+        text = (self.root / "storage" / "records.py").read_text()
+        found = re.search(rf"^from (storage\.[\w.]+) import .*\b{record}\b", text, re.MULTILINE)
+        return f"from {found[1] if found else 'TODO'} import {record}"
 
     def _module(self, room: str) -> Path:
         """The operation's module in the folder of its area, which may be new."""
@@ -243,7 +249,7 @@ class Skeleton:
 
     def record(self, name: str) -> list[Path]:
         """Write the record of a table, and the migration that makes it."""
-        place = self.root / "storage" / f"{self.noun}.py"
+        place = self._module("storage")
         if place.exists():
             raise Refused(f"{place.name} is there already: add the record to it")
         place.write_text(skeleton_texts.RECORD.format(name=name, table=self.noun))
@@ -259,7 +265,7 @@ class Skeleton:
         records = self.root / "storage" / "records.py"
         text = records.read_text().replace(
             "\n__all__ = [\n",
-            f'from storage.{self.noun} import {name}\n\n__all__ = [\n    "{name}",\n',
+            f'from storage.{self.area.stem}.{self.noun} import {name}\n\n__all__ = [\n    "{name}",\n',
         )
         records.write_text(text)
         return [place, migration, records]

@@ -26,10 +26,12 @@ from control.signing import Signer
 from control.work import Operation, queue, runner
 from menagerie.composition import build_app
 from menagerie.settings import Settings
-from storage import api_keys, cells, identifiers, memberships, organizations, projects, users
-from storage.api_keys import ApiKey
+from storage import identifiers
+from storage.access import api_keys, memberships, organizations, projects, users
+from storage.access.api_keys import ApiKey
+from storage.access.sessions import UserSession
+from storage.catalogue import cells
 from storage.database import Database
-from storage.sessions import UserSession
 from storage.work import Work
 
 CELL_ID = "cell_01JD7QK3V8Y2M4N6P8R0S2T4V6"

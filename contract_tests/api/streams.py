@@ -9,7 +9,7 @@ from typing import Any, Self
 from contract_tests.api.harness import House
 from contract_tests.api.rows import NEVER
 from contract_tests.specserver.echo_server import Patient, serving
-from storage import events
+from storage.events import events
 
 Address = tuple[str, int]
 

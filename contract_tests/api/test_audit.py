@@ -13,8 +13,8 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
 from handlers.events import audit as handler
-from storage import audit
 from storage.errors import Unavailable
+from storage.events import audit
 
 
 def log_of(tenant: Tenant) -> str:

@@ -13,7 +13,7 @@ from contract_tests.api.rows import DOCUMENT, is_problem
 from contract_tests.workflows.known import enqueue
 from control.workflows.cells import expect
 from menagerie import contract
-from storage import cells
+from storage.catalogue import cells
 from storage.work import Work
 
 

@@ -8,7 +8,8 @@ from contract_tests.api.test_credentials import claims
 from contract_tests.api.test_network import authority
 from contract_tests.api.test_organizations import audited
 from control import identity
-from storage import instances, sessions
+from storage.access import sessions
+from storage.instances import instances
 
 
 def of(here: Estate) -> str:

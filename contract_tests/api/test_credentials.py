@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import Estate, estate, is_problem
 from contract_tests.api.test_organizations import audited
-from storage.samples import Sample
-from storage.users import User
+from storage.access.users import User
+from storage.instances.samples import Sample
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.streams import Address, Stream, happen, served
 from contract_tests.api.test_teams import Company
 from control.boundary import lasting
-from storage import events
-from storage.memberships import Membership
+from storage.access.memberships import Membership
+from storage.events import events
 
 NEVER = 600.0
 

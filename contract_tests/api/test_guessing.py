@@ -18,8 +18,8 @@ from contract_tests.api.second_factor import CONFIRM, code, enrol, wrong
 from control import identity
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
-from storage import sessions
-from storage.users import User
+from storage.access import sessions
+from storage.access.users import User
 
 ALLOWED, FROM_ONE, FROM_A_NETWORK = 10, 3, 12
 LEFT = ALLOWED - 1

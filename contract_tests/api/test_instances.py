@@ -12,9 +12,10 @@ from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from control.cells import CellRefused
 from handlers.instances.instances import look_away_s
-from storage import cells, instances
-from storage.api_keys import ApiKey
+from storage.access.api_keys import ApiKey
+from storage.catalogue import cells
 from storage.database import now
+from storage.instances import instances
 
 
 @pytest.fixture

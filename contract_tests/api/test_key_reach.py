@@ -5,7 +5,7 @@ from datetime import timedelta
 from contract_tests import written
 from contract_tests.api.harness import House
 from contract_tests.api.rows import is_problem
-from storage.memberships import Membership
+from storage.access.memberships import Membership
 
 
 def test_a_key_with_more_rights_is_out_of_reach(house: House) -> None:

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from sqlalchemy import delete
 
 from contract_tests.api.harness import House, Tenant
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.work import Work
 
 # What each verb does to an instance by its status; a status that is not there answers 409.

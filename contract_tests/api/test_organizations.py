@@ -10,7 +10,8 @@ from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from handlers.access import orgs
-from storage import instances, memberships
+from storage.access import memberships
+from storage.instances import instances
 
 
 @pytest.fixture

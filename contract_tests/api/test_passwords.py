@@ -12,8 +12,8 @@ from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
 from control import identity
 from specserver.shares import HEAVY
+from storage.access.users import User
 from storage.database import Database
-from storage.users import User
 
 NEW = "staple-of-nine-oaks"
 WRONG = "wrong-horse-battery"

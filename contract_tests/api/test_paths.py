@@ -16,7 +16,7 @@ from contract_tests.api.rows import (
     path_of,
 )
 from specserver import Operation
-from storage import memberships
+from storage.access import memberships
 from storage.columns import Owned, Record
 
 Ids = dict[str, str]

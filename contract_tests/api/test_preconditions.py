@@ -8,7 +8,7 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import OPERATIONS, Estate, estate, is_problem, path_of
 from contract_tests.api.rows import body_of as example_of
 from specserver import Operation
-from storage.audit import AuditEntry
+from storage.events.audit import AuditEntry
 
 CONDITIONS = {
     "If-Match": '"never"',

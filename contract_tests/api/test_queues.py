@@ -15,10 +15,10 @@ from contract_tests.workflows.fake_cell import nothing
 from control.boundary.way import Way
 from control.cells import CellUnavailable
 from specserver import Reply
-from storage import instances
-from storage.audit import AuditEntry
+from storage.access.organizations import Organization
 from storage.errors import Unavailable
-from storage.organizations import Organization
+from storage.events.audit import AuditEntry
+from storage.instances import instances
 
 HOSTILE = ("A", "1a", "_a", "a-b", "a b", "a" * 48, "ä", "a\n", 'a"', "a'", "a;--", "a$", "%I", "")
 

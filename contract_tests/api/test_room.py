@@ -10,7 +10,7 @@ from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.known import take_turn
 from control.policy.sizes import GB, GIB, MIB
-from storage import cells
+from storage.catalogue import cells
 
 F0_BYTES = 512 * MIB
 

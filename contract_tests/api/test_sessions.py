@@ -14,8 +14,8 @@ from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
 from contract_tests.api.second_factor import CONFIRM, code, enrol, enrolled, wrong
 from control import identity
-from storage import sessions
-from storage.sessions import UserSession
+from storage.access import sessions
+from storage.access.sessions import UserSession
 
 CHANGE = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
 

@@ -16,7 +16,7 @@ from contract_tests.api.rows import (
 )
 from control import identity
 from specserver import Operation
-from storage.samples import Sample
+from storage.instances.samples import Sample
 
 PUBLIC = {"system.health", "system.description", "sessions.create"}
 SECURED = [one for one in OPERATIONS if one.security]

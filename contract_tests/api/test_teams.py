@@ -9,8 +9,9 @@ from contract_tests.api.rows import NOBODY, OPERATIONS, Estate, domain, is_probl
 from contract_tests.api.test_paths import records
 from control.policy.permissions import TEAM_ROLES
 from specserver import Operation
-from storage import identifiers, memberships, projects, teams
-from storage.teams import Team, TeamMember
+from storage import identifiers
+from storage.access import memberships, projects, teams
+from storage.access.teams import Team, TeamMember
 
 Ids = dict[str, str]
 

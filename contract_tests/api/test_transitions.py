@@ -8,8 +8,9 @@ import pytest
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from storage import identifiers, instances
-from storage.instances import STATUSES, Instance
+from storage import identifiers
+from storage.instances import instances
+from storage.instances.instances import STATUSES, Instance
 from storage.work import Work
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"

@@ -10,10 +10,11 @@ from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.known import take_turn
 from control.policy.sizes import MIB
-from storage import cells, changes, instances
-from storage.audit import AuditEntry
+from storage.catalogue import cells
 from storage.database import now
-from storage.events import Event
+from storage.events.audit import AuditEntry
+from storage.events.events import Event
+from storage.instances import changes, instances
 
 DAY_S = 86400
 

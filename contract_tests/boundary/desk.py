@@ -23,10 +23,11 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
 from specserver import App
-from storage import identifiers, memberships, organizations, users
-from storage.api_keys import ApiKey
+from storage import identifiers
+from storage.access import memberships, organizations, users
+from storage.access.api_keys import ApiKey
+from storage.access.sessions import UserSession
 from storage.database import Database
-from storage.sessions import UserSession
 
 HANDLERS = "contract_tests.boundary.handlers"
 

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import select
 
 from contract_tests.boundary.desk import Desk, MakeDesk
-from storage.audit import AuditEntry
-from storage.events import Event
+from storage.events.audit import AuditEntry
+from storage.events.events import Event
 
 
 def entries(desk: Desk) -> list[AuditEntry]:

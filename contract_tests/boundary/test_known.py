@@ -9,7 +9,7 @@ from sqlalchemy import event
 from contract_tests.boundary.desk import Desk
 from control.boundary import known
 from control.boundary.known import Known, Standing
-from storage.organizations import Organization
+from storage.access.organizations import Organization
 
 
 @pytest.fixture

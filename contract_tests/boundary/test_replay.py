@@ -19,11 +19,11 @@ from contract_tests.databases import Databases
 from control.boundary import replay
 from control.boundary.replay import canonical
 from storage import replays
-from storage.audit import AuditEntry
+from storage.access.projects import Project
+from storage.access.users import User
 from storage.columns import Record
-from storage.projects import Project
+from storage.events.audit import AuditEntry
 from storage.replays import Replay
-from storage.users import User
 
 BODY = {"name": "Shop", "slug": "shop"}
 CHILDREN = multiprocessing.get_context("spawn")

@@ -12,7 +12,7 @@ from control.boundary import DocumentRefused, check_document
 from control.boundary.call import Call
 from control.boundary.subjects import subjects_of
 from specserver import HandlerMismatchError
-from storage import projects
+from storage.access import projects
 
 INSTANCE = f"{ORG}/instances/{{instance_id}}"
 DOMAIN = f"{INSTANCE}/domains/{{domain_id}}"

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from contract_tests.boundary.desk import Desk
 from contract_tests.boundary.document import document
-from storage import organizations
+from storage.access import organizations
 
 NEVER = "org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
 

@@ -24,7 +24,7 @@ from contract_tests.api.harness import PASSWORD, House, Tenant
 from contract_tests.api.streams import happen
 from contract_tests.clients.conftest import Cli
 from contract_tests.databases import Databases
-from storage import events
+from storage.events import events
 
 DEADLINE_S = 30.0
 

@@ -14,7 +14,7 @@ from contract_tests.end_to_end.installation import Installation
 from menagerie import first_start, waiting
 from menagerie.endpoints import endpoints_file
 from menagerie.settings import load
-from storage.cells import Cell
+from storage.catalogue.cells import Cell
 from storage.database import Database
 
 

@@ -10,7 +10,7 @@ from contract_tests.habits.test_imports import MAY_IMPORT
 from contract_tests.habits.test_sizes import FILES, ROOT
 from storage.columns import EPOCH
 from storage.errors import Conflict
-from storage.instances import DESIRED, STATUSES, Instance
+from storage.instances.instances import DESIRED, STATUSES, Instance
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
 PICTURES = re.findall(r"^```mermaid\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -5,9 +5,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from storage import cells, identifiers, organizations, projects
-from storage.api_keys import ApiKey
-from storage.instances import Instance
+from storage import identifiers
+from storage.access import organizations, projects
+from storage.access.api_keys import ApiKey
+from storage.catalogue import cells
+from storage.instances.instances import Instance
 
 
 @dataclass(frozen=True)

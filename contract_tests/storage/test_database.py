@@ -12,12 +12,13 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from contract_tests.databases import Databases
 from contract_tests.storage import tenants
-from storage import identifiers, organizations, projects
-from storage.changes import Change
+from storage import identifiers
+from storage.access import organizations, projects
+from storage.access.organizations import Organization
+from storage.access.projects import Project
 from storage.database import Database, on_commit
 from storage.errors import Conflict, NotFound, Unavailable
-from storage.organizations import Organization
-from storage.projects import Project
+from storage.instances.changes import Change
 
 moments = st.datetimes(
     min_value=datetime(1990, 1, 1),  # noqa: DTZ001 - Hypothesis adds the zone

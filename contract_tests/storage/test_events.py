@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from contract_tests.storage import tenants
-from storage import events
 from storage.database import Database
-from storage.events import Event
+from storage.events import events
+from storage.events.events import Event
 
 
 @pytest.fixture

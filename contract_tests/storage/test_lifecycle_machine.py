@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.columns import EPOCH
 from storage.errors import Conflict
-from storage.instances import GONE, STATUSES, Instance
+from storage.instances.instances import GONE, STATUSES, Instance
 
 GOING: Final = {"deleting", "deleted", "erasing", "erased"}
 LIVE: Final = set(STATUSES) - GOING

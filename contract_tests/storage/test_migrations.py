@@ -14,14 +14,17 @@ from sqlalchemy import column, inspect, select, table
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.gateway.authorities import Authority
 from contract_tests.storage import tenants
-from storage import audit, events, migrations, networks, users
-from storage.api_keys import ApiKey
+from storage import migrations
+from storage.access import users
+from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
+from storage.access.projects import Project
+from storage.access.teams import Team
 from storage.columns import Json, Timestamp
 from storage.database import Database
-from storage.memberships import Membership
-from storage.projects import Project
+from storage.events import audit, events
+from storage.network import networks
 from storage.records import Record
-from storage.teams import Team
 
 
 @pytest.fixture(params=DIALECTS)

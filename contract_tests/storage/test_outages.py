@@ -13,10 +13,11 @@ import pytest
 from sqlalchemy import select, text
 
 from contract_tests.databases import Cluster, Databases
-from storage import identifiers, organizations
+from storage import identifiers
+from storage.access import organizations
+from storage.access.organizations import Organization
 from storage.database import Database
 from storage.errors import Unavailable
-from storage.organizations import Organization
 
 TMPFS_MIB = 8
 

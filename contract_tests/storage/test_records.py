@@ -12,23 +12,13 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
-from storage import (
-    api_keys,
-    changes,
-    instances,
-    memberships,
-    organizations,
-    projects,
-    promises,
-    rate_windows,
-    sessions,
-    tenancy,
-    users,
-)
-from storage.api_keys import ApiKey
+from storage import rate_windows, tenancy
+from storage.access import api_keys, memberships, organizations, projects, sessions, users
+from storage.access.api_keys import ApiKey
+from storage.access.sessions import UserSession
 from storage.database import Database
 from storage.errors import Conflict, NotFound
-from storage.sessions import UserSession
+from storage.instances import changes, instances, promises
 
 FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
     "instance": instances.fetch,

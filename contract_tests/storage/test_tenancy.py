@@ -7,11 +7,12 @@ import pytest
 from sqlalchemy import delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session, aliased
 
-from storage import organizations, projects, tenancy
+from storage import tenancy
+from storage.access import organizations, projects
+from storage.access.organizations import Organization
+from storage.access.projects import Project
 from storage.columns import Owned, Record
 from storage.database import Database
-from storage.organizations import Organization
-from storage.projects import Project
 from storage.tenancy import TenancyBroken
 
 NOBODYS = {

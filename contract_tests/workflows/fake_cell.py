@@ -17,8 +17,8 @@ from contract_tests.workflows import fake_queues
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells import Answer, CellClient, CellRefused, InstanceUnknown
 from control.work import LeaseLost
-from storage.cells import Cell
-from storage.instances import Instance
+from storage.catalogue.cells import Cell
+from storage.instances.instances import Instance
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS instances (id TEXT PRIMARY KEY, observation TEXT NOT NULL);

@@ -17,10 +17,13 @@ from control.settings import ControlSettings
 from control.signing import Signer
 from control.work import Operation, queue, runner
 from control.workflows.starting import start
-from storage import cells, identifiers, instances, organizations, projects
+from storage import identifiers
+from storage.access import organizations, projects
+from storage.catalogue import cells
 from storage.database import Database
-from storage.events import Event
-from storage.instances import Instance
+from storage.events.events import Event
+from storage.instances import instances
+from storage.instances.instances import Instance
 from storage.work import Work
 
 LEASE_S = 30.0

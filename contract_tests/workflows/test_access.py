@@ -12,13 +12,14 @@ from contract_tests.workflows.known import WORK, take_turn
 from contract_tests.workflows.stage import Stage
 from control.cells import CellRefused
 from control.workflows.access import PERMISSIONS, lapsed_urls
-from storage import identifiers, memberships, users
-from storage.api_keys import ApiKey
+from storage import identifiers
+from storage.access import memberships, users
+from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
+from storage.access.sessions import UserSession
 from storage.database import now
-from storage.instances import Instance
-from storage.memberships import Membership
-from storage.one_time_urls import OneTimeUrl
-from storage.sessions import UserSession
+from storage.instances.instances import Instance
+from storage.instances.one_time_urls import OneTimeUrl
 
 KEY, SESSION = "key_of_the_test", "ses_of_the_test"
 BOTH = [{"holder": KEY, "kind": "logs"}, {"holder": SESSION, "kind": "console"}]

@@ -25,7 +25,7 @@ from control.cells import (
 )
 from control.signing import Signer
 from control.work import Again, GiveUp, LeaseLost
-from storage.cells import Cell
+from storage.catalogue.cells import Cell
 
 SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
 

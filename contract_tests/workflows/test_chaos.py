@@ -24,8 +24,8 @@ from control import work
 from control.work import Worker
 from control.workflows import lifecycle
 from control.workflows.starting import start
-from storage import instances
 from storage.errors import Unavailable
+from storage.instances import instances
 from storage.records import Event, Instance, Organization, Work
 
 

@@ -8,8 +8,9 @@ from sqlalchemy import select
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
 from control.workflows import housekeeping
-from storage import audit, events, identifiers, replays
+from storage import identifiers, replays
 from storage.database import now
+from storage.events import audit, events
 from storage.records import AuditEntry, Event, Replay, Work
 
 PAUSED = {"instance_id": "inst_01JD7QK3V8Y2M4N6P8R0S2T4V6", "paused_by": "idle"}

@@ -4,8 +4,8 @@ import pytest
 
 from contract_tests.workflows.stage import Stage
 from control.cells import CellRefused, CellUnavailable
-from storage import changes, instances
 from storage.database import now
+from storage.instances import changes, instances
 
 
 def test_provision_ends_running_with_a_ready_event(stage: Stage) -> None:

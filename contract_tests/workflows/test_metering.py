@@ -6,9 +6,9 @@ import pytest
 
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
-from storage import samples
 from storage.columns import EPOCH
 from storage.database import now
+from storage.instances import samples
 
 
 def run(stage: Stage, kind: str) -> None:

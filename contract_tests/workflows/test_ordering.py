@@ -7,7 +7,8 @@ from control import ordering
 from control.capacity import Requester
 from control.policy.placement import Overcommit
 from specserver import Invalid
-from storage import cells, organizations, projects
+from storage.access import organizations, projects
+from storage.catalogue import cells
 from storage.database import Database
 
 

@@ -11,8 +11,10 @@ from contract_tests.workflows.stage import Stage
 from control.cells import CellUnavailable
 from control.work import schedules
 from control.workflows import cells as cell_workflows
-from storage import cells, instances, networks
+from storage.catalogue import cells
 from storage.database import now
+from storage.instances import instances
+from storage.network import networks
 from storage.records import Cell, Instance
 
 

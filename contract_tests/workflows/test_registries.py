@@ -19,8 +19,8 @@ from control.resolver import DnsResolver
 from control.workflows.domains import verify_domain
 from control.workflows.starting import start
 from specserver import Document
-from storage.domains import Domain
 from storage.identifiers import new
+from storage.network.domains import Domain
 from storage.work import Work
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -15,9 +15,10 @@ from control.cells import HttpCells
 from control.signing import Signer
 from control.work import Worker
 from control.workflows.starting import start
-from storage import identifiers, organizations, projects
-from storage.cells import Cell
-from storage.instances import Instance
+from storage import identifiers
+from storage.access import organizations, projects
+from storage.catalogue.cells import Cell
+from storage.instances.instances import Instance
 
 ORGS = 5
 EACH = 4

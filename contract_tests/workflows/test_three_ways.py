@@ -13,9 +13,9 @@ from contract_tests.databases import DIALECTS, Databases
 from contract_tests.workflows.fake_cell import nothing
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from control.work import GiveUp, Operation
-from storage import changes, instances
 from storage.database import now
-from storage.instances import Instance
+from storage.instances import changes, instances
+from storage.instances.instances import Instance
 
 
 @dataclass(frozen=True)

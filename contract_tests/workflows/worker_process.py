@@ -12,8 +12,8 @@ from contract_tests.workflows.fake_cell import FakeCell
 from contract_tests.workflows.stage import make_services
 from control import workflows
 from control.work import Operation, Worker, collect, registry_of, workflow
+from storage.access.organizations import Organization
 from storage.database import Database
-from storage.organizations import Organization
 
 
 @workflow("test.gate", deadline_s=600)

@@ -23,9 +23,9 @@ from control.boundary.rates import VERDICT, Verdict
 from control.boundary.rules import Rule
 from control.services import Services
 from specserver import Exchange, TooManyRequests, Unauthenticated
-from storage import sessions, users
+from storage.access import sessions, users
+from storage.access.sessions import UserSession
 from storage.database import Database
-from storage.sessions import UserSession
 
 
 @dataclass(frozen=True)

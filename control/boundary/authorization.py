@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from control.boundary.credentials import NOT_FOUND, Caller
 from specserver import Forbidden, NotFound
-from storage.organizations import Organization
+from storage.access.organizations import Organization
 
 if TYPE_CHECKING:  # a rule has the records of a path, which are authorized here
     from control.boundary.rules import Rule

@@ -23,11 +23,12 @@ from control.capacity import Requester
 from control.services import Services
 from control.wakes import Wakes
 from specserver import Conflict, Exchange, Reply
-from storage import audit, database, events
-from storage.instances import Instance
-from storage.organizations import Organization
-from storage.teams import Teams
-from storage.users import User
+from storage import database
+from storage.access.organizations import Organization
+from storage.access.teams import Teams
+from storage.access.users import User
+from storage.events import audit, events
+from storage.instances.instances import Instance
 
 if TYPE_CHECKING:
     from control.boundary.lasting import Again

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from control import network_rules
 from control.boundary import subjects
-from storage import networks
+from storage.network import networks
 
 if TYPE_CHECKING:  # the boundary makes calls, and asks this of them
     from control.boundary.call import Call

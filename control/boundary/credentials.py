@@ -14,14 +14,14 @@ from control.boundary.known import Known, Standing
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from specserver import Forbidden, Unauthenticated
-from storage import teams
-from storage.api_keys import ApiKey
+from storage.access import teams
+from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
+from storage.access.organizations import Organization
+from storage.access.sessions import UserSession
+from storage.access.users import User
 from storage.columns import DatabaseClock, WholeRow
 from storage.database import Database
-from storage.memberships import Membership
-from storage.organizations import Organization
-from storage.sessions import UserSession
-from storage.users import User
 
 REALM = 'Bearer realm="menagerie"'
 _ORG_ID = re.compile(r"org_[0-9A-HJKMNP-TV-Z]{26}")

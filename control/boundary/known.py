@@ -14,7 +14,7 @@ from sqlalchemy.orm.attributes import instance_state
 
 if TYPE_CHECKING:  # credentials are looked up here
     from control.boundary.credentials import Caller
-    from storage.organizations import Organization
+    from storage.access.organizations import Organization
 
 MAX: Final = 10_000
 

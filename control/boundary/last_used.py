@@ -9,10 +9,10 @@ import structlog
 from sqlalchemy import or_, update
 
 from control.boundary.credentials import Caller
-from storage.api_keys import ApiKey
+from storage.access.api_keys import ApiKey
+from storage.access.sessions import UserSession
 from storage.database import Database
 from storage.errors import StorageError
-from storage.sessions import UserSession
 
 EVERY: Final = timedelta(minutes=1)
 _REMEMBERED_MAX: Final = 10_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from control import identity
 from control.boundary.credentials import Caller
 from specserver import Exchange
-from storage import users
+from storage.access import users
 from storage.database import Database
 
 _STATE = "password"

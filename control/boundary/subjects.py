@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
-from storage import api_keys, domains, instances, projects, sessions
+from storage.access import api_keys, projects, sessions
+from storage.instances import instances
+from storage.network import domains
 
 if TYPE_CHECKING:  # a call has a rule, and a rule its subjects
     from control.boundary.call import Call

@@ -48,7 +48,8 @@ from specserver import (
     TooManyRequests,
 )
 from specserver.shares import Stranger
-from storage import organizations, tenancy
+from storage import tenancy
+from storage.access import organizations
 
 _FAILURES_FROM = 400
 # Tokens of known callers; what is forgotten is learned again by the next request.

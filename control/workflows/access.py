@@ -17,11 +17,12 @@ from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from control.work import Operation, Schedule, workflow
 from control.workflows.cells import cell_of, left_to_the_next_turn
-from storage import memberships, one_time_urls, teams
-from storage.api_keys import ApiKey
+from storage.access import memberships, teams
+from storage.access.api_keys import ApiKey
+from storage.access.sessions import UserSession
 from storage.database import Database, now
-from storage.instances import Instance
-from storage.sessions import UserSession
+from storage.instances import one_time_urls
+from storage.instances.instances import Instance
 
 PERMISSIONS: Final = {
     "console": "console:open",

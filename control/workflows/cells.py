@@ -14,8 +14,9 @@ from sqlalchemy.orm import Session
 from control.cells import CellRefused, CellUnavailable
 from control.services import Services
 from control.work import Again, Operation, Schedule, enqueue, workflow
-from storage import cells, identifiers
-from storage.cells import Cell
+from storage import identifiers
+from storage.catalogue import cells
+from storage.catalogue.cells import Cell
 from storage.database import now
 
 EVERY_S: Final = 30

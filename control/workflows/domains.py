@@ -13,10 +13,11 @@ from control.resolver import LookupFailed
 from control.work import Operation, workflow
 from control.workflows.networks import apply_network
 from control.workflows.starting import start
-from storage import domains, instances
 from storage.database import Database, now
-from storage.domains import Domain
 from storage.errors import NotFound
+from storage.instances import instances
+from storage.network import domains
+from storage.network.domains import Domain
 
 TRIES: Final = 3
 

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from control.cells import Answer, CellClient, InstanceUnknown
 from control.work import Operation, workflow
 from control.workflows.subjects import call, load, publish, publish_failed, record, rfc3339
-from storage.instances import Instance
+from storage.instances.instances import Instance
 
 
 def deleting_failed(op: Operation, db: Session, reason: str) -> None:

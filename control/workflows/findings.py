@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer
 from control.workflows.subjects import publish, publish_failed, publish_ready
-from storage.instances import GONE, Instance
+from storage.instances.instances import GONE, Instance
 
 SETTLED: Final = frozenset({"running", "paused", "failed"})
 """Statuses with no work under way, in which the cell's word counts."""

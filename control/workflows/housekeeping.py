@@ -7,8 +7,11 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from control.work import Operation, Schedule, queue, workflow
-from storage import audit, events, one_time_urls, rate_windows, replays, sessions
+from storage import rate_windows, replays
+from storage.access import sessions
 from storage.database import now
+from storage.events import audit, events
+from storage.instances import one_time_urls
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)

@@ -15,9 +15,9 @@ from control.workflows.subjects import (
     record,
     specification,
 )
-from storage import instances
 from storage.database import now
-from storage.instances import GONE, Instance
+from storage.instances import instances
+from storage.instances.instances import GONE, Instance
 
 
 def provisioning_failed(op: Operation, db: Session, reason: str) -> None:

@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 from control.cells import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
-from storage import instances, samples
-from storage.cells import Cell
+from storage.catalogue.cells import Cell
 from storage.database import now
-from storage.instances import Instance
-from storage.samples import Sample
+from storage.instances import instances, samples
+from storage.instances.instances import Instance
+from storage.instances.samples import Sample
 
 EVERY_S: Final = 60
 HOUR: Final = timedelta(hours=1)

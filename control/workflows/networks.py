@@ -5,9 +5,10 @@ from sqlalchemy.orm import Session
 from control.cells import CellUnavailable
 from control.work import Operation, workflow
 from control.workflows.subjects import specification
-from storage import instances, networks
-from storage.instances import GONE
-from storage.networks import Network
+from storage.instances import instances
+from storage.instances.instances import GONE
+from storage.network import networks
+from storage.network.networks import Network
 
 
 def not_applied(op: Operation, db: Session, reason: str) -> None:

@@ -8,7 +8,7 @@ from control.work import Operation, Schedule, workflow
 from control.workflows import erasure
 from control.workflows.starting import start
 from storage.database import now
-from storage.instances import Instance
+from storage.instances.instances import Instance
 
 BATCH: Final = 100
 

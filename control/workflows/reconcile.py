@@ -13,11 +13,12 @@ from control.workflows import access, domains, erasure, findings, lifecycle, res
 from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
 from control.workflows.networks import apply_network
 from control.workflows.starting import start
-from storage import instances, networks
-from storage.cells import Cell
+from storage.catalogue.cells import Cell
 from storage.database import Database, now
 from storage.errors import NotFound
-from storage.instances import TRANSITIONAL, Instance
+from storage.instances import instances
+from storage.instances.instances import TRANSITIONAL, Instance
+from storage.network import networks
 
 EVERY_S: Final = 5
 LOST_AFTER: Final = timedelta(seconds=10)

@@ -18,10 +18,10 @@ from control.workflows.subjects import (
     size_of,
     specification,
 )
-from storage import changes, instances
-from storage.changes import COLUMNS, Change
 from storage.database import now
-from storage.instances import Instance
+from storage.instances import changes, instances
+from storage.instances.changes import COLUMNS, Change
+from storage.instances.instances import Instance
 
 TOUCHES_DATA: Final = frozenset({"size", "storage", "engine_version"})
 """Kinds that a snapshot goes before; a placement is only a note as long as hosts are alike."""

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from control.work import Workflow, enqueue
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.work import Work
 
 

@@ -12,8 +12,11 @@ from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
-from storage import domains, events, instances, networks, organizations
-from storage.instances import Instance
+from storage.access import organizations
+from storage.events import events
+from storage.instances import instances
+from storage.instances.instances import Instance
+from storage.network import domains, networks
 
 
 def load(op: Operation, db: Session) -> Instance:

@@ -12,8 +12,9 @@ from handlers import instants, paging
 from handlers.access import views
 from handlers.calls import OrgCall
 from specserver import Forbidden, Reply
-from storage import api_keys, identifiers
-from storage.api_keys import ApiKey
+from storage import identifiers
+from storage.access import api_keys
+from storage.access.api_keys import ApiKey
 from storage.errors import Conflict
 
 Body = dict[str, Any]

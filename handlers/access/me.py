@@ -9,7 +9,7 @@ from handlers.access import orgs, second_factor, views
 from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
-from storage import sessions
+from storage.access import sessions
 from storage.errors import Conflict
 
 Body = dict[str, Any]

@@ -14,8 +14,10 @@ from handlers.access import slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall
 from handlers.instances import certificates
 from specserver import Reply
-from storage import api_keys, cells, instances, memberships, organizations
-from storage.instances import Instance
+from storage.access import api_keys, memberships, organizations
+from storage.catalogue import cells
+from storage.instances import instances
+from storage.instances.instances import Instance
 
 Body = dict[str, Any]
 

@@ -9,9 +9,10 @@ from handlers import paging
 from handlers.access import slugs, views
 from handlers.calls import OrgCall
 from specserver import Reply
-from storage import instances, projects, teams
+from storage.access import projects, teams
+from storage.access.projects import Project
 from storage.errors import Conflict
-from storage.projects import Project
+from storage.instances import instances
 
 Body = dict[str, Any]
 

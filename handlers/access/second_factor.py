@@ -4,8 +4,8 @@ from control import identity
 from control.boundary import Call
 from handlers.calls import SessionCall
 from specserver import Forbidden
+from storage.access.users import User
 from storage.errors import Conflict
-from storage.users import User
 
 
 def seal_secret(call: Call, user: User, secret: str) -> bytes:

@@ -11,9 +11,10 @@ from handlers import paging
 from handlers.access import second_factor, views
 from handlers.calls import SessionCall, SignedIn
 from specserver import Reply, Unauthenticated
-from storage import identifiers, sessions, users
-from storage.sessions import UserSession
-from storage.users import User
+from storage import identifiers
+from storage.access import sessions, users
+from storage.access.sessions import UserSession
+from storage.access.users import User
 
 Body = dict[str, Any]
 

@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Any
 
 from handlers.instants import timestamp, timestamp_or_none
-from storage.api_keys import ApiKey
-from storage.organizations import Organization
-from storage.projects import Project
-from storage.sessions import UserSession
-from storage.users import User
+from storage.access.api_keys import ApiKey
+from storage.access.organizations import Organization
+from storage.access.projects import Project
+from storage.access.sessions import UserSession
+from storage.access.users import User
 
 Json = dict[str, Any]
 

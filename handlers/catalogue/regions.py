@@ -5,7 +5,7 @@ from typing import Any
 from control import ordering
 from handlers.calls import CallerCall
 from handlers.catalogue import views
-from storage import cells
+from storage.catalogue import cells
 
 
 def list_(call: CallerCall) -> dict[str, Any]:

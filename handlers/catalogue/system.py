@@ -9,7 +9,7 @@ from control.work import queue, schedules
 from control.workflows.cells import SKEW_TOLD_S
 from handlers.catalogue.views import SILENT_AFTER
 from specserver import Reply
-from storage import cells
+from storage.catalogue import cells
 
 Check = dict[str, str | None]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from control.policy.catalogue import Catalogue, Offer
 from control.policy.plans import Plan
 from control.policy.sizes import OtherSize, Size
-from storage.cells import Cell
+from storage.catalogue.cells import Cell
 
 Json = dict[str, Any]
 

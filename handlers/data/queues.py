@@ -10,8 +10,8 @@ from control.queues import Queues
 from handlers.calls import OrgCall
 from handlers.data import views
 from specserver import Conflict, Reply
-from storage import networks
-from storage.instances import Instance
+from storage.instances.instances import Instance
+from storage.network import networks
 
 Body = dict[str, Any]
 

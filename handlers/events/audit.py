@@ -12,8 +12,8 @@ from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.events import views
 from specserver import Invalid, Reply
-from storage import audit
-from storage.audit import AuditEntry, Chosen
+from storage.events import audit
+from storage.events.audit import AuditEntry, Chosen
 
 EXPORT_MAX: Final = 50_000
 PAGE: Final = 500

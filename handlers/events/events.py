@@ -8,9 +8,9 @@ import orjson
 from handlers.calls import OrgCall
 from handlers.events import views
 from specserver import Invalid, Reply
-from storage import events
-from storage.events import Event
-from storage.instances import Instance
+from storage.events import events
+from storage.events.events import Event
+from storage.instances.instances import Instance
 
 PAGE: Final = 50
 RETRY_MS: Final = 2_000

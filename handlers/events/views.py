@@ -3,8 +3,8 @@
 from typing import Any
 
 from handlers.instants import timestamp
-from storage.audit import AuditEntry
-from storage.events import Event
+from storage.events.audit import AuditEntry
+from storage.events.events import Event
 
 Json = dict[str, Any]
 

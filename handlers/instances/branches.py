@@ -8,8 +8,8 @@ from handlers import paging, preconditions
 from handlers.calls import OrgCall
 from handlers.instances import views
 from specserver import Reply
-from storage import instances
-from storage.instances import Instance
+from storage.instances import instances
+from storage.instances.instances import Instance
 
 Body = dict[str, Any]
 

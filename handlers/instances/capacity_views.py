@@ -11,8 +11,8 @@ from handlers.calls import OrgCall
 from handlers.instances.one_time import check_provisioned
 from specserver import Unavailable
 from storage.errors import Conflict
-from storage.instances import Instance
-from storage.samples import Sample
+from storage.instances.instances import Instance
+from storage.instances.samples import Sample
 
 _DAY_S = 86_400
 _ASKABLE = frozenset({"running", "pausing", "resizing"})

@@ -2,7 +2,7 @@
 
 from control.boundary import Call
 from specserver import Reply, Unavailable
-from storage import cells
+from storage.catalogue import cells
 
 MEDIA_TYPE = "application/x-pem-file"
 

@@ -5,9 +5,9 @@ from control.policy.catalogue import ENGINES
 from handlers.calls import OrgCall
 from handlers.instances import one_time
 from specserver import Reply
-from storage import networks
 from storage.errors import Conflict
-from storage.instances import Instance
+from storage.instances.instances import Instance
+from storage.network import networks
 
 
 def open_(call: OrgCall, instance: Instance) -> Reply:

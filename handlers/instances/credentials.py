@@ -4,7 +4,7 @@ from typing import Any
 
 from handlers.calls import OrgCall
 from handlers.instances import one_time
-from storage.instances import Instance
+from storage.instances.instances import Instance
 
 
 def reveal(call: OrgCall, instance: Instance) -> dict[str, Any]:

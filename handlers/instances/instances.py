@@ -12,10 +12,11 @@ from handlers import instants, paging, preconditions
 from handlers.calls import OrgCall
 from handlers.instances import capacity_views, certificates, one_time, views
 from specserver import PollAgain, Reply
-from storage import changes, instances, networks, samples
-from storage.instances import Instance
+from storage.access.projects import Project
+from storage.instances import changes, instances, samples
+from storage.instances.instances import Instance
+from storage.network import networks
 from storage.pages import Page
-from storage.projects import Project
 
 Body = dict[str, Any]
 

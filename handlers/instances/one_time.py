@@ -6,10 +6,11 @@ from typing import Any
 
 from handlers import instants
 from handlers.calls import OrgCall
-from storage import cells, identifiers
+from storage import identifiers
+from storage.catalogue import cells
 from storage.errors import Conflict
-from storage.instances import GONE, Instance
-from storage.one_time_urls import OneTimeUrl
+from storage.instances.instances import GONE, Instance
+from storage.instances.one_time_urls import OneTimeUrl
 
 
 def url(

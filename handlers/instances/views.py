@@ -3,9 +3,9 @@
 from typing import Any
 
 from handlers.instants import timestamp, timestamp_or_none
-from storage.changes import Change
-from storage.instances import Instance
-from storage.samples import Sample
+from storage.instances.changes import Change
+from storage.instances.instances import Instance
+from storage.instances.samples import Sample
 
 Json = dict[str, Any]
 

@@ -11,9 +11,11 @@ from handlers import paging
 from handlers.calls import OrgCall
 from handlers.network.views import domain as view
 from specserver import Reply
-from storage import cells, domains, identifiers
-from storage.domains import Domain
-from storage.instances import Instance
+from storage import identifiers
+from storage.catalogue import cells
+from storage.instances.instances import Instance
+from storage.network import domains
+from storage.network.domains import Domain
 
 Body = dict[str, Any]
 

@@ -11,9 +11,9 @@ from handlers.calls import OrgCall
 from handlers.network import views
 from specserver import Reply
 from specserver.problems import Problem
-from storage import networks
-from storage.instances import Instance
-from storage.networks import Network
+from storage.instances.instances import Instance
+from storage.network import networks
+from storage.network.networks import Network
 
 Body = dict[str, Any]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from control.policy import networks as rules
 from handlers.instants import timestamp, timestamp_or_none
-from storage.domains import Domain
-from storage.instances import GONE, Instance
-from storage.networks import Network
+from storage.instances.instances import GONE, Instance
+from storage.network.domains import Domain
+from storage.network.networks import Network
 
 Json = dict[str, Any]
 

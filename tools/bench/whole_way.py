@@ -28,11 +28,11 @@ from sqlalchemy import delete
 
 from contract_tests.api.harness import House, Tenant
 from contract_tests.databases import DIALECTS, Databases
-from storage.audit import AuditEntry
 from storage.database import Database
-from storage.events import Event
+from storage.events.audit import AuditEntry
+from storage.events.events import Event
 from storage.identifiers import new
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.replays import Replay
 from storage.work import Work
 from tools.bench.ways import Way, free_port

@@ -27,18 +27,18 @@ from sqlalchemy.orm import Session
 from control.policy.permissions import granted, of_role
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
-from storage import events
-from storage.api_keys import ApiKey
-from storage.audit import AuditEntry
-from storage.cells import Cell
+from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
+from storage.access.organizations import Organization
+from storage.access.projects import Project
+from storage.access.users import User
+from storage.catalogue.cells import Cell
 from storage.database import Database
+from storage.events import events
+from storage.events.audit import AuditEntry
 from storage.identifiers import new
-from storage.instances import GONE, Instance
-from storage.memberships import Membership
-from storage.organizations import Organization
-from storage.projects import Project
+from storage.instances.instances import GONE, Instance
 from storage.replays import Replay
-from storage.users import User
 from storage.work import Work
 from tools.bench.whole_way_schemas import InstanceCreate, InstanceOut, InstancePage, OneTimeUrl
 

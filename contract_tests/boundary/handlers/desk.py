@@ -7,9 +7,10 @@ from sqlalchemy import text
 from control import identity
 from control.boundary import Call
 from specserver import PollAgain, Problem, Reply
-from storage import api_keys, identifiers, projects
+from storage import identifiers
+from storage.access import api_keys, projects
+from storage.access.projects import Project
 from storage.errors import Conflict, NotFound, Unavailable
-from storage.projects import Project
 
 
 def ping(_call: Call) -> dict[str, Any]:

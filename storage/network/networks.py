@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import DatabaseClock, Json, Owned, Record
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.lookups import by_key
 
 

@@ -24,10 +24,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers
+from storage.access.teams import Teams, of_teams
 from storage.columns import DatabaseClock, Json, Owned, Record
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.lookups import delete_oldest
-from storage.teams import Teams, of_teams
 
 CHANNEL: Final = "menagerie_events"
 """On PostgreSQL, tells of each commit with events whose they are."""

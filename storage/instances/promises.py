@@ -8,8 +8,8 @@ from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage import tenancy
-from storage.changes import Change
-from storage.instances import HOSTED, LIVE, Instance
+from storage.instances.changes import Change
+from storage.instances.instances import HOSTED, LIVE, Instance
 
 # One that somebody paused gives its CPU and memory back when it has stopped. One that paused
 # because it was idle keeps them: the next connection wakes it, and asks nobody.

@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
-from storage.instances import Instance
+from storage.instances.instances import Instance
 
 
 class OneTimeUrl(Owned, Record):

@@ -4,11 +4,11 @@ from sqlalchemy import ForeignKey, UniqueConstraint, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
+from storage.access.teams import Teams, of_teams, owning_team
 from storage.columns import Owned, Record
 from storage.errors import NotFound
 from storage.lookups import by_key
 from storage.pages import Page
-from storage.teams import Teams, of_teams, owning_team
 
 
 class Project(Owned, Record):

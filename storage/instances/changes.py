@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.pages import Page
 
 COLUMNS: Final = {

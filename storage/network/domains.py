@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import pages, tenancy
 from storage.columns import Json, Owned, Record, one_of
 from storage.errors import NotFound
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.lookups import by_key
 from storage.pages import Page
 

@@ -20,11 +20,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
+from storage.access.teams import Teams, of_teams, owning_team
 from storage.columns import DatabaseClock, Json, Owned, Record, one_of
 from storage.errors import Conflict, NotFound
 from storage.lookups import by_key
 from storage.pages import Page
-from storage.teams import Teams, of_teams, owning_team
 
 STATUSES: Final = (
     "requested",

@@ -9,8 +9,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import ScalarSelect
 
+from storage.access.memberships import Membership
 from storage.columns import Json, Owned, Record, one_of
-from storage.memberships import Membership
 
 ROLES: Final = ("admin", "operator", "viewer")
 EVERYONE: Final = "Everyone"

@@ -6,13 +6,14 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage import identifiers, teams, tenancy
-from storage.api_keys import ApiKey
+from storage import identifiers, tenancy
+from storage.access import teams
+from storage.access.api_keys import ApiKey
+from storage.access.memberships import Membership
 from storage.columns import Owned, Record, one_of
 from storage.errors import Conflict, NotFound
-from storage.instances import Instance
+from storage.instances.instances import Instance
 from storage.lookups import by_key
-from storage.memberships import Membership
 
 PLANS: Final = ("free", "solo", "team", "enterprise")
 STATUSES: Final = ("open", "closed")

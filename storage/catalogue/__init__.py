@@ -1,0 +1,1 @@
+"""The records of the catalogue: cells, from which it follows."""

@@ -1,0 +1,1 @@
+"""The records of what happened: events and the audit log."""

@@ -1,0 +1,1 @@
+"""The records of instances, and what is kept about them."""
