@@ -13,7 +13,7 @@ from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
-from control.workflows import cells as cell_workflows
+from control.workflows.catalogue import cells as cell_workflows
 from menagerie import contract, keys
 from menagerie.settings import Settings
 from pages import alone

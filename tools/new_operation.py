@@ -263,9 +263,9 @@ class Skeleton:
             )
         )
         records = self.root / "storage" / "records.py"
+        imported = f"from storage.{self.area.stem}.{self.noun} import {name}"
         text = records.read_text().replace(
-            "\n__all__ = [\n",
-            f'from storage.{self.area.stem}.{self.noun} import {name}\n\n__all__ = [\n    "{name}",\n',
+            "\n__all__ = [\n", f'{imported}\n\n__all__ = [\n    "{name}",\n'
         )
         records.write_text(text)
         return [place, migration, records]

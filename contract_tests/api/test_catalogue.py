@@ -11,7 +11,7 @@ from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import DOCUMENT, is_problem
 from contract_tests.workflows.known import enqueue
-from control.workflows.cells import expect
+from control.workflows.catalogue.cells import expect
 from menagerie import contract
 from storage.catalogue import cells
 from storage.work import Work

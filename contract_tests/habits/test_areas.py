@@ -12,7 +12,7 @@ from specserver.written import load
 DOCUMENTS = ROOT / "openapi"
 AREAS = {path.stem for path in DOCUMENTS.glob("*.yaml")} - {"shared"}
 # Those with a folder for each area; what belongs to none is beside the folders.
-ROOMS = ["handlers", "storage"]
+ROOMS = ["handlers", "storage", "control/workflows"]
 
 
 def nouns() -> dict[str, str]:

@@ -16,7 +16,7 @@ from control.services import Services
 from control.settings import ControlSettings
 from control.signing import Signer
 from control.work import Operation, queue, runner
-from control.workflows.starting import start
+from control.workflows.instances.starting import start
 from storage import identifiers
 from storage.access import organizations, projects
 from storage.catalogue import cells

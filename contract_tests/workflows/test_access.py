@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from contract_tests.workflows.known import WORK, take_turn
 from contract_tests.workflows.stage import Stage
 from control.cells import CellRefused
-from control.workflows.access import PERMISSIONS, lapsed_urls
+from control.workflows.access.revocation import PERMISSIONS, lapsed_urls
 from storage import identifiers
 from storage.access import memberships, users
 from storage.access.api_keys import ApiKey

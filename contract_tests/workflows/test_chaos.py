@@ -22,8 +22,8 @@ from contract_tests.workflows.stage import Stage
 from contract_tests.workflows.worker_process import gate as gate_workflow
 from control import work
 from control.work import Worker
-from control.workflows import lifecycle
-from control.workflows.starting import start
+from control.workflows.instances import lifecycle
+from control.workflows.instances.starting import start
 from storage.errors import Unavailable
 from storage.instances import instances
 from storage.records import Event, Instance, Organization, Work

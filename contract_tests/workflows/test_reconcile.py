@@ -10,7 +10,7 @@ from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Stage
 from control.cells import CellUnavailable
 from control.work import schedules
-from control.workflows import cells as cell_workflows
+from control.workflows.catalogue import cells as cell_workflows
 from storage.catalogue import cells
 from storage.database import now
 from storage.instances import instances

@@ -16,8 +16,8 @@ from contract_tests.workflows import known
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.resolver import DnsResolver
-from control.workflows.domains import verify_domain
-from control.workflows.starting import start
+from control.workflows.instances.starting import start
+from control.workflows.network.domains import verify_domain
 from specserver import Document
 from storage.identifiers import new
 from storage.network.domains import Domain

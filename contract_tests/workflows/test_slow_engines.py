@@ -14,7 +14,7 @@ from contract_tests.workflows.stage import Stage
 from control.cells import HttpCells
 from control.signing import Signer
 from control.work import Worker
-from control.workflows.starting import start
+from control.workflows.instances.starting import start
 from storage import identifiers
 from storage.access import organizations, projects
 from storage.catalogue.cells import Cell

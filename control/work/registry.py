@@ -35,8 +35,9 @@ def registry_of(*workflows: Workflow, schedules: Collection[Schedule] = ()) -> R
 
 
 def collect(package: ModuleType) -> Registry:
-    """Every workflow and schedule of the package's modules, so that none can be forgotten."""
-    names = [each.name for each in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    """Every workflow and schedule in the package and its folders, so that none can be forgotten."""
+    modules = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    names = [each.name for each in modules]
     values = [value for name in names for value in vars(importlib.import_module(name)).values()]
     # A module that starts another's workflow has it too.
     workflows = {id(each): each for each in values if isinstance(each, Workflow)}

@@ -8,7 +8,7 @@ from control import ordering
 from control.boundary import Call
 from control.policy.violations import wrong
 from control.violations import refuse
-from control.workflows import erasure
+from control.workflows.instances import erasure
 from handlers import instants
 from handlers.access import slugs, views
 from handlers.calls import CallerCall, OrgCall, SessionCall

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from control.boundary import Call
 from control.work import queue, schedules
-from control.workflows.cells import SKEW_TOLD_S
+from control.workflows.catalogue.cells import SKEW_TOLD_S
 from handlers.catalogue.views import SILENT_AFTER
 from specserver import Reply
 from storage.catalogue import cells

@@ -3,7 +3,7 @@
 from typing import Any
 
 from control import ordering
-from control.workflows import lifecycle
+from control.workflows.instances import lifecycle
 from handlers import paging, preconditions
 from handlers.calls import OrgCall
 from handlers.instances import views

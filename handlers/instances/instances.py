@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from control import capacity as cell_capacity
 from control import ordering
-from control.workflows import erasure, lifecycle, resizing
-from control.workflows.networks import apply_network
+from control.workflows.instances import erasure, lifecycle, resizing
+from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions
 from handlers.calls import OrgCall
 from handlers.instances import capacity_views, certificates, one_time, views

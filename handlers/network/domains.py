@@ -5,8 +5,8 @@ from typing import Any
 from control.policy import domains as rules
 from control.policy.plans import PLANS
 from control.violations import refuse
-from control.workflows.domains import verify_domain
-from control.workflows.networks import apply_network
+from control.workflows.network.domains import verify_domain
+from control.workflows.network.networks import apply_network
 from handlers import paging
 from handlers.calls import OrgCall
 from handlers.network.views import domain as view

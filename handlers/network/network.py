@@ -5,7 +5,7 @@ from typing import Any
 from control.policy import networks as rules
 from control.policy.violations import Violation
 from control.violations import refuse
-from control.workflows.networks import apply_network
+from control.workflows.network.networks import apply_network
 from handlers import preconditions
 from handlers.calls import OrgCall
 from handlers.network import views

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from control.cells import Answer
 from control.resolver import LookupFailed
 from control.work import Operation, workflow
-from control.workflows.networks import apply_network
-from control.workflows.starting import start
+from control.workflows.instances.starting import start
+from control.workflows.network.networks import apply_network
 from storage.database import Database, now
 from storage.errors import NotFound
 from storage.instances import instances

@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import CellUnavailable
 from control.work import Operation, workflow
-from control.workflows.subjects import specification
+from control.workflows.instances.subjects import specification
 from storage.instances import instances
 from storage.instances.instances import GONE
 from storage.network import networks

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient
 from control.work import Operation, workflow
-from control.workflows.lifecycle import put_what_was_kept, usable
-from control.workflows.starting import start
-from control.workflows.subjects import (
+from control.workflows.instances.lifecycle import put_what_was_kept, usable
+from control.workflows.instances.starting import start
+from control.workflows.instances.subjects import (
     call,
     load,
     publish,

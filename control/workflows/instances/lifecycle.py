@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient
 from control.work import Again, GiveUp, Operation, workflow
-from control.workflows.subjects import (
+from control.workflows.instances.subjects import (
     call,
     load,
     publish,

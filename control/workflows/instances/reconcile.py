@@ -9,10 +9,12 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
-from control.workflows import access, domains, erasure, findings, lifecycle, resizing
-from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
-from control.workflows.networks import apply_network
-from control.workflows.starting import start
+from control.workflows.access import revocation as access
+from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
+from control.workflows.instances import erasure, findings, lifecycle, resizing
+from control.workflows.instances.starting import start
+from control.workflows.network import domains
+from control.workflows.network.networks import apply_network
 from storage.catalogue.cells import Cell
 from storage.database import Database, now
 from storage.errors import NotFound

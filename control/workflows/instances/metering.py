@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer
 from control.work import Operation, Schedule, workflow
-from control.workflows.cells import cell_of, in_lanes, left_to_the_next_turn
+from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from storage.catalogue.cells import Cell
 from storage.database import now
 from storage.instances import instances, samples

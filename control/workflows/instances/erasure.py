@@ -6,7 +6,14 @@ from sqlalchemy.orm import Session
 
 from control.cells import Answer, CellClient, InstanceUnknown
 from control.work import Operation, workflow
-from control.workflows.subjects import call, load, publish, publish_failed, record, rfc3339
+from control.workflows.instances.subjects import (
+    call,
+    load,
+    publish,
+    publish_failed,
+    record,
+    rfc3339,
+)
 from storage.instances.instances import Instance
 
 

@@ -16,7 +16,7 @@ from control.cells import Answer, CellClient, CellRefused
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from control.work import Operation, Schedule, workflow
-from control.workflows.cells import cell_of, left_to_the_next_turn
+from control.workflows.catalogue.cells import cell_of, left_to_the_next_turn
 from storage.access import memberships, teams
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession

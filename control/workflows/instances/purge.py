@@ -5,8 +5,8 @@ from typing import Final
 from sqlalchemy import select
 
 from control.work import Operation, Schedule, workflow
-from control.workflows import erasure
-from control.workflows.starting import start
+from control.workflows.instances import erasure
+from control.workflows.instances.starting import start
 from storage.database import now
 from storage.instances.instances import Instance
 

@@ -1,0 +1,1 @@
+"""Work of access: it ends where the right to it does."""

@@ -1,0 +1,1 @@
+"""Work of the catalogue: what cells run, asked again and again."""

@@ -1,0 +1,1 @@
+"""Work on instances, from their order to their erasure."""

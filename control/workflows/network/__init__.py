@@ -1,0 +1,1 @@
+"""Work on networks: allow-lists, client CAs and host names, told to cells."""
