@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from contract_tests.databases import DIALECTS
+from contract_tests.order import room_of
 
 # What these rooms and files show does not depend on the database, or in hundreds of cases alike.
 # That both are alike is shown in storage/, in the rest of boundary/ and workflows/, and here by
@@ -18,7 +19,7 @@ OF_DATABASES: Final = frozenset(
         "api",
         "boundary/test_authorize",
         "boundary/test_killed_process",
-        "workflows/test_access",
+        "workflows/test_revocation",
         "workflows/test_dead_workers",
         "workflows/test_registries",
         "workflows/test_three_ways",
@@ -34,7 +35,7 @@ def take_turns(items: Iterable[pytest.Item]) -> None:
     """Leave to the night all but one of the tests that differ in the database or engine alone."""
     cases: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
-        room = item.path.parent.name
+        room = room_of(item.path)
         of = {room, f"{room}/{item.path.stem}"}
         for files, kinds in ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES)):
             kind = _kind(item, kinds)

@@ -242,7 +242,8 @@ class Skeleton:
 
     def test(self) -> Path:
         """Write the test to begin with."""
-        place = self.root / "contract_tests" / "api" / f"test_{self.noun}.py"
+        place = self.root / "contract_tests" / "api" / self.area.stem / f"test_{self.noun}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
         text = place.read_text() if place.exists() else skeleton_texts.TESTS.format(noun=self.noun)
         place.write_text(text + skeleton_texts.TEST.format(verb=self.verb, name=self.name))
         return place

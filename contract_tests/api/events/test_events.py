@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from contract_tests import published
+from contract_tests.api.access.test_teams import Company
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.streams import Address, Stream, happen, served
-from contract_tests.api.test_teams import Company
 from control.boundary import lasting
 from storage.access.memberships import Membership
 from storage.events import events

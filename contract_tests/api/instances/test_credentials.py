@@ -7,9 +7,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from contract_tests.api.access.test_organizations import audited
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import Estate, estate, is_problem
-from contract_tests.api.test_organizations import audited
 from storage.access.users import User
 from storage.instances.samples import Sample
 

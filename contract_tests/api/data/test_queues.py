@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from contract_tests.api.harness import House, Tenant
+from contract_tests.api.network.test_network import authority
 from contract_tests.api.rows import is_problem
-from contract_tests.api.test_network import authority
 from contract_tests.workflows.fake_cell import nothing
 from control.boundary.way import Way
 from control.cells import CellUnavailable

@@ -2,11 +2,11 @@
 
 import pytest
 
+from contract_tests.api.access.test_organizations import audited
 from contract_tests.api.harness import House
+from contract_tests.api.instances.test_credentials import claims
+from contract_tests.api.network.test_network import authority
 from contract_tests.api.rows import Estate, estate, is_problem
-from contract_tests.api.test_credentials import claims
-from contract_tests.api.test_network import authority
-from contract_tests.api.test_organizations import audited
 from control import identity
 from storage.access import sessions
 from storage.instances import instances

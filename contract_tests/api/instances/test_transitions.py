@@ -13,7 +13,7 @@ from storage.instances import instances
 from storage.instances.instances import STATUSES, Instance
 from storage.work import Work
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 VERBS = ("pause", "resume", "resize", "rename", "delete", "undelete", "erase")
 
 
