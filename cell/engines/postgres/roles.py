@@ -68,6 +68,43 @@ SELECT rolname FROM pg_catalog.pg_roles WHERE oid >= {FIRST} AND rolcanlogin
 AND rolname NOT IN ({FAMILY})
 AND pg_catalog.current_setting('server_version_num')::int < {CREATEROLE_SINCE}0000
 """  # noqa: S608 - our own words
+# Whoever makes a role has ADMIN on it, until the maker is dropped. Where ADMIN does not lead to one
+# from the owner, nobody but a superuser could end it. (pg_has_role answers the same, and
+# goes through all of the owner's roles anew for each.)
+ORPHANS = f"""
+WITH RECURSIVE owners AS (
+    SELECT '{OWNER}'::pg_catalog.regrole::oid AS oid
+    UNION SELECT roleid FROM pg_catalog.pg_auth_members JOIN owners ON member = owners.oid
+), ruled AS (
+    SELECT roleid FROM pg_catalog.pg_auth_members JOIN owners ON member = owners.oid
+    WHERE admin_option)
+SELECT r.oid, r.rolname FROM pg_catalog.pg_roles r
+WHERE r.oid >= {FIRST} AND r.rolname <> '{OWNER}' AND r.rolname NOT IN ({FAMILY})
+AND r.oid NOT IN (SELECT roleid FROM ruled)
+ORDER BY NOT rolcanlogin, r.oid
+"""  # noqa: S608 - our own words
+# They make no more roles that would be lost like them.
+WEAKEN_ORPHANS = f"""
+UPDATE pg_catalog.pg_authid SET rolcreaterole = false, rolcreatedb = false
+WHERE oid IN (SELECT oid FROM ({ORPHANS}) AS orphans)
+"""  # noqa: S608 - our own words
+ORPHANS_AT_ONCE = 1_000
+"""Are given back to the owner in one go: an intruder may have made any number."""
+# A role may have a name of any bytes too. Whatever is wrong with one, credentials change.
+GIVE_BACK_ORPHANS = f"""
+DO $$
+DECLARE
+    one record;
+BEGIN
+    FOR one IN {ORPHANS} LIMIT {{}} LOOP
+        BEGIN
+            EXECUTE pg_catalog.format('GRANT %I TO {OWNER} WITH ADMIN OPTION', one.rolname);
+        EXCEPTION WHEN OTHERS THEN
+            RAISE LOG 'role % cannot be given back: %', one.oid, SQLERRM;
+        END;
+    END LOOP;
+END $$
+"""
 # Settings for the superuser, for everybody, or for databases of ours, and those that owners cannot
 # set; and rights to set them.
 FOREIGN_SETTINGS = """
@@ -267,6 +304,15 @@ async def _expel(connection: Connection) -> None:
         names = [sql.Identifier(each) for each in (role, member, grantor)]
         await _run(connection, "REVOKE {} FROM {} GRANTED BY {} CASCADE", *names)
         log.warning("cell.postgres.member_expelled", role=role, member=member)
+    await _give_back_orphans(connection)
+
+
+async def _give_back_orphans(connection: Connection) -> None:
+    """The owner can change, end and drop each role of his instance."""
+    found = (await connection.execute(WEAKEN_ORPHANS.encode())).rowcount
+    if found:
+        await _run(connection, GIVE_BACK_ORPHANS, sql.Literal(ORPHANS_AT_ONCE))
+        log.warning("cell.postgres.roles_given_back", count=found)
 
 
 async def _make(connection: Connection, name: str) -> None:

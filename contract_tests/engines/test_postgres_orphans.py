@@ -1,0 +1,109 @@
+"""Roles of PostgreSQL whose maker is gone: from the next rotation on the owner rules them again."""
+
+import psycopg
+import pytest
+
+from cell.engines.driver import Login
+from cell.engines.postgres import roles
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import NEWEST, ask, newest, session, value
+
+since_16 = pytest.mark.parametrize(
+    "subject", [NEWEST, pytest.param(("postgres", "16"), marks=pytest.mark.nightly)], indirect=True
+)
+INTRUDER = Login("mallory", "m")
+LEAVE_BEHIND = (
+    "CREATE ROLE maker CREATEROLE CREATEDB",
+    "SET ROLE maker",
+    "CREATE ROLE mallory LOGIN PASSWORD 'm' CREATEROLE CREATEDB",
+    "CREATE ROLE quiet",
+    "RESET ROLE",
+    "DROP ROLE maker",
+)
+
+
+def leave_behind(subject: Subject) -> None:
+    with session(subject) as connection:
+        for statement in LEAVE_BEHIND:
+            connection.execute(statement.encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("ALTER ROLE mallory NOLOGIN")
+
+
+@since_16
+def test_the_owner_ends_what_a_former_holder_left(running: Subject) -> None:
+    leave_behind(running)
+    inside = session(running, INTRUDER, "postgres")
+    inside.execute("CREATE DATABASE his")
+    new = running.new_login()
+    running.accept(new)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        inside.execute("CREATE ROLE another LOGIN PASSWORD 'h'")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        inside.execute("CREATE DATABASE more")
+    for statement in (
+        "ALTER ROLE mallory NOLOGIN",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mallory'",
+        "DROP DATABASE his WITH (FORCE)",
+        "DROP ROLE mallory",
+        "DROP ROLE quiet",
+    ):
+        ask(running, statement, new)
+    with pytest.raises(psycopg.OperationalError):
+        inside.execute("SELECT 1")
+
+
+@newest
+def test_roles_that_the_owner_rules_stay_as_they_are(running: Subject) -> None:
+    """Also those that roles of his have made, however far down."""
+    with session(running) as connection:
+        for statement in (
+            "CREATE ROLE first CREATEROLE",
+            "SET ROLE first",
+            "CREATE ROLE second CREATEROLE",
+            "SET ROLE second",
+            "CREATE ROLE third LOGIN",
+            "RESET ROLE",
+        ):
+            connection.execute(statement.encode())
+    before = ask(running, "SELECT roleid, member, grantor FROM pg_auth_members ORDER BY 1, 2, 3")
+    new = running.new_login()
+    running.accept(new, running.login)
+    kept = set(ask(running, "SELECT roleid, member, grantor FROM pg_auth_members", new))
+    assert set(before) <= kept
+    made = "SELECT count(*) FROM pg_roles WHERE rolname IN ('first', 'second') AND rolcreaterole"
+    assert value(running, made, new) == 2
+
+
+@newest
+def test_any_number_of_them_delays_no_rotation_for_long(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few in one go, those that log in first, and none of the others makes more."""
+    monkeypatch.setattr(roles, "ORPHANS_AT_ONCE", 1)
+    leave_behind(running)
+    second, third = running.new_login(), running.new_login()
+    running.accept(second)
+    ask(running, "DROP ROLE mallory", second)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        ask(running, "DROP ROLE quiet", second)
+    running.accept(third)
+    ask(running, "DROP ROLE quiet", third)
+
+
+@newest
+def test_a_name_of_any_bytes_keeps_no_credential_from_changing(running: Subject) -> None:
+    plain = "CREATE DATABASE plain ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+    ask(running, plain)
+    with session(running, database="plain") as connection:
+        for statement in LEAVE_BEHIND[:2]:
+            connection.execute(statement.encode())
+        connection.execute("SET client_encoding TO 'SQL_ASCII'")
+        connection.execute(b'CREATE ROLE "\xff\xfe"')
+        connection.execute("RESET ROLE")
+        connection.execute("DROP ROLE maker")
+    new = running.new_login()
+    running.accept(new)
+    with session(running, new, "plain") as connection:
+        connection.execute("SET client_encoding TO 'SQL_ASCII'")
+        connection.execute(b'DROP ROLE "\xff\xfe"')
