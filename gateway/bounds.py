@@ -6,16 +6,20 @@ those places are taken newcomers wait, and chance decides; but first of all come
 have logged in before.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import customer, levels
 from gateway.crowds import LOGIN, Levels, Member
+from gateway.protocols.front import Turn
 from gateway.refusal import Refusal
 from gateway.routes import Route
 
 if TYPE_CHECKING:
     from gateway.connection import Connection
     from gateway.shared import Shared
+
+RESERVED_PART: Final = 5
+"""One in so many of an instance's connections is kept for the cell's own logins."""
 
 
 class Places:
@@ -74,15 +78,26 @@ class Places:
         self._part(waited, joined)
         return True
 
-    def end_login(self, route: Route, *, done: bool) -> None:
-        """The client is let in. Where what it asked is `done` it is too late to refuse it."""
-        limit = None if done else route.connections_max
+    def end_login(self, route: Route, turn: Turn) -> None:
+        """The client is let in. Where what it asked is done it is too late to refuse it.
+
+        Roles that the owner made leave some places free, so that nobody who knows a password of
+        one can keep out the owner, who would end it.
+        """
+        limit = None if turn.done else route.connections_max
+        roles = f"roles:{route.place}" if turn.of_owners_role else None
+        if roles is not None and limit is not None:
+            most = limit - limit // RESERVED_PART
+            if not self._shared.slots.enter(roles, most):
+                raise _too_many(f"roles that you created have {most} of the {limit} of this size")
         if not self._shared.slots.enter(route.place, limit):
+            if roles is not None:
+                self._shared.slots.leave(roles)
             raise _too_many(f"this size allows {limit}")
         if self._from is not None:
             self._shared.slots.known.add(route.place, customer(self._from[1]))
         self.leave()
-        self.held.append(route.place)
+        self.held += [route.place, *([] if roles is None else [roles])]
         if route.instance_id is not None:
             self._shared.activity.let_in(route.instance_id)
 

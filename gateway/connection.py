@@ -271,7 +271,7 @@ class Connection(Relay):
 
     def _take(self, turn: Turn) -> None:
         if turn.spliced:
-            self._let_in(done=turn.done)
+            self._let_in(turn)
             self._session = turn.session
             self._step, self._backend_step = self._to_backend, self._to_client
             if self._backend is not None:
@@ -389,8 +389,8 @@ class Connection(Relay):
         if self._session is not None and self._entered is not None:
             self._shared.abandoned.note(self._entered.instance_id or "", self._session)
 
-    def _let_in(self, *, done: bool) -> None:
+    def _let_in(self, turn: Turn) -> None:
         """The engine has let the client in: from now on it counts against the size's limit."""
         if self._places.logs_in and self._entered is not None:
-            self._places.end_login(self._entered, done=done)
+            self._places.end_login(self._entered, turn)
             self._stop_waiting()

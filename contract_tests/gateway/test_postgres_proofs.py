@@ -1,6 +1,7 @@
 """Logins whose verifiers the gateway knows, on a real server, by the clients that people have."""
 
 import concurrent.futures
+import contextlib
 import random
 import subprocess
 import threading
@@ -134,3 +135,32 @@ def test_failing_logins_are_told_once_a_second(make_door: MakeDoor, postgres: Po
 def connected(door: Door, host: str, **further: Any) -> bool:
     with connect(door, host, **further) as connection:
         return connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_roles_that_the_owner_made_leave_places_for_his_own_login(
+    pg_door: Door, postgres: Postgres
+) -> None:
+    """Else who knows the password of one keeps out the owner, who would end it."""
+    logins = known(postgres, "known_reserved", PASSWORD)
+    host = add_postgres(pg_door, "reserved", postgres, logins=logins, connections_max=5)
+    with contextlib.ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(connect(pg_door, host))
+        with pytest.raises(psycopg.OperationalError, match="you created have 4 of the 5"):
+            connect(pg_door, host).close()
+        owner = {"user": "known_reserved", "password": PASSWORD}
+        with connect(pg_door, host, **owner) as connection:
+            assert connection.execute("SELECT current_user").fetchone() == ("known_reserved",)
+            with pytest.raises(psycopg.OperationalError, match="this size allows 5"):
+                connect(pg_door, host, **owner).close()
+    until(lambda: _all_can_connect(pg_door, host), "places are given back")
+
+
+def _all_can_connect(door: Door, host: str) -> bool:
+    with contextlib.ExitStack() as held:
+        try:
+            for _ in range(4):
+                held.enter_context(connect(door, host))
+        except psycopg.OperationalError:
+            return False
+    return True

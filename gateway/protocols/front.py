@@ -54,6 +54,7 @@ class Turn:
 
     `spliced` also tells that the engine has let the client in, which then takes a place among its
     connections. Where there is none it is refused, unless what it asked for is `done` already.
+    `of_owners_role` is a login by a role that the owner made, and so no credential of the cell's.
     `session` is its number at an engine that does not notice when a client goes. `doubted` is a
     login of the cell's that the engine does not accept: it may have been changed.
     """
@@ -62,6 +63,7 @@ class Turn:
     to_backend: bytes = b""
     spliced: bool = False
     done: bool = False
+    of_owners_role: bool = False
     session: int | None = None
     doubted: bool = False
 

@@ -58,6 +58,7 @@ class PostgresTalk:
         self._row: int | None = None
         self._user = self._early = b""
         self._login: Login | None = None
+        self._is_owners_role = False
 
     def before_tls(
         self, received: bytearray
@@ -110,6 +111,7 @@ class PostgresTalk:
         # Roles that owners made are theirs to change.
         if (proof := logins.get(self._user)) is not None:
             self._login = Login(self._user, proof)
+        self._is_owners_role = bool(logins) and proof is None
         early, self._early = self._early, b""
         return Turn(to_backend=first + self.from_client(early).to_backend)
 
@@ -134,7 +136,8 @@ class PostgresTalk:
         passing, end = self._messages.take(data)
         if end is None:
             return Turn(to_client=passing)
-        return Turn(to_client=passing + self._with_our_key(end), spliced=True)
+        letting_in = passing + self._with_our_key(end)
+        return Turn(to_client=letting_in, spliced=True, of_owners_role=self._is_owners_role)
 
     def _with_our_key(self, end: bytes) -> bytes:
         kind, size, pid = struct.unpack_from("!BII", end.ljust(9, b"\0"))
