@@ -18,6 +18,7 @@ FIRST: Final = ("end_to_end", "engines", "cell", "isolation", "api", "gateway", 
 SECONDS: Final = {
     "end_to_end": {
         "test_fresh_machines": 55,
+        "test_killed_control_plane": 26,
         "test_command_line": 20,
         "test_console": 25,
         "test_engines": 20,
