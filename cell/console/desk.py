@@ -14,8 +14,9 @@ from cell.console.sessions import Session, Sessions
 from cell.console.table import Limits
 from cell.console.worker import DIALECTS
 from cell.instances import pools
-from cell.instances.lifecycle import GONE, Lifecycle
+from cell.instances.lifecycle import Lifecycle
 from cell.instances.residents import Resident
+from cell.instances.state import GONE
 from cell.instances.supervisor import Supervisor
 from pages.console import About, Refused, Visit
 from specserver import NotFound, Problem

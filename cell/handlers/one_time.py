@@ -10,10 +10,10 @@ from cell.agent import Cell
 from cell.console import mount
 from cell.console.desk import has_console
 from cell.console.sessions import LASTS_S
-from cell.instances.lifecycle import GONE
 from cell.instances.log_followers import Follower
 from cell.instances.pools import taker
 from cell.instances.residents import Resident
+from cell.instances.state import GONE
 from cell.runtime import log_files
 from pages import alone
 from pages.console import COOKIE, link_notice

@@ -46,7 +46,7 @@ async def in_turn(
             async with asyncio.timeout(None) as resident.waits:
                 await stack.enter_async_context(turn)
         except TimeoutError as error:
-            raise EngineError(resident.why_ended() or "its turn did not come") from error
+            raise EngineError(resident.why_work_ends() or "its turn did not come") from error
         finally:
             resident.waits = None
         yield
@@ -60,7 +60,7 @@ async def bounded(
     bound = _Bound(bytes_max, within_s)
 
     def why() -> str | None:
-        return bound.reason or resident.why_ended()
+        return bound.reason or resident.why_work_ends()
 
     with resident.at_work(work), budget.limit(bytes_max, ended=why):
         watch = asyncio.create_task(_watch(host, resident, bound))

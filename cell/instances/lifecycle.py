@@ -14,8 +14,10 @@ from cell.engines import Found
 from cell.engines.driver import Ending, EngineError
 from cell.instances import bounds, snapshots
 from cell.instances.ceilings import FullError
+from cell.instances.reasons import for_owner
 from cell.instances.records import Records
-from cell.instances.residents import ROUTED, Resident, for_owner
+from cell.instances.residents import ROUTED, Resident
+from cell.instances.state import ERASED
 from cell.instances.supervisor import Supervisor, login_of
 from cell.instances.uids import NoUidError
 from cell.layout import Layout
@@ -27,7 +29,6 @@ from specserver import Conflict, Invalid, NotFound, Unavailable
 
 log = structlog.get_logger("cell.lifecycle")
 
-GONE = ("stopped", "erased")
 UPGRADE = "upgraded"
 RETRY_AFTER = {"Retry-After": "1"}
 
@@ -106,21 +107,16 @@ class Lifecycle:
         network.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
         resident = self._resident(instance_id, spec)
         async with resident.lock:
-            record = resident.record
-            if record.desired == "erased":
-                raise _is_erased()
-            former = record.spec
+            resident.refuse_erased()
+            former = resident.record.spec
             if former.engine_version != spec.engine_version:
                 await self._upgrade(resident, spec)
-            record.spec = spec
-            if record.desired == "stopped":
-                # Undeleted: whoever asks for it says next whether it is to run.
-                record.desired, record.paused_by = "paused", "request"
+            resident.specify(spec)
             if former.domains or spec.domains:
                 # Before the gateway hears of the name: there is no moment without a certificate.
                 await self._supervisor.certify_domains()
             self._supervisor.save(resident)
-            if record.desired == "running":
+            if resident.record.desired == "running":
                 # What the engine is started with is compared; the rest is the gateway's matter.
                 same = (former.engine_version, former.size) == (spec.engine_version, spec.size)
                 if not (same and resident.usable):
@@ -131,10 +127,7 @@ class Lifecycle:
     async def pause(self, instance_id: str) -> Resident:
         resident = self._free(instance_id)
         async with resident.lock:
-            self._refuse_gone(resident, "pause")
-            resident.record.desired, resident.record.paused_by = "paused", "request"
-            resident.failed = False
-            resident.reason = None
+            resident.pause()
             # First the gateway: a connection that comes now is refused and not cut.
             self._supervisor.save(resident)
             await self._supervisor.stop(resident)
@@ -143,23 +136,23 @@ class Lifecycle:
     async def resume(self, instance_id: str) -> Resident:
         resident = self._free(instance_id)
         async with resident.lock:
-            self._refuse_gone(resident, "resume")
+            resident.refuse_gone("resume")
             await self._resume(resident)
         return resident
 
     async def resize(self, instance_id: str, size: Size) -> Resident:
         resident = self._free(instance_id)
         async with resident.lock:
-            self._refuse_gone(resident, "resize")
+            resident.refuse_gone("resize")
             former = resident.record.spec
-            resident.record.spec = former.resized(size)
+            resident.specify(former.resized(size))
             self._supervisor.save(resident)
             process = resident.process
             if process is None or not resident.usable:
                 if resident.record.desired == "running":
                     await self._start(resident)
             elif former.size != size and not await self._resized(resident, process, former):
-                resident.usable = False
+                resident.became_unusable()
                 self._supervisor.publish()
                 await self._supervisor.stop(resident)
                 await self._start(resident)
@@ -181,10 +174,7 @@ class Lifecycle:
         """Stops it and keeps its data; ends what is done with it otherwise."""
         resident = self.find(instance_id)
         async with bounds.taken(self._supervisor.host, resident):
-            if resident.record.desired != "erased":
-                resident.record.desired, resident.record.paused_by = "stopped", None
-                resident.failed = False
-                resident.reason = None
+            if resident.delete():
                 self._supervisor.save(resident)
                 await self._supervisor.drop_domains(resident)
                 await self._supervisor.stop(resident)
@@ -193,9 +183,7 @@ class Lifecycle:
     async def erase(self, instance_id: str) -> Resident:
         resident = self.find(instance_id)
         async with bounds.taken(self._supervisor.host, resident):
-            resident.record.desired, resident.record.paused_by = "erased", None
-            resident.failed = False
-            resident.reason = None
+            resident.erase()
             self._supervisor.save(resident)
             await self._supervisor.drop_domains(resident)
             await self._supervisor.stop(resident)
@@ -212,7 +200,7 @@ class Lifecycle:
         resident = self.find(instance_id)
         if resident.record.desired == "paused" and resident.record.paused_by == "request":
             raise Conflict("the instance was paused on request; resume it first")
-        self._refuse_gone(resident, "wake")
+        resident.refuse_gone("wake")
         if resident.status != "running" or resident.going_to_sleep:
             if resident.wake is None or resident.wake.done():
                 resident.wake = self._supervisor.spawn(self._wake(resident))
@@ -299,7 +287,7 @@ class Lifecycle:
                 raise Conflict(f"the instance runs {found.record.spec.engine}")
             return found
         if self._records.was_erased(instance_id):
-            raise _is_erased()
+            raise Conflict(ERASED)
         source = spec.source_snapshot
         if source is not None and snapshots.find(self._layout, source) is None:
             raise Conflict(f"the cell has no snapshot {source}")
@@ -318,7 +306,7 @@ class Lifecycle:
         try:
             return await resident.driver.resize(resident.site, process, size)
         except EngineError as error:
-            resident.record.spec = former
+            resident.specify(former)
             self._supervisor.save(resident)
             why = for_owner(str(error))
             raise Conflict(f"cannot resize to {size.name}: {why}") from error
@@ -362,17 +350,16 @@ class Lifecycle:
         try:
             await self._supervisor.bring_up(resident)
         except (EngineError, OSError) as error:
-            resident.failed = True
-            resident.reason = for_owner(str(error))
+            resident.start_failed(str(error))
             self._supervisor.publish()
             log.warning("cell.start_failed", instance_id=resident.instance_id, reason=str(error))
+            told = for_owner(str(error))
             if isinstance(error, FullError):
-                raise Conflict(resident.reason) from error
-            raise Unavailable(resident.reason, headers=RETRY_AFTER) from error
+                raise Conflict(told) from error
+            raise Unavailable(told, headers=RETRY_AFTER) from error
 
     async def _resume(self, resident: Resident) -> None:
-        if resident.record.desired == "paused":
-            resident.record.desired, resident.record.paused_by = "running", None
+        if resident.resume():
             self._supervisor.save(resident)
         if not resident.usable:
             await self._supervisor.stop(resident)
@@ -387,12 +374,3 @@ class Lifecycle:
                 except (Conflict, Unavailable):
                     # Said by the instance's status, to everybody who waits.
                     return
-
-    @staticmethod
-    def _refuse_gone(resident: Resident, verb: str) -> None:
-        if resident.record.desired in GONE:
-            raise Conflict(f"cannot {verb} an instance that is {resident.record.desired}")
-
-
-def _is_erased() -> Conflict:
-    return Conflict("cannot provision an instance that is erased")

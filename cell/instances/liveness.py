@@ -31,7 +31,7 @@ async def tell(resident: Resident, logins: Sequence[Login]) -> None:
     reason = await resident.driver.set_credentials(resident.site, logins)
     if reason is not None:
         # Told with the lock: who watches the process waits for it before saying why it ended.
-        resident.cut = reason
+        resident.expect_end(reason)
         log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=reason)
 
 
@@ -54,7 +54,8 @@ async def look(resident: Resident, login: Login, settings: CellSettings) -> None
     if unwell_s < limit_s:
         return
     resident.unwell_since = None
-    resident.cut = f"{pulse.value} (for {unwell_s:.0f} s)"
-    log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=resident.cut)
+    reason = f"{pulse.value} (for {unwell_s:.0f} s)"
+    resident.expect_end(reason)
+    log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=reason)
     # Asked to end, it would not answer that either. What it acknowledged is written.
     process.signal(signal.SIGKILL)

@@ -4,12 +4,12 @@ import time
 from dataclasses import dataclass, field
 
 from cell.instances.residents import Resident
+from cell.instances.state import GONE
 from gateway import addresses
 from specserver.turns import Together, Turns
 
 # Then another URL has to be asked for, with a key or session that is good.
 FOLLOWED_S = 3600.0
-GONE = ("stopped", "erased")
 
 
 @dataclass(eq=False)

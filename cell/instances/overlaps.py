@@ -73,6 +73,7 @@ class Overlaps:
         if now - since < WITHIN_S or resident.process is None:
             return
         self._failing_since.pop(resident.instance_id)
-        resident.cut = f"it could not be told that a credential ended: {error}"
-        log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=resident.cut)
+        reason = f"it could not be told that a credential ended: {error}"
+        resident.expect_end(reason)
+        log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=reason)
         resident.process.signal(signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 
@@ -60,7 +59,7 @@ class QueueDatabases:
         """Conflict where the instance has no queues or does not run."""
         resident = self._running(instance_id)
         # Who uses queues does not come through the gateway, and the instance is not idle.
-        resident.awake_since = time.time()
+        resident.touch()
         bounded = relay.opened(resident.site.run / SOCKET, bytes_max=BYTES_MAX, within_s=WITHIN_S)
         async with self._turn(instance_id), bounded as way:
             connection = await self._connect(resident, way)

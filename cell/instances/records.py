@@ -14,7 +14,7 @@ Desired = Literal["running", "paused", "stopped", "erased"]
 PausedBy = Literal["idle", "request"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Record:
     """One row. `desired` is what holds now, whoever decided it; `paused_by` says who did."""
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -13,58 +11,41 @@ import orjson
 from cell.engines.driver import Driver, EngineError, Metrics, Proving
 from cell.instances.activity import Traffic
 from cell.instances.records import Record
+from cell.instances.state import InstanceState
 from cell.layout import Layout, Site, write_atomically
-from cell.runtime.process import Process
 from cell.timestamps import moment
 
 ROUTED = {"running", "paused"}
-REASON_CHARACTERS = 400
-# Paths of two parts or more, and addresses in memory or of machines.
-PLACE = re.compile(
-    r"(?<![\w:/])(?:/[\w.+@-]+){2,}/?|\b0x[0-9a-fA-F]{4,}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b"
-)
 
 
-@dataclass
-class Resident:
-    """`usable` is true after a login worked; `reason` says what is wrong, for the owner."""
+class Resident(InstanceState):
+    """An instance with its driver, and what is under way for it."""
 
-    record: Record
-    site: Site
-    driver: Driver
-    process: Process | None = None
-    usable: bool = False
-    failed: bool = False
-    reason: str | None = None
-    going_to_sleep: bool = False
-    failures: int = 0
-    restarts: int = 0
-    awake_since: float = field(default_factory=time.time)
-    metrics: Metrics = field(default_factory=lambda: Metrics(0, 0, 0.0))
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    wake: asyncio.Task[None] | None = None
-    watch: asyncio.Task[None] | None = None
-    flush: asyncio.Task[None] | None = None
-    look: asyncio.Task[None] | None = None
-    looked_at: float = field(default_factory=time.monotonic)
-    unwell_since: float | None = None
-    cut: str | None = None
-    """Why we ended the engine ourselves, to have it started again."""
-    memory_kills: int = 0
-    proofs: dict[str, str] = field(default_factory=dict)
-    """What the gateway knows the passwords of logins by."""
-    checking: asyncio.Task[None] | None = None
-    checked_at: float = 0.0
-    work: str | None = None
-    """What is done with it while its engine does not run as usual; a deletion ends that."""
-    waits: asyncio.Timeout | None = None
-    """For a place to do it."""
-    leaving: int = 0
-    """How many deletions wait for what is done with it."""
-    told_erased_at: float | None = None
-    """When the control plane first heard that it is erased (monotonic)."""
-
-    def __post_init__(self) -> None:
+    def __init__(self, record: Record, site: Site, driver: Driver) -> None:
+        super().__init__(record)
+        self.site = site
+        self.driver = driver
+        self.lock = asyncio.Lock()
+        self.awake_since = time.time()
+        self.metrics = Metrics(0, 0, 0.0)
+        self.wake: asyncio.Task[None] | None = None
+        self.watch: asyncio.Task[None] | None = None
+        self.flush: asyncio.Task[None] | None = None
+        self.look: asyncio.Task[None] | None = None
+        self.looked_at = time.monotonic()
+        self.unwell_since: float | None = None
+        # What the gateway knows the passwords of logins by.
+        self.proofs: dict[str, str] = {}
+        self.checking: asyncio.Task[None] | None = None
+        self.checked_at = 0.0
+        # What is done with it while its engine does not run as usual; a deletion ends that.
+        self.work: str | None = None
+        # For a place to do it.
+        self.waits: asyncio.Timeout | None = None
+        # How many deletions wait for what is done with it.
+        self.leaving = 0
+        # When the control plane first heard that it is erased (monotonic).
+        self.told_erased_at: float | None = None
         self.read_proofs()
 
     def read_proofs(self) -> bool:
@@ -82,37 +63,20 @@ class Resident:
         """It is used, now and for so long, in another way than through the gateway."""
         self.awake_since = time.time() + for_s
 
-    def why_ended(self) -> str | None:
+    def why_work_ends(self) -> str | None:
         """None where what is done with it may go on."""
         return "the instance is being deleted" if self.leaving else None
 
     @contextlib.contextmanager
     def at_work(self, work: str) -> Iterator[None]:
         """Raises EngineError where it is to be deleted."""
-        if (why := self.why_ended()) is not None:
+        if (why := self.why_work_ends()) is not None:
             raise EngineError(why)
         outer, self.work = self.work, work
         try:
             yield
         finally:
             self.work = outer
-
-    @property
-    def status(self) -> str:
-        if self.record.desired != "running":
-            return self.record.desired
-        if self.failed:
-            return "failed"
-        return "running" if self.usable else "provisioning"
-
-    @property
-    def route_state(self) -> str:
-        if self.going_to_sleep:
-            return "idle"
-        states = {"provisioning": "starting", "paused": "paused", "stopped": "stopped"}
-        if self.record.desired == "paused" and self.record.paused_by == "idle":
-            return "idle"
-        return states.get(self.status, self.status)
 
     def _fullness(self) -> str | None:
         """Told while it runs: what it refuses then is its engine's matter."""
@@ -158,17 +122,6 @@ class Resident:
                 "overlap_until": moment(credentials[1]),
             },
         }
-
-
-def for_owner(reason: str) -> str:
-    """What went wrong without what only operators should read: paths, addresses, stack traces."""
-    said = [line.strip() for line in reason.splitlines() if line.strip()]
-    # Of a stack trace the last line says what it was.
-    traced = next((n for n, line in enumerate(said) if line.startswith("Traceback")), None)
-    if traced is not None:
-        said = [*said[:traced], said[-1]]
-    text = PLACE.sub("…", " ".join(said))
-    return text if len(text) <= REASON_CHARACTERS else f"{text[: REASON_CHARACTERS - 1]}…"
 
 
 class Routes:

@@ -51,7 +51,7 @@ async def make(resident: Resident, label: str, login: Login) -> dict[str, Any]:
         used_bytes = await asyncio.to_thread(size_bytes, resident.site.data)
         if used_bytes > allowed_bytes:
             raise budget.exceeded(allowed_bytes)
-        with budget.limit(allowed_bytes, process, resident.why_ended):
+        with budget.limit(allowed_bytes, process, resident.why_work_ends):
             made = await resident.driver.snapshot(resident.site, process, login, target)
     except (EngineError, OSError) as error:
         shutil.rmtree(target, ignore_errors=True)

@@ -84,7 +84,7 @@ async def sparing(resident: Resident, start: Callable[[Resident], Awaitable[None
     except BaseException:
         await asyncio.to_thread(put_back)
         raise
-    resident.reason = f"started without {driver.code}, because it did not start with them"
+    resident.explain(f"started without {driver.code}, because it did not start with them")
     log_files.write(resident.site.log, f"{moment(time.time())} menagerie: {resident.reason}")
     log.warning("cell.started_without_code", instance_id=resident.instance_id, reason=reason)
 
@@ -100,7 +100,7 @@ async def until_loaded(resident: Resident, process: Process, limit_s: float) -> 
     while process.alive and await is_loading(resident):
         if time.monotonic() > deadline:
             raise EngineError(f"the engine was still reading its data after {limit_s:.0f} s")
-        resident.reason = SLOW
+        resident.explain(SLOW)
         await asyncio.sleep(LOOK_AGAIN_MAX_S)
 
 
@@ -129,7 +129,7 @@ async def until_usable(
         if waited_s > settings.start_timeout_s:
             await _look_whether_it_loads(resident, login, waited_s, settings, work)
         if resident.reason is None and waited_s > SLOW_AFTER_S:
-            resident.reason = SLOW
+            resident.explain(SLOW)
         await asyncio.sleep(wait_s)
         wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
 

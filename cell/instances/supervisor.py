@@ -17,7 +17,7 @@ from cell.instances.activity import Traffic
 from cell.instances.overlaps import Overlaps
 from cell.instances.pools import Pools
 from cell.instances.records import Records
-from cell.instances.residents import ROUTED, Resident, Routes, for_owner
+from cell.instances.residents import ROUTED, Resident, Routes
 from cell.instances.start_slots import StartPlace
 from cell.layout import Layout
 from cell.runtime import log_files
@@ -30,7 +30,6 @@ log = structlog.get_logger("cell.supervisor")
 
 # The gateway reads routes every 200 ms and tells of a first connection as quickly.
 SETTLE_S = 0.6
-MEMORY = "the engine was stopped because it exceeded the memory of its size"
 
 
 class Supervisor:
@@ -153,13 +152,13 @@ class Supervisor:
             process = await resident.driver.start(resident.site, spec)
         except OSError as error:
             raise EngineError(f"the engine cannot be started: {error}") from error
-        resident.process = process
+        resident.engine_started(process)
         place.limit_cpu()
         self.host.headroom.give(process.group, spec.size.memory_bytes)
         try:
             await self._until_usable(resident, process, place)
         except EngineError as error:
-            resident.process = None
+            resident.engine_ended()
             await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
             if self.host.memory_kills(resident.site) > kills:
                 raise EngineError(starting.OUT_OF_MEMORY) from error
@@ -170,8 +169,7 @@ class Supervisor:
 
     async def stop(self, resident: Resident) -> None:
         """Ends the engine, and does not take that for a crash."""
-        process, resident.process = resident.process, None
-        resident.usable = False
+        process = resident.engine_ended()
         if process is not None:
             # Ending, too, has work to do, and a small share of a CPU would draw it out.
             self.host.limit_cpu(process, None)
@@ -185,7 +183,7 @@ class Supervisor:
         if process is None:
             return False
         process.resume()
-        resident.process = process
+        resident.engine_started(process)
         try:
             await starting.until_loaded(resident, process, self._settings.load_timeout_s)
             # The former cell may have died between making a credential and handing it out.
@@ -248,7 +246,7 @@ class Supervisor:
         if not resident.lock.locked():
             self.spawn(self._stop_full(resident, reason))
         elif resident.process is not None:
-            resident.cut = reason
+            resident.expect_end(reason)
             resident.process.signal(signal.SIGKILL)
 
     async def _stop_full(self, resident: Resident, reason: str) -> None:
@@ -278,12 +276,9 @@ class Supervisor:
         resident.metrics = resident.driver.metrics(resident.site, resident.process)
 
     def _usable(self, resident: Resident, process: Process) -> None:
-        resident.memory_kills = self.host.memory_kills(resident.site)
         resident.unwell_since, resident.looked_at = None, time.monotonic()
-        resident.usable = True
-        resident.failed = False
-        resident.reason = resident.cut = None
-        resident.awake_since = time.time()
+        resident.touch()
+        resident.became_usable(self.host.memory_kills(resident.site))
         self.publish()
         self.watch(resident, process)
 
@@ -292,15 +287,11 @@ class Supervisor:
         async with resident.lock:
             if resident.process is not process or self._stopping:
                 return
-            reason = f"the engine exited: {resident.cut or process.exit_reason}"
-            resident.cut = None
-            if self.host.memory_kills(resident.site) > resident.memory_kills:
-                reason = MEMORY
-            resident.process = None
-            resident.usable = False
+            reason = resident.why_ended(process, self.host.memory_kills(resident.site))
+            resident.engine_ended()
             self.publish()
-        healthy = time.time() - process.started_at > self._settings.healthy_after_s
-        resident.failures = 0 if healthy else resident.failures
+        if time.time() - process.started_at > self._settings.healthy_after_s:
+            resident.was_healthy()
         log.warning("cell.engine_ended", instance_id=resident.instance_id, reason=reason)
         await self.restart(resident, reason)
 
@@ -316,32 +307,27 @@ class Supervisor:
                 try:
                     await self.bring_up(resident)
                 except ceilings.FullError as error:
-                    resident.failed, resident.reason = True, for_owner(str(error))
+                    resident.start_failed(str(error))
                     self.publish()
                     return
                 except (EngineError, OSError) as error:
                     reason = str(error)
                     continue
-                resident.restarts += 1
-                self._tell(resident, resident.reason or reason)
+                resident.restarted(resident.reason or reason)
+                self._tell(resident)
                 return
 
-    def _tell(self, resident: Resident, reason: str) -> None:
+    def _tell(self, resident: Resident) -> None:
         """Its owner, by the status and the log, why it was away for a moment."""
-        now = moment(time.time())
-        resident.reason = f"started again at {now}: {for_owner(reason)}"
-        log_files.write(resident.site.log, f"{now} menagerie: {resident.reason}")
+        line = f"{moment(time.time())} menagerie: {resident.reason}"
+        log_files.write(resident.site.log, line)
         self.publish()
 
     def _count_failure(self, resident: Resident, reason: str) -> float:
         """Notes it, and answers how long to wait before the next attempt."""
         settings = self._settings
-        resident.failures += 1
-        told, times = for_owner(reason), resident.failures
-        resident.reason = f"being started again, {moment(time.time())}: {told}"
+        resident.restarting(reason, settings.failures_max)
         if resident.failures >= settings.failures_max:
-            resident.failed = True
-            resident.reason = f"the engine failed {times} times in a row; last reason: {told}"
             log.error("cell.failed", instance_id=resident.instance_id, reason=reason)
             self.publish()
         return settings.restart_wait_s(resident.failures)
@@ -359,19 +345,18 @@ class Supervisor:
         async with resident.lock:
             if not self._is_idle(resident):
                 return
-            resident.going_to_sleep = True
+            resident.begin_sleep()
             self.publish()
             try:
                 await asyncio.sleep(SETTLE_S)
                 self.traffic = activity.read(self._layout.activity)
                 if self._is_idle(resident):
-                    resident.record.desired = "paused"
-                    resident.record.paused_by = "idle"
+                    resident.fall_asleep()
                     self._records.save(resident.record)
                     await self.stop(resident)
                     log.info("cell.idle_paused", instance_id=resident.instance_id)
             finally:
-                resident.going_to_sleep = False
+                resident.end_sleep()
                 self.publish()
 
     def _done(self, task: asyncio.Task[None]) -> None:

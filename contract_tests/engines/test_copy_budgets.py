@@ -48,7 +48,12 @@ def _resident(subject: Subject) -> Resident:
     record = Record(subject.site.instance_id, subject.site.uid, spec, "running", None, time.time())
     subject.site.snapshots.mkdir(exist_ok=True)
     usable = subject.process is not None
-    return Resident(record, subject.site, subject.driver, subject.process, usable)
+    made = Resident(record, subject.site, subject.driver)
+    if subject.process is not None:
+        made.engine_started(subject.process)
+    if usable:
+        made.became_usable(0)
+    return made
 
 
 @MANY

@@ -36,7 +36,8 @@ def test_the_former_goes_on_where_the_newest_is_not_taken(
     credentials = Credentials(Database(tmp_path / "cell.db"), sealer)
     nothing: Any = None
     record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
-    resident = Resident(record, running.site, running.driver, running.process, usable=True)
+    resident = Resident(record, running.site, running.driver)
+    resident.became_usable(0)
     supervisor = Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
     former = credentials.make(resident.instance_id, 0)
     running.run(supervisor.hand_out_credentials(resident))

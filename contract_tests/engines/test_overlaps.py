@@ -42,7 +42,10 @@ def supervisor(
 def resident(running: Subject, credentials: Credentials, supervisor: Supervisor) -> Resident:
     """With a credential whose overlap is over, and the next."""
     record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
-    made = Resident(record, running.site, running.driver, running.process, usable=True)
+    made = Resident(record, running.site, running.driver)
+    assert running.process is not None
+    made.engine_started(running.process)
+    made.became_usable(0)
     former = credentials.make(made.instance_id, 0)
     running.run(supervisor.hand_out_credentials(made))
     assert running.works(Login("app", former.password))
@@ -71,7 +74,7 @@ def test_an_engine_that_cannot_be_told_is_ended(
     assert ending.due() == {instance_id}
     running.run(ending.end(instance_id, resident))
     running.run(process.ended())
-    assert "could not be told" in (resident.cut or "")
+    assert "could not be told" in resident.why_ended(process, 0)
     file.rmdir()
     running.run(supervisor.hand_out_credentials(resident))
     former = credentials.ended(instance_id)[0]

@@ -135,7 +135,9 @@ def test_code_is_left_out_only_where_that_helps(
     site = Layout.make(tmp_path).site("inst_x", 1)
     site.log.parent.mkdir(parents=True)
     record: Any = type("Record", (), {"instance_id": "inst_x"})
-    resident = Resident(record, site, cast("Driver", driver), failed=failed_before)
+    resident = Resident(record, site, cast("Driver", driver))
+    if failed_before:
+        resident.start_failed("it exited")
     left = list(failures)
 
     async def start(_resident: Resident) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import orjson
 
-from cell.instances.residents import for_owner
+from cell.instances.reasons import for_owner
 from cell.runtime.process import MARK, mark_of, strays
 from contract_tests.cell.rig import Rig, new_id, spec, until
 

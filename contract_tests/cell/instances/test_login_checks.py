@@ -33,7 +33,9 @@ def resident(folder: Path, driver: Changing) -> Resident:
     site = Layout.make(folder).site("inst_x", 1)
     site.log.parent.mkdir(parents=True)
     record: Any = type("Record", (), {"instance_id": "inst_x"})
-    return Resident(record, site, cast("Driver", driver), usable=True)
+    made = Resident(record, site, cast("Driver", driver))
+    made.became_usable(0)
+    return made
 
 
 def test_all_who_ask_at_once_wait_for_one_look(
@@ -66,6 +68,6 @@ def test_an_engine_that_cannot_be_told_is_no_fault(tmp_path: Path) -> None:
 def test_one_that_does_not_run_is_not_asked(tmp_path: Path) -> None:
     driver = Changing()
     looked = resident(tmp_path, driver)
-    looked.usable = False
+    looked.became_unusable()
     asyncio.run(login_checks.check(looked))
     assert driver.looks == 0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from cell.instances.residents import Resident
 from cell.instances.start_slots import StartPlace
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout
+from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.specification import Size, Spec
 from specserver.turns import Turns
@@ -210,7 +211,7 @@ def test_slow_starts_have_a_cpu_in_turn_and_otherwise_that_of_their_size(
         slow = [resident_of(supervisor, number, f"org{number}") for number in range(3)]
         places = [StartPlace(supervisor.pools, host, each) for each in slow]
         for number, (resident, place) in enumerate(zip(slow, places, strict=True)):
-            resident.process = number  # type: ignore[assignment]
+            resident.engine_started(cast("Process", number))
             await place.__aenter__()
             place.limit_cpu()
         assert not cpus.of, "without a limit for the first seconds"
