@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # these modules name Services themselves
     from control.boundary.rates import Limiter
-    from control.cells import Cells
-    from control.resolver import Resolver
+    from control.cells.client import Cells
+    from control.cells.signing import Signer
     from control.sealing import Sealer
     from control.settings import ControlSettings
-    from control.signing import Signer
+    from control.workflows.network.dns import Resolver
     from storage.database import Database
 
 

@@ -6,14 +6,14 @@ from urllib.parse import quote
 
 from control.boundary import check_document, make_boundary
 from control.boundary.rates import make_limiter
-from control.cells import HttpCells
+from control.cells.client import HttpCells
+from control.cells.signing import Signer
 from control.policy.placement import Overcommit
-from control.resolver import DnsResolver
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
-from control.signing import Signer
 from control.workflows.catalogue import cells as cell_workflows
+from control.workflows.network.dns import DnsResolver
 from menagerie import contract, keys
 from menagerie.settings import Settings
 from pages import alone

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control import identity
+from control.boundary import identity
 from control.services import Services
 from menagerie import composition
 from menagerie.endpoints import (

@@ -16,14 +16,14 @@ from contract_tests.api.oracle import Oracle, OracleTransport
 from contract_tests.name_server import NameServer
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
-from control import identity
+from control.boundary import identity
 from control.boundary.rates import make_limiter
-from control.resolver import DnsResolver
+from control.cells.signing import Signer
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
-from control.signing import Signer
 from control.work import Operation, queue, runner
+from control.workflows.network.dns import DnsResolver
 from menagerie.composition import build_app
 from menagerie.settings import Settings
 from storage import identifiers

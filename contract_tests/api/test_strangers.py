@@ -14,7 +14,7 @@ from contract_tests.api.rows import (
     nested,
     send,
 )
-from control import identity
+from control.boundary import identity
 from specserver import Operation
 from storage.instances.samples import Sample
 

@@ -14,14 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from contract_tests import written
 from contract_tests.boundary.document import document
 from contract_tests.name_server import NOBODY
-from control import identity
-from control.boundary import make_boundary
+from control.boundary import identity, make_boundary
 from control.boundary.rates import Limiter, make_limiter
-from control.resolver import DnsResolver
+from control.cells.signing import Signer
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
-from control.signing import Signer
+from control.workflows.network.dns import DnsResolver
 from specserver import App
 from storage import identifiers
 from storage.access import memberships, organizations, users

@@ -7,7 +7,7 @@ import pytest
 
 from contract_tests import written
 from contract_tests.boundary.desk import Desk, MakeDesk
-from control import identity
+from control.boundary import identity
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control import identity
-from control.identity import Token
+from control.boundary import identity
+from control.boundary.identity import Token
+from control.cells.signing import Signer
 from control.sealing import Sealer, SealError
-from control.signing import Signer
 
 AT = datetime(2026, 1, 1, 12, 0, 10, tzinfo=UTC)
 

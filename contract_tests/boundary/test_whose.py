@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from contract_tests.boundary.desk import Desk, MakeDesk
-from control import identity
+from control.boundary import identity
 from specserver import Exchange
 from specserver.requests import Headers
 from specserver.shares import Stranger

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, cast
 
-from control.cells import CellClient, HttpCell
+from control.cells.client import CellClient, HttpCell
 from control.work.errors import Again
 
 DEADLINE_S = 90.0

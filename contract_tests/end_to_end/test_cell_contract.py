@@ -8,8 +8,8 @@ import pytest
 from contract_tests.cell.rig import LARGER, new_id, running, spec
 from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
-from control.cells import CellClient, CellRefused, HttpCell, InstanceUnknown
-from control.signing import Signer
+from control.cells.client import CellClient, CellRefused, HttpCell, InstanceUnknown
+from control.cells.signing import Signer
 from control.work import LeaseLost
 
 

@@ -10,9 +10,9 @@ from contract_tests.cell.queues.test_queues import versions
 from contract_tests.cell.rig import new_id, running, spec
 from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
-from control.cells import CellClient, HttpCell
-from control.queues import QueueRefused, Queues
-from control.signing import Signer
+from control.cells.client import CellClient, HttpCell
+from control.cells.queues import QueueRefused, Queues
+from control.cells.signing import Signer
 
 
 @pytest.fixture(scope="module", params=["fake", "real"])

@@ -57,6 +57,12 @@ def test_what_has_an_area_is_not_outside_of_it(room: str) -> None:
     assert not misplaced
 
 
+def test_control_has_nothing_loose() -> None:
+    """At its top are only what all of its rooms are given."""
+    loose = {path.stem for path in (ROOT / "control").glob("*.py")}
+    assert loose == {"__init__", "sealing", "services", "settings"}
+
+
 def test_handlers_speak_no_sql() -> None:
     """Queries are functions of storage/, where tenancy, locks and indexes are looked after."""
     rooms = [path for path in FILES if Path(names(path)).parts[0] == "handlers"]

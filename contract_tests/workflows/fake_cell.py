@@ -15,7 +15,7 @@ from ulid import ULID
 
 from contract_tests.workflows import fake_queues
 from contract_tests.workflows.fake_queues import FakeQueues
-from control.cells import Answer, CellClient, CellRefused, InstanceUnknown
+from control.cells.client import Answer, CellClient, CellRefused, InstanceUnknown
 from control.work import LeaseLost
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from control.queues import Answer, QueueRefused
+from control.cells.queues import Answer, QueueRefused
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS queues (

@@ -10,13 +10,13 @@ from sqlalchemy import select
 from contract_tests.name_server import NOBODY
 from contract_tests.workflows.fake_cell import FakeCell, FakeCells
 from contract_tests.workflows.known import WORK
-from control.resolver import DnsResolver
+from control.cells.signing import Signer
 from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
-from control.signing import Signer
 from control.work import Operation, queue, runner
 from control.workflows.instances.starting import start
+from control.workflows.network.dns import DnsResolver
 from storage import identifiers
 from storage.access import organizations, projects
 from storage.catalogue import cells

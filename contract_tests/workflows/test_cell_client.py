@@ -15,7 +15,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from control.cells import (
+from control.cells.client import (
     CellClient,
     CellRefused,
     CellUnavailable,
@@ -23,7 +23,7 @@ from control.cells import (
     HttpCells,
     InstanceUnknown,
 )
-from control.signing import Signer
+from control.cells.signing import Signer
 from control.work import Again, GiveUp, LeaseLost
 from storage.catalogue.cells import Cell
 

@@ -15,8 +15,8 @@ from contract_tests.name_server import NameServer
 from contract_tests.workflows import known
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
-from control.resolver import DnsResolver
 from control.workflows.instances.starting import start
+from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
 from storage.identifiers import new

@@ -15,8 +15,7 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 
-from control import identity
-from control.boundary import credentials, passwords
+from control.boundary import credentials, identity, passwords
 from control.boundary.addresses import networks, rate_key
 from control.boundary.credentials import Caller
 from control.boundary.rates import VERDICT, Verdict

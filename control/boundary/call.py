@@ -15,13 +15,13 @@ from control.boundary import lasting, secret_members
 from control.boundary.authorization import lacking_in_team
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
+from control.boundary.event_listener import Wakes
 from control.boundary.lasting import At, Pages, Step
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
 from control.boundary.subjects import READING
-from control.capacity import Requester
+from control.ordering.capacity import Requester
 from control.services import Services
-from control.wakes import Wakes
 from specserver import Conflict, Exchange, Reply
 from storage import database
 from storage.access.organizations import Organization

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from sqlalchemy import Result, Row, Select, bindparam, select
 from sqlalchemy.orm import Session
 
-from control import identity
+from control.boundary import identity
 from control.boundary.known import Known, Standing
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights

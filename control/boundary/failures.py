@@ -3,8 +3,8 @@
 from sqlalchemy.exc import DataError
 
 from control.boundary.credentials import NOT_FOUND
-from control.cells import CellUnavailable
-from control.queues import QueueRefused
+from control.cells.client import CellUnavailable
+from control.cells.queues import QueueRefused
 from specserver import Conflict, InternalError, Invalid, NotFound, Problem, Unavailable
 from storage import errors as storage_errors
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from control.boundary.call import Call  # which gives answers that last
-    from control.wakes import Follower, Wakes
+    from control.boundary.event_listener import Follower, Wakes
 
     Again: TypeAlias = Callable[[], AbstractContextManager[Call]]
 

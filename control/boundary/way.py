@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from control.boundary import (
     accounts,
+    allow_list,
     charges,
-    connecting,
     credentials,
     failures,
     passwords,
@@ -31,6 +31,7 @@ from control.boundary.authorization import authorize
 from control.boundary.call import Call, Forgotten, refuse_closed
 from control.boundary.charges import Charge
 from control.boundary.credentials import Admission, Caller
+from control.boundary.event_listener import Wakes
 from control.boundary.known import Known
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import VERDICT, Verdict
@@ -38,7 +39,6 @@ from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.boundary.strays import Strays
 from control.services import Services
-from control.wakes import Wakes
 from specserver import (
     Exchange,
     NotFound,
@@ -219,7 +219,7 @@ class Way:
             before = None if key is None else self._replays.seen(db, key, admission.at)
             call = self._call(db, visit, admission)
             if before is not None:
-                connecting.check(call)
+                allow_list.check_again(call)
                 return before
             call.act_key = uuid.uuid4().hex if key is None else key.act
             call.wait_to_record()

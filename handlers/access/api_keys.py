@@ -3,11 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from control import identity
+from control.boundary import identity
 from control.policy import permissions
 from control.policy.plans import PLANS
-from control.policy.violations import wrong
-from control.violations import refuse
+from control.policy.violations import refuse, wrong
 from handlers import instants, paging
 from handlers.access import views
 from handlers.calls import OrgCall

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from control import identity
+from control.boundary import identity
 from handlers import instants
 from handlers.access import orgs, second_factor, views
 from handlers.access import sessions as session_handlers

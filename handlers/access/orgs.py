@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from control import ordering
 from control.boundary import Call
-from control.policy.violations import wrong
-from control.violations import refuse
+from control.policy.violations import refuse, wrong
 from control.workflows.instances import erasure
 from handlers import instants
 from handlers.access import slugs, views

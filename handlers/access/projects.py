@@ -3,8 +3,7 @@
 from typing import Any
 
 from control.policy.plans import PLANS
-from control.policy.violations import wrong
-from control.violations import refuse
+from control.policy.violations import refuse, wrong
 from handlers import paging
 from handlers.access import slugs, views
 from handlers.calls import OrgCall

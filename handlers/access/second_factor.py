@@ -1,7 +1,6 @@
 """The second factor of a user: one-time codes, each good once."""
 
-from control import identity
-from control.boundary import Call
+from control.boundary import Call, identity
 from handlers.calls import SessionCall
 from specserver import Forbidden
 from storage.access.users import User

@@ -5,8 +5,7 @@ from typing import Any
 
 import structlog
 
-from control import identity
-from control.boundary import Call, mfa_required
+from control.boundary import Call, identity, mfa_required
 from handlers import paging
 from handlers.access import second_factor, views
 from handlers.calls import SessionCall, SignedIn

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from control import capacity
+from control.ordering import capacity
 from control.policy.sizes import OTHER_SIZES, SIZES
 from handlers.calls import CallerCall
 from handlers.catalogue import views

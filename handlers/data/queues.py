@@ -5,8 +5,8 @@ The cell does what is asked, and no transaction of ours waits for it; see decisi
 
 from typing import Any
 
-from control import network_rules
-from control.queues import Queues
+from control.boundary import allow_list
+from control.cells.queues import Queues
 from handlers.calls import OrgCall
 from handlers.data import views
 from specserver import Conflict, Reply
@@ -85,7 +85,7 @@ def _queues(call: OrgCall, instance: Instance) -> Queues:
         hint = "; resume it first" if instance.status == "paused" else ""
         raise Conflict(f"queues need a running instance; this instance is {instance.status}{hint}")
     # Messages are rows: who may not connect to the database gets none of them this way either.
-    network_rules.check(networks.of_instance(call.db, instance), call.ip, "the queue API")
+    allow_list.check(networks.of_instance(call.db, instance), call.ip, "the queue API")
     queues = call.services.cells.for_instance(call.db, instance).queues(instance.id)
     call.let_go()
     return queues

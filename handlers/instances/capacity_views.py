@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from control.cells import CellRefused, CellUnavailable
+from control.cells.client import CellRefused, CellUnavailable
 from control.policy.sizes import SIZES
 from handlers import instants
 from handlers.calls import OrgCall

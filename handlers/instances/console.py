@@ -1,6 +1,6 @@
 """Console: a one-time URL to the page that runs SQL on an instance."""
 
-from control import network_rules
+from control.boundary import allow_list
 from control.policy.catalogue import ENGINES
 from handlers.calls import OrgCall
 from handlers.instances import one_time
@@ -15,6 +15,6 @@ def open_(call: OrgCall, instance: Instance) -> Reply:
     if "console" not in engine.features:
         raise Conflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
-    network_rules.check(networks.of_instance(call.db, instance), call.ip, "the console")
+    allow_list.check(networks.of_instance(call.db, instance), call.ip, "the console")
     call.audit(target=instance.id, detail={"name": instance.name})
     return Reply.created(one_time.url(call, instance, "console", "GET", name=instance.name))

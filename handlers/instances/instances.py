@@ -4,8 +4,8 @@ import time
 from datetime import timedelta
 from typing import Any, Final
 
-from control import capacity as cell_capacity
 from control import ordering
+from control.ordering import capacity as cell_capacity
 from control.workflows.instances import erasure, lifecycle, resizing
 from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions

@@ -4,7 +4,7 @@ from typing import Any
 
 from control.policy import domains as rules
 from control.policy.plans import PLANS
-from control.violations import refuse
+from control.policy.violations import refuse
 from control.workflows.network.domains import verify_domain
 from control.workflows.network.networks import apply_network
 from handlers import paging

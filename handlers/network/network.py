@@ -3,8 +3,7 @@
 from typing import Any
 
 from control.policy import networks as rules
-from control.policy.violations import Violation
-from control.violations import refuse
+from control.policy.violations import Violation, refuse
 from control.workflows.network.networks import apply_network
 from handlers import preconditions
 from handlers.calls import OrgCall

@@ -15,7 +15,7 @@ from contract_tests.api import second_factor
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import OPERATIONS, is_problem
 from contract_tests.api.second_factor import CONFIRM, code, enrol, wrong
-from control import identity
+from control.boundary import identity
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
 from storage.access import sessions

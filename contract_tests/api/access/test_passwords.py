@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
-from control import identity
+from control.boundary import identity
 from specserver.shares import HEAVY
 from storage.access.users import User
 from storage.database import Database

@@ -13,7 +13,7 @@ from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import PASSWORD, House, Person
 from contract_tests.api.rows import is_problem
 from contract_tests.api.second_factor import CONFIRM, code, enrol, enrolled, wrong
-from control import identity
+from control.boundary import identity
 from storage.access import sessions
 from storage.access.sessions import UserSession
 

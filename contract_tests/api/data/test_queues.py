@@ -13,7 +13,7 @@ from contract_tests.api.network.test_network import authority
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.fake_cell import nothing
 from control.boundary.way import Way
-from control.cells import CellUnavailable
+from control.cells.client import CellUnavailable
 from specserver import Reply
 from storage.access.organizations import Organization
 from storage.errors import Unavailable

@@ -7,7 +7,7 @@ from contract_tests.api.harness import House
 from contract_tests.api.instances.test_credentials import claims
 from contract_tests.api.network.test_network import authority
 from contract_tests.api.rows import Estate, estate, is_problem
-from control import identity
+from control.boundary import identity
 from storage.access import sessions
 from storage.instances import instances
 

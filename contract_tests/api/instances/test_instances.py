@@ -10,7 +10,7 @@ from contract_tests import written
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import is_problem
-from control.cells import CellRefused
+from control.cells.client import CellRefused
 from handlers.instances.instances import look_away_s
 from storage.access.api_keys import ApiKey
 from storage.catalogue import cells

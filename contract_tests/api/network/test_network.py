@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from contract_tests import written
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import Estate, estate, is_problem
-from control.cells import CellRefused, CellUnavailable
+from control.cells.client import CellRefused, CellUnavailable
 
 
 @pytest.fixture

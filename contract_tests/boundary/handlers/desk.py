@@ -4,8 +4,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from control import identity
-from control.boundary import Call
+from control.boundary import Call, identity
 from specserver import PollAgain, Problem, Reply
 from storage import identifiers
 from storage.access import api_keys, projects

@@ -18,8 +18,8 @@ from cell.agent import Cell
 from cell.database import Database
 from cell.settings import CellSettings
 from contract_tests.cell.rig import Rig, until
-from control.cells import CellUnavailable, HttpCell
-from control.signing import Signer
+from control.cells.client import CellUnavailable, HttpCell
+from control.cells.signing import Signer
 from specserver import Gone, Request, Unauthenticated
 
 NOW = 1_800_000_000

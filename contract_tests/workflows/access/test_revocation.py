@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from contract_tests.workflows.known import WORK, take_turn
 from contract_tests.workflows.stage import Stage
-from control.cells import CellRefused
+from control.cells.client import CellRefused
 from control.workflows.access.revocation import PERMISSIONS, lapsed_urls
 from storage import identifiers
 from storage.access import memberships, users

@@ -3,7 +3,7 @@
 import pytest
 
 from contract_tests.workflows.stage import Stage
-from control.cells import CellRefused, CellUnavailable
+from control.cells.client import CellRefused, CellUnavailable
 from storage.database import now
 from storage.instances import changes, instances
 

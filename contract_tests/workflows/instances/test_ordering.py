@@ -4,7 +4,7 @@ import pytest
 
 from contract_tests.storage import tenants
 from control import ordering
-from control.capacity import Requester
+from control.ordering.capacity import Requester
 from control.policy.placement import Overcommit
 from specserver import Invalid
 from storage.access import organizations, projects

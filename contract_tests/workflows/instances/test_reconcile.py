@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Stage
-from control.cells import CellUnavailable
+from control.cells.client import CellUnavailable
 from control.work import schedules
 from control.workflows.catalogue import cells as cell_workflows
 from storage.catalogue import cells

@@ -6,7 +6,7 @@ import dns.resolver
 import pytest
 
 from contract_tests.name_server import NOBODY
-from control.resolver import DnsResolver, LookupFailed
+from control.workflows.network.dns import DnsResolver, LookupFailed
 
 
 def test_a_chain_of_late_answers_has_the_time_of_one(monkeypatch: pytest.MonkeyPatch) -> None:

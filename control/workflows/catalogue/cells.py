@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.orm import Session
 
-from control.cells import CellRefused, CellUnavailable
+from control.cells.client import CellRefused, CellUnavailable
 from control.services import Services
 from control.work import Again, Operation, Schedule, enqueue, workflow
 from storage import identifiers

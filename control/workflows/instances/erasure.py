@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer, CellClient, InstanceUnknown
+from control.cells.client import Answer, CellClient, InstanceUnknown
 from control.work import Operation, workflow
 from control.workflows.instances.subjects import (
     call,

@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer
+from control.cells.client import Answer
 from control.workflows.instances.subjects import publish, publish_failed, publish_ready
 from storage.instances.instances import GONE, Instance
 

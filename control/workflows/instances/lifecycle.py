@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer, CellClient
+from control.cells.client import Answer, CellClient
 from control.work import Again, GiveUp, Operation, workflow
 from control.workflows.instances.subjects import (
     call,

@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer
+from control.cells.client import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from storage.catalogue.cells import Cell

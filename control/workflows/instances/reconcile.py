@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.cells import Answer
+from control.cells.client import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation as access
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn

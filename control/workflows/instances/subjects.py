@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer, CellUnavailable
+from control.cells.client import Answer, CellUnavailable
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services

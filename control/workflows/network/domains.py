@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from control.cells import Answer
-from control.resolver import LookupFailed
+from control.cells.client import Answer
 from control.work import Operation, workflow
 from control.workflows.instances.starting import start
+from control.workflows.network.dns import LookupFailed
 from control.workflows.network.networks import apply_network
 from storage.database import Database, now
 from storage.errors import NotFound

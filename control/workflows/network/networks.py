@@ -2,7 +2,7 @@
 
 from sqlalchemy.orm import Session
 
-from control.cells import CellUnavailable
+from control.cells.client import CellUnavailable
 from control.work import Operation, workflow
 from control.workflows.instances.subjects import specification
 from storage.instances import instances

@@ -12,8 +12,8 @@ import httpx
 import orjson
 from sqlalchemy.orm import Session
 
-from control.queues import HttpQueues, QueueRefused, Queues
-from control.signing import Signer
+from control.cells.queues import HttpQueues, QueueRefused, Queues
+from control.cells.signing import Signer
 from control.work.errors import Again, GiveUp, LeaseLost
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from control import placement
+from control.ordering import candidates as placement
 from control.policy.orders import Alteration, Order
 from control.policy.placement import Overcommit, Place, amount, check_room, largest_size, refusal
 from control.policy.placement import with_room as having_room
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
-from control.violations import refuse
+from control.policy.violations import refuse
 from storage.access.organizations import Organization
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell

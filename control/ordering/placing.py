@@ -1,7 +1,4 @@
-"""Ordering an instance, from what is asked to its record: terms, checks, cell and name.
-
-For handlers, approvals and restores alike: whoever orders says for whom, by a `Requester`.
-"""
+"""Ordering an instance, from what is asked to its record: terms, checks, cell and name."""
 
 import secrets
 from collections.abc import Iterable
@@ -11,14 +8,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control import capacity
-from control.capacity import Requester
+from control.ordering import capacity
+from control.ordering.capacity import Requester
 from control.policy import orders, quotas
 from control.policy.catalogue import ENGINES, Catalogue, CellReport, make_catalogue
 from control.policy.orders import Alteration, Order, Terms
 from control.policy.plans import PLANS
 from control.policy.quotas import Usage
-from control.violations import refuse
+from control.policy.violations import refuse
 from storage import identifiers
 from storage.access.projects import Project
 from storage.catalogue import cells

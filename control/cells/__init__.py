@@ -1,0 +1,1 @@
+"""What the control plane asks of cells: signed requests, and what the answers mean."""

@@ -1,0 +1,26 @@
+"""Ordering instances: terms, checks, the choice of a cell, and the capacity that cells have left.
+
+For handlers, approvals and restores alike: whoever orders says for whom, by a `Requester`.
+"""
+
+from control.ordering.capacity import Requester
+from control.ordering.placing import (
+    catalogue,
+    check_alteration,
+    check_return,
+    kept_until,
+    place,
+    place_branch,
+    preview,
+)
+
+__all__ = [
+    "Requester",
+    "catalogue",
+    "check_alteration",
+    "check_return",
+    "kept_until",
+    "place",
+    "place_branch",
+    "preview",
+]
