@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from clients import schemas
 from clients.document import Field, Operation
 from clients.errors import AmbiguousName, UnknownName
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from clients.client import Client
 
 NAMES: Final = ("name", "slug", "email")
+DELETED: Final = "deleted"
 CHECKED_CHARACTERS_MAX: Final = 64
 REPETITIONS_MAX: Final = 3
 REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
@@ -46,6 +48,18 @@ def lister(operation: Operation, field: Field) -> Operation | None:
     return found if found is not None and found.is_list else None
 
 
+def statuses(operation: Operation, listing: Operation) -> tuple[dict[str, str], ...]:
+    """Answer the queries by which a name is looked for: what is deleted keeps its name.
+
+    What exists is meant first, except by whoever wants something back: its name may be another's.
+    """
+    status = next((one for one in listing.at("query") if one.name == "status"), None)
+    if status is None or DELETED not in schemas.choices(status.schema):
+        return ({},)
+    both: tuple[dict[str, str], ...] = ({}, {"status": DELETED})
+    return both[::-1] if operation.id.endswith(".undelete") else both
+
+
 def identify(
     client: "Client", operation: Operation, field: Field, value: str, arguments: Mapping[str, Any]
 ) -> str:
@@ -56,11 +70,14 @@ def identify(
     if listing is None:
         return value
     kind = field.name.removesuffix("_id").replace("_", " ")
-    items = _items(client, listing, value, arguments)
-    if items and not any(set(NAMES) & set(item) for item in items):
-        return value  # what has no name can only be meant by a word the server knows
-    found = [item for item in items if value in (item.get(name) for name in NAMES)]
-    if not found:
+    for status in statuses(operation, listing):
+        items = _items(client, listing, value, arguments, status)
+        if items and not any(set(NAMES) & set(item) for item in items):
+            return value  # what has no name can only be meant by a word the server knows
+        found = [item for item in items if value in (item.get(name) for name in NAMES)]
+        if found:
+            break
+    else:
         raise UnknownName(f"no {kind} is called {value!r}")
     if len(found) > 1:
         ids = ", ".join(str(item["id"]) for item in found)
@@ -69,13 +86,17 @@ def identify(
 
 
 def _items(
-    client: "Client", listing: Operation, value: str, arguments: Mapping[str, Any]
+    client: "Client",
+    listing: Operation,
+    value: str,
+    arguments: Mapping[str, Any],
+    status: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     path = {one.name: arguments[one.name] for one in listing.at("path") if one.name in arguments}
     named = next((one for one in listing.at("query") if one.name == "name"), None)
     if named is not None and not may_match(str(named.schema.get("pattern", "")), value):
         return []  # nothing can be called what no name may be
-    query = {"name": value} if named is not None else {}
+    query = {**status, **({"name": value} if named is not None else {})}
     if listing.is_page:
         return list(client.paginate(listing.id, limit=None, **{**path, **query}))
     body = client.send(listing, {**path, **query}).body

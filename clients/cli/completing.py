@@ -6,6 +6,7 @@ It is asked once, with little patience: a shell that waits is worse than one tha
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -15,7 +16,7 @@ from clients.cli import given
 from clients.cli.desk import document_of
 from clients.document import Document, Field, Operation
 from clients.errors import ClientError
-from clients.names import NAMES, lister
+from clients.names import NAMES, lister, statuses
 from clients.schemas import DocumentError
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def completer(operation: Operation, field: Field) -> Complete | None:
     """Answer what completes the field: names of what there is, or what the catalogue has."""
     listing = lister(operation, field) if field.place == "path" else None
     listing = listing or _catalogue(operation.document, field.name)
-    return None if listing is None else _from(lambda _: listing)
+    if listing is None:
+        return None
+    return _from(lambda _: listing, statuses(operation, listing)[0])
 
 
 def instance_names(ctx: typer.Context, incomplete: str) -> list[Word]:
@@ -54,10 +57,12 @@ def _catalogue(document: Document, name: str) -> Operation | None:
     return found if found is not None and not found.at("path") else None
 
 
-def _from(listing: Callable[[Document], Operation | None]) -> Complete:
+def _from(
+    listing: Callable[[Document], Operation | None], query: Mapping[str, str] = MappingProxyType({})
+) -> Complete:
     def complete(ctx: typer.Context, incomplete: str) -> list[Word]:
         with suppress(ClientError, DocumentError, KeyError):
-            words = _known(listing, ctx.params)
+            words = _known(listing, ctx.params, query)
             return sorted(one for one in words if one[0].startswith(incomplete))
         return []
 
@@ -65,7 +70,9 @@ def _from(listing: Callable[[Document], Operation | None]) -> Complete:
 
 
 def _known(
-    listing: Callable[[Document], Operation | None], typed: Mapping[str, Any]
+    listing: Callable[[Document], Operation | None],
+    typed: Mapping[str, Any],
+    query: Mapping[str, str],
 ) -> Iterable[Word]:
     from clients.client import Client  # noqa: PLC0415  HTTP is slow to import
     from clients.retries import Retries  # noqa: PLC0415  see above
@@ -78,7 +85,7 @@ def _known(
     with Client.from_profile(
         profile, document=document, timeout_s=PATIENCE_S, retries=Retries(attempts_max=1)
     ) as client:
-        path = _path(client, operation, typed)
+        path = {**_path(client, operation, typed), **query}
         if operation.is_page:
             items = list(client.paginate(operation.id, limit=NAMES_MAX, **path))
         else:

@@ -185,7 +185,12 @@ INSTANCE: Final = ORG + r"/instances/(?P<inst>\w+)"
 def _list(plane: ControlPlane, seen: Seen, **_: str) -> Scripted:
     size, start = int(seen.query.get("limit", 50)), int(seen.query.get("cursor", 0))
     name = seen.query.get("name")
-    found = [one for one in plane.world.instances.values() if name in (None, one["name"])]
+    deleted = seen.query.get("status") == "deleted"
+    found = [
+        one
+        for one in plane.world.instances.values()
+        if name in (None, one["name"]) and deleted == (one["status"] == "deleted")
+    ]
     after = start + size
     return (
         200,

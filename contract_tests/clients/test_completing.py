@@ -86,3 +86,12 @@ def test_a_server_that_is_away_leaves_what_the_document_says(
     monkeypatch.setenv("MENAGERIE_BASE_URL", nowhere)
     assert complete("menagerie instances get sa") == []
     assert "postgres" in complete("menagerie instances create --engine po")
+
+
+def test_what_is_deleted_is_completed_where_it_is_wanted_back(
+    plane: ControlPlane, complete: Complete
+) -> None:
+    plane.world.add("sales", status="deleted")
+    plane.world.add("salad")
+    assert complete("menagerie instances undelete sa") == ["sales"]
+    assert complete("menagerie instances get sa") == ["salad"]

@@ -121,7 +121,26 @@ def test_the_life_of_an_instance(answer: Any, cli: Cli) -> None:
     assert [(one["kind"], one["old"], one["new"]) for one in changes] == [("size", "f0", "s0")]
     assert answer("instances", "delete", "life", "--yes", "--wait")["status"] == "deleted"
     assert cli("instances", "delete", made["id"], "--yes").code == 5
-    assert cli("instances", "get", "life").code == 4
+    assert cli("instances", "get", "nosuch").code == 4
+
+
+def test_what_is_deleted_is_found_by_its_name_and_restored(answer: Any, cli: Cli) -> None:
+    def made() -> str:
+        order = ["instances", "create", "--engine", "duckdb", "--size", "f0", "--name", "back"]
+        return str(answer(*order, "--wait")["id"])
+
+    first = made()
+    ran = cli("instances", "delete", "back", "--yes", "--wait")
+    assert "`menagerie instances undelete back` restores it" in ran.err
+    assert answer("instances", "get", "back")["status"] == "deleted"
+    second = made()
+    assert answer("instances", "get", "back")["id"] == second
+    # What is wanted back is the deleted one, and its name is another's now.
+    assert cli("instances", "undelete", "back").code == 5
+    assert answer("instances", "update", "back", "--name", "front")["id"] == second
+    assert answer("instances", "undelete", "back", "--wait")["id"] == first
+    for name in ("back", "front"):
+        cli("instances", "erase", name, "--yes", "--wait")
 
 
 def test_a_dry_run_prices_and_places_nothing(answer: Any) -> None:
