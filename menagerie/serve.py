@@ -1,5 +1,6 @@
 """`menagerie serve`: every part of the service on this machine, as children of one process."""
 
+import errno
 import fcntl
 import http.client
 import json
@@ -116,9 +117,14 @@ def port_held(address: str, port: int, option: str) -> Iterator[int]:
         try:
             probe.bind((address, port))
         except OSError as error:
+            # Said as the system says it, without what Python adds.
+            why = str(error.strerror).partition(" (while")[0]
+            help_ = f"choose another with {option}"
+            if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
+                setting = "host" if option == "--port" else "gateway_listen"
+                help_ = f"set {setting} to an address of this machine"
             raise SettingsError(
-                f"cannot listen on {address} port {port}: {error.strerror}; choose another with "
-                f"{option}"
+                f"cannot listen on {address} port {port}: {why}; {help_}"
             ) from error
         yield int(probe.getsockname()[1])
 

@@ -10,16 +10,17 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
-from menagerie import names
+from menagerie import names, setting_values
 from menagerie.errors import SettingsError
 
 DEFAULT_HOME = Path("~/.menagerie")
@@ -70,7 +71,7 @@ class Settings(BaseSettings):
         ge=1,
         description="connections one address may have to an API process (trusted proxies exempt)",
     )
-    trusted_proxies: tuple[str, ...] = Field(
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="CIDRs of proxies whose X-Forwarded-For is trusted"
     )
 
@@ -153,7 +154,7 @@ class Settings(BaseSettings):
     rotation_overlap_s: int = Field(
         86_400, ge=0, description="how long the old credential stays valid after a rotation"
     )
-    dns_servers: tuple[str, ...] = Field(
+    dns_servers: Annotated[tuple[str, ...], NoDecode] = Field(
         (),
         description="DNS servers for custom domains (address[:port]); empty: the system's",
     )
@@ -216,6 +217,32 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(str(error)) from None
         return where
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _proxies_are_networks(cls, given: Any) -> Any:
+        for each in (found := setting_values.as_list(given, "10.0.0.0/8")):
+            setting_values.check_network(each)
+        return found
+
+    @field_validator("dns_servers", mode="before")
+    @classmethod
+    def _servers_are_addresses(cls, given: Any) -> Any:
+        for each in (found := setting_values.as_list(given, "9.9.9.9")):
+            setting_values.check_name_server(each)
+        return found
+
+    @field_validator("base_url")
+    @classmethod
+    def _base_is_url(cls, url: str) -> str:
+        setting_values.check_base_url(url)
+        return url
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_is_one(cls, url: str) -> str:
+        setting_values.check_database_url(url)
+        return url
 
     @field_validator("acme_ca_file")
     @classmethod
@@ -292,15 +319,8 @@ def load(**options: Any) -> Settings:
     try:
         return Settings(**{**weakest, **given})
     except ValidationError as error:
-        lines = [
-            ": ".join(
-                filter(
-                    None, (".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, "))
-                )
-            )
-            for one in error.errors()
-        ]
-        raise SettingsError(f"{'; '.join(lines)} (see docs/configuration.md)") from error
+        told = setting_values.refusals(error)
+        raise SettingsError(f"{told} (see docs/configuration.md)") from error
 
 
 def _read(source: Path) -> dict[str, Any]:

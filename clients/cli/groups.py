@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup
 
+from clients import wording
 from clients.cli import given
 from clients.cli.output import plain
 
@@ -58,8 +59,11 @@ def _suggesting() -> Iterator[None]:
     except Exception as error:
         near = getattr(error, "possibilities", None)
         if near:
-            error.message += f"; did you mean {' or '.join(near)}?"  # type: ignore[attr-defined]  # a NoSuchOption
+            error.message += f"; did you mean {wording.listed(near, 'or')}?"  # type: ignore[attr-defined]  # a NoSuchOption
             error.possibilities = None  # type: ignore[attr-defined]  # see above
+        words = _words(error)
+        if words:
+            error.message = words  # type: ignore[attr-defined]  # a BadParameter
         told = getattr(error, "format_message", None)
         if told is not None:  # it names values and options, which the document has
             said = plain(told())
@@ -67,7 +71,20 @@ def _suggesting() -> Iterator[None]:
         raise
 
 
+def _words(error: Any) -> str:
+    """What to say of a value that typer refused; empty where its own words will do."""
+    found = getattr(error.__cause__, "errors", None)
+    if found is None:
+        return ""
+    first = found()[0]
+    described = getattr(getattr(error, "param", None), "type_descriptor", None)
+    choices = described.choices if described is not None else None
+    if choices and isinstance(first.get("input"), str):
+        return wording.no_choice(first["input"], map(str, choices))
+    return wording.refusal(first)
+
+
 def meant(typed: str, known: Iterable[str]) -> str:
     """Answer the end of a message: which of those that are known may have been meant."""
     found = get_close_matches(typed, list(known), n=3)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    return f"; did you mean {wording.listed(found, 'or')}?" if found else ""

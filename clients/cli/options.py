@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from clients import schemas
+from clients import schemas, wording
 from clients.cli.completing import completer
 from clients.cli.failures import option_name
 from clients.document import Field, Operation
@@ -214,8 +214,8 @@ class Option:
             return parse_json(typed[0], self.flag)
         unknown = [one for one in typed if self._choices and one not in self._choices]
         if unknown:
-            named = f"{unknown[0]!r} is not one of {', '.join(self._choices)}"
-            raise typer.BadParameter(named, param_hint=self.flag)
+            said = wording.no_choice(unknown[0], self._choices)
+            raise typer.BadParameter(said, param_hint=self.flag)
         if schemas.kind(self._items) in {"enum", "string"}:
             return list(typed)
         return [parse_json(one, self.flag) for one in typed]

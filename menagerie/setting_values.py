@@ -1,0 +1,84 @@
+"""Which values settings may have, where the type alone does not say; and words for those refused.
+
+Slow imports stand in the functions: every part reads the settings, and few set these.
+"""
+
+import ipaddress
+import json
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from clients import wording
+
+# What a pattern lets in, in words: a pattern itself tells few people that.
+ALLOWED: Final = {
+    "acme_directory": "a URL that begins with https://, or empty",
+    "gateway_mysql_version": "a version that begins with a digit, of at most 61 characters",
+    "region": "a lower-case letter and up to 30 letters, digits and hyphens",
+}
+
+
+def refusals(error: ValidationError) -> str:
+    """What is wrong with which setting, in one line."""
+    return "; ".join(_refusal(dict(found)) for found in error.errors())
+
+
+def _refusal(found: dict[str, Any]) -> str:
+    name = str(found["loc"][0]) if found["loc"] else ""
+    if found["type"] == "string_pattern_mismatch" and name in ALLOWED:
+        return f"{name}: must be {ALLOWED[name]}"
+    return f"{name}: {wording.refusal(found)}" if name else wording.refusal(found)
+
+
+def as_list(given: Any, example: str) -> Any:
+    """A list as it is, or as JSON, which the environment has it in."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given or "[]")
+        except ValueError:
+            given = None
+    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
+        raise ValueError(f'must be a list such as ["{example}"]')
+    return given
+
+
+def check_network(text: str) -> None:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address or a network such as 10.0.0.0/8") from None
+
+
+def check_name_server(text: str) -> None:
+    from control.resolver import DnsResolver  # noqa: PLC0415 -- see above
+
+    try:
+        DnsResolver([text])
+    except ValueError:
+        raise ValueError(f"{text!r} is not an address such as 9.9.9.9 or [::1]:5353") from None
+
+
+def check_base_url(url: str) -> None:
+    if url:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("must be a URL that begins with https:// or http:// and has a host")
+
+
+def check_database_url(url: str) -> None:
+    """The URL is not repeated: it may hold a password."""
+    if url:
+        from sqlalchemy.engine.url import make_url  # noqa: PLC0415 -- see above
+        from sqlalchemy.exc import ArgumentError  # noqa: PLC0415 -- see above
+
+        try:
+            backend = make_url(url).get_backend_name()
+        except (ArgumentError, ValueError):
+            backend = ""
+        if backend not in {"postgresql", "sqlite"}:
+            raise ValueError(
+                "must be a URL such as postgresql://user:password@host:5432/name or "
+                "sqlite:////folder/menagerie.db"
+            )
