@@ -24,11 +24,8 @@ from contract_tests.databases import Databases
 from contract_tests.end_to_end.installation import READY_S, Installation
 from contract_tests.end_to_end.test_parts import of_gunicorn, serves_api
 from contract_tests.kept_port import KeptPort
-from storage.audit import AuditEntry
 from storage.database import Database
-from storage.events import Event
-from storage.instances import Instance
-from storage.work import Work
+from storage.records import AuditEntry, Event, Instance, Work
 
 QUIET_S: Final = 240.0
 LIFE: Final = (

@@ -36,10 +36,11 @@ class Mistake:
         return next(path for path, count in found.items() if count)
 
     def tests(self, root: Path) -> str:
-        """The test as pytest is told it; its file is known by its name alone."""
-        name, _, case = self.test.partition("::")
-        files = (root / "contract_tests").rglob("test_*.py")
-        (file,) = (each for each in files if str(each).endswith(f"/{name}"))
+        """The test as pytest is told it; its file is known by name, and by folders above it."""
+        path, _, case = self.test.partition("::")
+        *folders, name = path.split("/")
+        files = (root / "contract_tests").rglob(name)
+        (file,) = (each for each in files if {*folders} <= {*each.parts})
         assert f"def {case}" in file.read_text()
         return "::".join([str(file), *([case] if case else [])])
 

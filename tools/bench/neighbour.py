@@ -38,7 +38,7 @@ def _stretch(ask: Callable[[], Any]) -> list[float]:
     return took
 
 
-def _measure(rig: Rig, versions: dict[str, str], name: str) -> dict[str, Any]:
+def measure(rig: Rig, versions: dict[str, str], name: str) -> dict[str, Any]:
     mine = rig.make(engine=name, engine_version=versions[name])
     noise = rig.make(engine="postgres", engine_version=versions["postgres"])
     neighbour = Neighbour(rig, noise)
@@ -80,7 +80,7 @@ def run() -> list[dict[str, Any]]:
             return [
                 {"name": name, "reason": reason}
                 if (reason := missing(rig, versions, name))
-                else _measure(rig, versions, name)
+                else measure(rig, versions, name)
                 for name in ENGINES
             ]
         finally:
