@@ -1,6 +1,6 @@
 """Holds promise 46 as far as no clock is needed: a neighbour that takes all it can is held back.
 
-How much slower an instance is beside it is measured at night, by test_slowdown.py, and by `make bench`.
+How much slower an instance is beside it is measured by test_slowdown.py, and by `make bench`.
 """
 
 import contextlib
