@@ -52,7 +52,7 @@ def check_network(text: str) -> None:
 
 
 def check_name_server(text: str) -> None:
-    from control.resolver import DnsResolver  # noqa: PLC0415 -- see above
+    from control.workflows.network.dns import DnsResolver  # noqa: PLC0415 -- see above
 
     try:
         DnsResolver([text])
