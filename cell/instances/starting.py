@@ -119,7 +119,7 @@ async def until_usable(
     began = time.monotonic()
     wait_s = FIRST_LOOK_S
     work = _Work(process, settings.start_timeout_s)
-    while not await resident.driver.ready(resident.site, login):
+    while not await _is_ready(resident, login, settings.start_timeout_s):
         if not process.alive:
             await process.ended()
             why = why_not_started(resident.driver, resident.site, process)
@@ -134,6 +134,20 @@ async def until_usable(
         wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
 
 
+async def _is_ready(resident: Resident, login: Login, limit_s: float) -> bool:
+    """What the engine is told of credentials first may be long work too."""
+    asking = asyncio.ensure_future(resident.driver.ready(resident.site, login))
+    try:
+        done, _ = await asyncio.wait({asking}, timeout=SLOW_AFTER_S)
+        if not done and resident.reason is None:
+            resident.reason = SLOW
+        return await asyncio.wait_for(asking, limit_s)
+    except TimeoutError:
+        return False
+    finally:
+        asking.cancel()
+
+
 async def _look_whether_it_loads(
     resident: Resident, login: Login, waited_s: float, settings: CellSettings, work: _Work
 ) -> None:
@@ -143,7 +157,7 @@ async def _look_whether_it_loads(
         helps = driver.slow_start if isinstance(driver, Slow) else "restore a backup"
         while_ = f", and was still reading its data; {helps}"
     # It may have finished between the two looks.
-    if waited_s > limit_s and not await driver.ready(resident.site, login):
+    if waited_s > limit_s and not await _is_ready(resident, login, settings.start_timeout_s):
         failure = SlowError if while_ else EngineError
         raise failure(f"the engine accepted no login within {limit_s:.0f} s{while_}")
 

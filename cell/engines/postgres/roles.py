@@ -8,6 +8,8 @@ import structlog
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
+from instance_services.queues.installation import ROLES as GROUPS
+
 log = structlog.get_logger("cell.postgres")
 
 SUPERUSER = "menagerie"
@@ -104,6 +106,17 @@ BEGIN
         END;
     END LOOP;
 END $$
+"""
+# Texts of any length are settings too, and compress well: to look through some hundred of them took
+# longer than a rotation may. Beyond a few, what is compressed is not looked at, and so not kept.
+LONG_SETTINGS = """
+DELETE FROM pg_catalog.pg_db_role_setting WHERE pg_catalog.pg_column_size(setconfig) > 8192
+OR ctid IN (SELECT ctid FROM pg_catalog.pg_db_role_setting
+    WHERE pg_catalog.pg_column_compression(setconfig) IS NOT NULL
+    ORDER BY pg_catalog.pg_column_size(setconfig), setdatabase, setrole OFFSET 100)
+"""
+OPEN_GROUPS = """
+SELECT rolname FROM pg_catalog.pg_roles WHERE rolcanlogin AND rolname = ANY(%s)
 """
 # Settings for the superuser, for everybody, or for databases of ours, and those that owners cannot
 # set; and rights to set them.
@@ -243,9 +256,10 @@ async def drop(connection: Connection, name: str) -> None:
 
 
 async def make_groups(connection: Connection, names: Sequence[str]) -> None:
-    """Those that are not there are made; nobody logs in as one, and the owner may give them away.
+    """Those that are not there are made; the owner may give them away.
 
-    Before version 16 owners cannot make roles themselves.
+    Nobody logs in as one, also where it was there: what is given to it is for its members. Before
+    version 16 owners cannot make roles themselves.
     """
     async with connection.transaction():
         # Of two who make them at once one waits.
@@ -256,6 +270,7 @@ async def make_groups(connection: Connection, names: Sequence[str]) -> None:
                 role, owner = sql.Identifier(name), sql.Identifier(OWNER)
                 await _run(connection, "CREATE ROLE {} NOLOGIN", role)
                 await _run(connection, "GRANT {} TO {} WITH ADMIN OPTION", role, owner)
+        await _close_groups(connection)
 
 
 def is_text(name: bytes) -> bool:
@@ -289,6 +304,8 @@ async def _expel(connection: Connection) -> None:
         await _run(connection, "ALTER ROLE {} NOLOGIN", sql.Identifier(name))
         await connection.execute(END_MIGHTY, [name])
         log.warning("cell.postgres.role_stripped", role=name)
+    if (long := (await connection.execute(LONG_SETTINGS)).rowcount) > 0:
+        log.warning("cell.postgres.settings_removed", reason="they are too long", count=long)
     if (await connection.execute(FOREIGN_SETTINGS)).rowcount:
         log.warning("cell.postgres.settings_removed", reason="only a superuser can have set them")
     for statement in TIDY:
@@ -304,7 +321,16 @@ async def _expel(connection: Connection) -> None:
         names = [sql.Identifier(each) for each in (role, member, grantor)]
         await _run(connection, "REVOKE {} FROM {} GRANTED BY {} CASCADE", *names)
         log.warning("cell.postgres.member_expelled", role=role, member=member)
+    await _close_groups(connection)
     await _give_back_orphans(connection)
+
+
+async def _close_groups(connection: Connection) -> None:
+    """A former holder who can log in as one would read each queue that is made later."""
+    for (name,) in await (await connection.execute(OPEN_GROUPS, [list(GROUPS)])).fetchall():
+        await _forbid(connection, name)
+        await connection.execute(END_MIGHTY, [name])
+        log.warning("cell.postgres.role_stripped", role=name)
 
 
 async def _give_back_orphans(connection: Connection) -> None:

@@ -211,3 +211,30 @@ def test_older_servers_have_the_same_rights(shared_rig: Rig, version: str) -> No
         session.execute("SELECT pgmq_public.send('older', '{}')")
     with pytest.raises(psycopg.Error), queues.session("menagerie"):
         pass
+
+
+def test_nobody_logs_in_as_a_role_of_the_data_api(shared_rig: Rig) -> None:
+    """A former holder who could would read what is sent later."""
+    queues = make(shared_rig)
+    if queues.session().info.server_version < 160_000:
+        pytest.skip("owners make no roles before version 16")
+    with queues.session() as owner:
+        owner.execute("CREATE ROLE service_role LOGIN PASSWORD 's'")
+        with logged_in(owner) as former:
+            queues.make("first")
+            with pytest.raises(psycopg.OperationalError):
+                former.execute("SELECT 1")
+        with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+            logged_in(owner).close()
+        owner.execute("ALTER ROLE service_role LOGIN PASSWORD 's'")
+    queues.rig.rotate(queues.instance_id)
+    with (
+        queues.session() as owner,
+        pytest.raises(psycopg.OperationalError, match="authentication failed"),
+    ):
+        logged_in(owner).close()
+
+
+def logged_in(owner: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    place = {"host": owner.info.host, "dbname": "app", "autocommit": True}
+    return psycopg.connect(user="service_role", password="s", **place)

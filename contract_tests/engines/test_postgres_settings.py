@@ -1,0 +1,38 @@
+"""Settings of any length that a former holder left for roles: no rotation reads them for long."""
+
+import pytest
+
+from contract_tests.engines.conftest import Subject
+from contract_tests.engines.postgres_sessions import ask, newest, session, value
+
+KEPT = "SELECT count(*) FROM pg_db_role_setting WHERE setrole::regrole::text ~ '^long_'"
+# Put back at once, as a client is told of it.
+LEAVE = """DO $$ BEGIN
+    PERFORM set_config('search_path', repeat('a', {length}), true);
+    FOR number IN 1..{count} LOOP
+        EXECUTE 'CREATE ROLE long_' || number;
+        EXECUTE 'ALTER ROLE long_' || number || ' SET search_path FROM CURRENT';
+    END LOOP;
+    PERFORM set_config('search_path', 'public', true);
+END $$"""
+
+
+@newest
+@pytest.mark.parametrize(
+    ("count", "length", "kept"),
+    [(8, 20_000_000, 0), (300, 100_000, 100)],
+    ids=["a few are gone that are very long", "a hundred stay of those that compress well"],
+)
+def test_long_settings_are_not_looked_through_and_short_ones_stay(
+    running: Subject, count: int, length: int, kept: int
+) -> None:
+    with session(running) as former:
+        former.execute("CREATE ROLE plain")
+        former.execute("ALTER ROLE plain SET search_path = mine, public")
+        former.execute(LEAVE.format(count=count, length=length).encode())
+    assert value(running, KEPT) == count
+    new = running.new_login()
+    running.accept(new)
+    assert value(running, KEPT, new) == kept
+    plain = "SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'plain'::regrole"
+    assert ask(running, plain, new) == [(["search_path=mine, public"],)]
