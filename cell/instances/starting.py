@@ -140,7 +140,7 @@ async def _is_ready(resident: Resident, login: Login, limit_s: float) -> bool:
     try:
         done, _ = await asyncio.wait({asking}, timeout=SLOW_AFTER_S)
         if not done and resident.reason is None:
-            resident.reason = SLOW
+            resident.explain(SLOW)
         return await asyncio.wait_for(asking, limit_s)
     except TimeoutError:
         return False

@@ -236,5 +236,6 @@ def test_nobody_logs_in_as_a_role_of_the_data_api(shared_rig: Rig) -> None:
 
 
 def logged_in(owner: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    place = {"host": owner.info.host, "dbname": "app", "autocommit": True}
-    return psycopg.connect(user="service_role", password="s", **place)
+    return psycopg.connect(
+        host=owner.info.host, dbname="app", autocommit=True, user="service_role", password="s"
+    )
