@@ -68,7 +68,9 @@ def load(
     with _opened(file) as source:
         is_archive = source.peek(len(ARCHIVE))[: len(ARCHIVE)] == ARCHIVE
         if clean and not is_archive:
-            raise ConfigurationError("--clean is for archives; SQL says itself what it drops")
+            raise ConfigurationError(
+                "--clean is only for archives; an SQL file has its own DROP statements"
+            )
         desk = open_desk(profile, org=org)
         if clean:
             confirming.ask(

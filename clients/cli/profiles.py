@@ -85,7 +85,8 @@ def set_(
         key, sign, value = one.partition("=")
         if not sign or key not in VARIABLES:
             raise typer.BadParameter(
-                f"{one!r} is not one of {', '.join(VARIABLES)} with a value", param_hint="KEY=VALUE"
+                f"{one!r} sets nothing; KEY is one of {', '.join(VARIABLES)}",
+                param_hint="KEY=VALUE",
             )
         table[key] = read_text(value, key).strip()
         if key in SECRETS and table[key]:

@@ -84,6 +84,15 @@ def prefer(driver: webdriver.Chrome, scheme: str) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
+def is_dark(driver: webdriver.Chrome) -> bool:
+    """Whether the page is shown so: what is written on it is lighter than what it is written on."""
+    script = """const shown = getComputedStyle(document.body);
+        return [shown.color, shown.backgroundColor].map(
+            each => each.match(/[0-9.]+/g).slice(0, 3).map(Number))"""
+    written, ground = driver.execute_script(script)
+    return sum(written) > sum(ground)
+
+
 def violations(driver: webdriver.Chrome, *left_out: str) -> list[str]:
     """What axe finds of accessibility that is serious or critical; `left_out` are selectors."""
     driver.execute_script(AXE.read_text())

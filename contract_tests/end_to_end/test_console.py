@@ -20,6 +20,7 @@ from contract_tests.cell.rig import until
 from contract_tests.end_to_end.chromium import (
     chromium,
     complaints,
+    is_dark,
     prefer,
     skip_without,
     violations,
@@ -244,14 +245,27 @@ def test_the_page_can_be_used_by_everybody(
     browser.get(console_url(installation, warehouse["id"]))
     ask(browser, "SELECT 'tea' AS word, NULL AS nothing, repeat('long', 100) AS text -- a comment")
     browser.find_element(By.CSS_SELECTOR, "#history summary").click()
+    assert is_dark(browser) == (scheme == "dark")
     assert violations(browser) == []
+    ink = highlighted(browser)
+    told_apart = ("SELECT", "'tea'", "100", "-- a comment")
+    assert len({ink[each] for each in told_apart}) == len(told_apart), ink
     ask(browser, "SELEC")
     assert violations(browser) == []
     browser.find_element(By.ID, "clear").click()
     assert browser.find_element(By.ID, "count").text == "0"
     browser.refresh()
     assert browser.find_element(By.ID, "count").text == "0"
+    prefer(browser, "light" if scheme == "dark" else "dark")
+    assert is_dark(browser) != (scheme == "dark"), "it follows while it is open"
     assert complaints(browser) == []
+
+
+def highlighted(browser: Chrome) -> dict[str, str]:
+    """The colour of each piece of the statement that has one of its own."""
+    script = """return Array.from(document.querySelectorAll(".cm-line span"),
+        each => [each.textContent, getComputedStyle(each).color])"""
+    return dict(browser.execute_script(script))
 
 
 class Elsewhere(BaseHTTPRequestHandler):

@@ -16,6 +16,7 @@ from contract_tests.databases import Databases
 from contract_tests.end_to_end.chromium import (
     chromium,
     complaints,
+    is_dark,
     prefer,
     requests_of,
     skip_without,
@@ -80,6 +81,7 @@ def test_the_front_page_says_what_this_is_to_people(
         browser.get(base)
         shown(browser, "h1", "Menagerie")
         assert "menagerie login" in shown(browser, "pre").text
+        assert is_dark(browser) == (scheme == "dark")
         assert violations(browser) == []
     for link in browser.find_elements(By.TAG_NAME, "a"):
         path = urlsplit(link.get_attribute("href") or "").path
