@@ -15,6 +15,7 @@ from control.policy.violations import Violation
 
 AUTHORITIES_MAX: Final = 20
 _KEY_MARK: Final = "PRIVATE KEY-----"
+_EXAMPLE: Final = "203.0.113.0/24"
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,10 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         network = ipaddress.ip_network(text)
     except ValueError:
-        loose = ipaddress.ip_network(text, strict=False)
+        try:
+            loose = ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise ValueError(f"write an address or a network, such as {_EXAMPLE}") from None
         raise ValueError(f"host bits are set; use {loose}") from None
     if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped:
         raise ValueError("this is an IPv4 network in IPv6 form; write it as IPv4")

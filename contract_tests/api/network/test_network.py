@@ -177,7 +177,10 @@ def test_everything_wrong_is_said_at_once_and_nothing_is_changed(
     is_problem(refused, 422)
     pointers = [one["pointer"] for one in refused.json()["errors"]]
     assert pointers == [*(f"/allow_cidrs/{number}" for number in range(1, 6)), "/client_ca_pem"]
-    assert "use 10.0.0.0/8" in refused.json()["errors"][0]["message"]
+    said = [one["message"] for one in refused.json()["errors"]]
+    assert "use 10.0.0.0/8" in said[0]
+    for place in (1, 4):
+        assert said[place].endswith(": write an address or a network, such as 203.0.113.0/24")
     assert house.get(path(here), here.tenant.key).headers["etag"] == '"0"'
 
 
