@@ -121,6 +121,8 @@ class _Attempt:
 
 
 _PLACES = ("account_address", "account_network")
+_NOBODY = "user_none"
+"""An id that no user has."""
 
 
 def _guesser(exchange: Exchange, caller: Caller | None, ip: str, database: Database) -> _Guesser:
@@ -133,11 +135,11 @@ def _guesser(exchange: Exchange, caller: Caller | None, ip: str, database: Datab
         token = credentials.bearer_token(exchange.request.headers.get("authorization"))
     with database.read() as db:
         user = users.by_email(db, email)
-        if user is None:
-            return _Guesser(None, account, None)
+        # The same is asked where there is nobody: the time it takes would tell who is known.
+        user_id = user.id if user else _NOBODY
         now = database.now(db)
         own = sessions.by_token_hash(db, identity.token_sha256(token)) if token else None
-        if own is not None and not (own.user_id == user.id and own.is_live(now)):
+        if own is not None and not (own.user_id == user_id and own.is_live(now)):
             own = None
-        homes = {rate_key(one) for one in sessions.addresses(db, user.id, now)}
-    return _Guesser(user.id, account, own, rate_key(ip) in homes)
+        homes = {rate_key(one) for one in sessions.addresses(db, user_id, now)}
+    return _Guesser(user.id if user else None, account, own, rate_key(ip) in homes)

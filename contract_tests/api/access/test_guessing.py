@@ -4,12 +4,14 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pyotp
 import pytest
 from argon2 import PasswordHasher
+from sqlalchemy import event
 
 from contract_tests.api import second_factor
 from contract_tests.api.harness import PASSWORD, House, Person
@@ -86,6 +88,21 @@ def statuses(answers: list[httpx.Response]) -> list[int]:
     return [one.status_code for one in answers]
 
 
+@contextmanager
+def statements(house: House) -> Iterator[list[str]]:
+    """What the database is asked meanwhile."""
+    found: list[str] = []
+
+    def note(*args: Any) -> None:
+        found.append(args[2])
+
+    event.listen(house.database.engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(house.database.engine, "before_cursor_execute", note)
+
+
 def end(house: House, token: str, how: str) -> None:
     with house.database.write() as db:
         session = sessions.by_token_hash(db, identity.token_sha256(token))
@@ -159,6 +176,28 @@ def test_an_account_that_is_not_there_answers_the_same(house: House, person: Per
         assert one.status_code == other.status_code
         texts = (re.sub(r"req_\w+|\d+ s", "", each.text) for each in (one, other))
         assert len(set(texts)) == 1
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["counts free", "counts full"])
+@pytest.mark.usefixtures("counting", "patient")
+def test_an_account_that_is_not_there_costs_the_same_queries(
+    house: House, person: Person, full: bool
+) -> None:
+    """Else the time that a refusal takes would tell who has an account."""
+    signed_in(house, person, HOME)
+    other = house.person("Eve").session
+    asked = []
+    for email in (person.email, f"{os.urandom(8).hex()}@example.org"):
+        # What counts tries has its rows after the first.
+        crowd(house, email, ALLOWED if full else 1)
+        for _ in range(FROM_ONE if full else 1):
+            attempt(house, email, HOME)
+        with statements(house) as found:
+            answers = [attempt(house, email, HOME, token) for token in (None, other)]
+        assert statuses(answers) == [429 if full else 401] * 2
+        asked.append(found)
+    assert asked[0] == asked[1]
+    assert any("FROM sessions" in each for each in asked[0])
 
 
 @pytest.mark.usefixtures("counting")
