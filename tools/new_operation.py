@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Final
 
+from control.policy.permissions import CATALOGUE
 from specserver.written import load
 from tools import skeleton_texts
 from tools.document_rules.layout import GROUPS, area_of
@@ -19,10 +20,10 @@ from tools.document_rules.reading import Text
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = """examples:
 
-  python -m tools.new_operation tags.get GET '/v1/orgs/{org_id}/instances/{instance_id}/tags'
+  python -m tools.new_operation notes.get GET '/v1/orgs/{org_id}/instances/{instance_id}/notes'
 
-  python -m tools.new_operation tags.replace PUT --record Tag \\
-      '/v1/orgs/{org_id}/instances/{instance_id}/tags'
+  python -m tools.new_operation notes.replace PUT --record Note \\
+      '/v1/orgs/{org_id}/instances/{instance_id}/notes'
 """
 _NAME: Final = re.compile(r"([a-z][a-z0-9_]*)\.([a-z][a-z0-9_]*)")
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
@@ -47,7 +48,9 @@ class Skeleton:
             raise Refused(f"{name} is not an operationId; write noun.verb, as in instances.pause")
         self.root, self.name, self.method, self.path = root, name, method.upper(), path
         self.noun, self.verb = found.groups()
-        self.permission = permission or f"{self.noun}:{'read' if self.reads else 'write'}"
+        named = [one.removesuffix("_id") for one in _PARAMETER.findall(path)]
+        self.records = [one for one in named if one != "org"]
+        self.permission = permission or self._permission()
         self.document = root / "openapi.yaml"
         text = Text(self.document)
         self.files = {one: load(one) for one in text.files}
@@ -67,6 +70,13 @@ class Skeleton:
                 " first"
             )
         self.area = self._area(area, text)
+
+    def _permission(self) -> str:
+        """That of its noun, or else of the record that the path names."""
+        act = "read" if self.reads else "write"
+        nouns = [self.noun, f"{self.records[-1]}s"] if self.records else [self.noun]
+        likely = [f"{noun.replace('_', '-')}:{act}" for noun in nouns]
+        return next((one for one in likely if one in CATALOGUE), likely[0])
 
     @property
     def reads(self) -> bool:
@@ -207,21 +217,21 @@ class Skeleton:
     def handle(self) -> Path:
         """Write the handler, in a new module where the tag has none."""
         place = self._module("handlers")
-        records = [one.removesuffix("_id") for one in _PARAMETER.findall(self.path)]
-        given = [one for one in records if one != "org"]
+        given = self.records
         classes = {one: one.title().replace("_", "") for one in given}
         arguments = [f"{one}: {classes[one]}" for one in given]
         arguments += ["body: Body"] if self.has_body else []
         head = skeleton_texts.HANDLERS.format(tag=self.noun.replace("_", " "))
         head += "".join(f"{self._import_of(classes[one])}\n" for one in sorted(given))
         text = place.read_text() if place.exists() else f"{head}\nBody = dict[str, Any]\n"
+        target = given[-1] if given else "call.org"
         place.write_text(
             text
             + skeleton_texts.HANDLER.format(
                 verb=self.verb,
                 arguments="".join(f", {one}" for one in arguments),
                 answer="Reply" if self._deletes else "Body",
-                audit="" if self.reads else "    call.audit(target=TODO, detail={})\n",
+                audit="" if self.reads else f"    call.audit(target={target}.id, detail=TODO)\n",
             )
         )
         return place
@@ -245,7 +255,19 @@ class Skeleton:
         place = self.root / "contract_tests" / "api" / self.area.stem / f"test_{self.noun}.py"
         place.parent.mkdir(parents=True, exist_ok=True)
         text = place.read_text() if place.exists() else skeleton_texts.TESTS.format(noun=self.noun)
-        place.write_text(text + skeleton_texts.TEST.format(verb=self.verb, name=self.name))
+        filled = self.path
+        for one in _PARAMETER.findall(self.path):
+            filled = filled.replace(f"{{{one}}}", f"{{here.ids['{one}']}}")
+        place.write_text(
+            text
+            + skeleton_texts.TEST.format(
+                verb=self.verb,
+                name=self.name,
+                path=filled,
+                method=self.method,
+                body=", json={}" if self.has_body else "",
+            )
+        )
         return place
 
     def record(self, name: str) -> list[Path]:
@@ -253,14 +275,20 @@ class Skeleton:
         place = self._module("storage")
         if place.exists():
             raise Refused(f"{place.name} is there already: add the record to it")
-        place.write_text(skeleton_texts.RECORD.format(name=name, table=self.noun))
+        within = self._within(skeleton_texts.WITHIN)
+        place.write_text(skeleton_texts.RECORD.format(name=name, table=self.noun, within=within))
         moment = f"{datetime.now(UTC):%Y%m%d%H%M}"
         versions = self.root / "storage" / "migrations" / "versions"
         before = max(one.name.partition("_")[0] for one in versions.glob("[0-9]*.py"))
         migration = versions / f"{moment}_{self.noun}.py"
         migration.write_text(
             skeleton_texts.MIGRATION.format(
-                name=name, table=self.noun, revision=moment, before=before
+                name=name,
+                table=self.noun,
+                revision=moment,
+                before=before,
+                within=self._within(skeleton_texts.WITHIN_COLUMN),
+                keys=self._within(skeleton_texts.WITHIN_KEY),
             )
         )
         records = self.root / "storage" / "records.py"
@@ -270,6 +298,12 @@ class Skeleton:
         )
         records.write_text(text)
         return [place, migration, records]
+
+    def _within(self, text: str) -> str:
+        """What is said of the record that the path leads to, where it names one."""
+        if not self.records:
+            return ""
+        return text.format(record=self.records[-1], table=self.noun)
 
     def log(self) -> Path:
         place = self.root / "CHANGELOG.md"

@@ -52,13 +52,31 @@ TESTS = '''"""TODO: what holds for {noun}, in one sentence."""
 
 import pytest
 
-from contract_tests.api.harness import House, Tenant
+from contract_tests.api.harness import House
+from contract_tests.api.rows import Estate, estate
+
+
+@pytest.fixture
+def here(house: House) -> Estate:
+    return estate(house)
 '''
 TEST = """
 
-def test_{verb}_does_what_its_description_says(house: House, tenant: Tenant) -> None:
+def test_{verb}_does_what_its_description_says(house: House, here: Estate) -> None:
+    answer = house.request("{method}", f"{path}", here.tenant.key{body})
+    assert answer.is_success, answer.text
+    # `written.audited` and `written.events_of` read the audit log and the events.
     pytest.fail("TODO: {name}: what it answers, each error of its own, its audit entry and event")
 """
+WITHIN = """\
+    {record}_id: Mapped[str] = mapped_column(ForeignKey("{record}s.id"))
+"""
+WITHIN_COLUMN = """
+        sa.Column("{record}_id", sa.String(), nullable=False),"""
+WITHIN_KEY = """
+        sa.ForeignKeyConstraint(
+            ["{record}_id"], ["{record}s.id"], name="fk_{table}_{record}_id"
+        ),"""
 RECORD = '''"""TODO: what a {name} is, and who has it."""
 
 from sqlalchemy import ForeignKey
@@ -72,7 +90,7 @@ class {name}(Owned, Record):
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
-'''
+{within}'''
 MIGRATION = '''"""TODO: what a {name} is."""
 
 import sqlalchemy as sa
@@ -88,9 +106,9 @@ def upgrade() -> None:
     op.create_table(
         "{table}",
         sa.Column("id", sa.String(), nullable=False),
-        sa.Column("org_id", sa.String(), nullable=False),
+        sa.Column("org_id", sa.String(), nullable=False),{within}
         sa.Column("created_at", Timestamp(), nullable=False),
-        sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),
+        sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),{keys}
         sa.PrimaryKeyConstraint("id", name="pk_{table}"),
     )
     op.create_index("ix_{table}_org_id", "{table}", ["org_id"])

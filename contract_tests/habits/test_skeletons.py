@@ -13,7 +13,8 @@ from specserver import Document
 from tools import new_operation
 from tools.lint_document import faults
 
-PATH = "/v1/orgs/{org_id}/instances/{instance_id}/tags"
+# There will be none of these: what is written here is a skeleton.
+PATH = "/v1/orgs/{org_id}/instances/{instance_id}/whistles"
 ALLOWED = {
     "tools/new_operation.py",
     "tools/skeleton_texts.py",
@@ -34,27 +35,26 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
-    assert new_operation.main(["tags.get", "GET", PATH], checkout) == 0
-    assert new_operation.main(["tags.replace", "PUT", PATH, "--record", "Tag"], checkout) == 0
-    assert new_operation.main(["tags.clear", "DELETE", PATH], checkout) == 0
+    assert new_operation.main(["whistles.get", "GET", PATH], checkout) == 0
+    assert (
+        new_operation.main(["whistles.replace", "PUT", PATH, "--record", "Whistle"], checkout) == 0
+    )
+    assert new_operation.main(["whistles.clear", "DELETE", PATH], checkout) == 0
     found = [str(fault) for fault in faults(checkout / "openapi.yaml")]
     left = {re.sub(r"^(\S+) line \d+", r"\1", one) for one in found}
     assert left == {
         "openapi.yaml: says TODO: write it",
         "instances.yaml: says TODO: write it",
-        "tags.replace: the body/todo is any text: make it a DisplayName, or say x-free-text",
-        "tags.get: x-authorize: permission is 'tags:read', which does not exist",
-        "tags.replace: x-authorize: permission is 'tags:write', which does not exist",
-        "tags.clear: x-authorize: permission is 'tags:write', which does not exist",
+        "whistles.replace: the body/todo is any text: make it a DisplayName, or say x-free-text",
         (
-            "tags.clear: it destroys data, widens access or hands out credentials: x-authorize"
+            "whistles.clear: it destroys data, widens access or hands out credentials: x-authorize"
             " {assurance}, or an x-assurance-reason"
         ),
     }
-    handlers = ast.parse((checkout / "handlers" / "instances" / "tags.py").read_text())
+    handlers = ast.parse((checkout / "handlers" / "instances" / "whistles.py").read_text())
     functions = [one.name for one in handlers.body if isinstance(one, ast.FunctionDef)]
     assert functions == ["get", "replace", "clear"]
-    written = [*checkout.rglob("*tags*.py")]
+    written = [*checkout.rglob("*whistles*.py")]
     assert len(written) == 4, "handler, test, record, migration"
     for one in written:
         ast.parse(one.read_text())
@@ -81,10 +81,16 @@ def test_an_area_gets_its_first_operation(checkout: Path, method: str, area: str
     ("words", "said"),
     [
         (["instances.get", "GET", PATH], "has an operation instances.get already"),
-        (["tags.get", "GET", "/v1/orgs/{org_id}"], "an operation at GET /v1/orgs/{org_id} already"),
-        (["Tags", "GET", PATH], "write noun.verb"),
-        (["tags.get", "GET", "/v1/orgs/{org_id}/tags/{tag_id}"], "tag_id is not a path parameter"),
-        (["tags.get", "GET", PATH, "--area", "labels"], "choose one of access, billing,"),
+        (
+            ["whistles.get", "GET", "/v1/orgs/{org_id}"],
+            "an operation at GET /v1/orgs/{org_id} already",
+        ),
+        (["Whistles", "GET", PATH], "write noun.verb"),
+        (
+            ["whistles.get", "GET", "/v1/orgs/{org_id}/whistles/{whistle_id}"],
+            "whistle_id is not a path parameter",
+        ),
+        (["whistles.get", "GET", PATH, "--area", "labels"], "choose one of access, billing,"),
         (["queues.peek", "GET", PATH, "--area", "network"], "the tag Queues is of data"),
     ],
 )
