@@ -24,7 +24,7 @@ from specserver.http_protocol import http_protocol
 # The API speaks HTTP alike under gunicorn and alone. Whose X-Forwarded-For is believed is
 # decided by the setting trusted_proxies, so uvicorn must not believe any.
 HTTP: Final[dict[str, Any]] = {
-    "loop": "uvloop",
+    "loop": "specserver.accepting:AcceptingLoop",
     "ws": "none",
     "access_log": False,
     "server_header": False,
