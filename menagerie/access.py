@@ -9,7 +9,7 @@ import structlog
 from control.boundary.addresses import Proxies
 from gateway.log_lines import cut
 from specserver.log_budget import LogBudget
-from specserver.runtime import STRAY
+from specserver.runtime import UNROUTED
 
 _LOG = structlog.get_logger("api")
 _PATH_MAX = 256
@@ -57,7 +57,7 @@ class AccessLog:
             "duration_ms": round(duration_ms, 1),
             **seen,
         }
-        cheap = seen["status"] in _CHEAP or scope.get(STRAY)
+        cheap = seen["status"] in _CHEAP or scope.get(UNROUTED)
         if not cheap or self._budget.takes(self._address(scope)):
             _LOG.info("request", **facts)
 

@@ -18,7 +18,7 @@ from menagerie.access import AccessLog
 from menagerie.processes import loaded, started_by_serve
 from menagerie.settings import Settings, environment
 from specserver import render_problem
-from specserver.crowds import Crowds
+from specserver.connection_counts import ConnectionCounts
 from specserver.http_protocol import http_protocol
 
 # The API speaks HTTP alike under gunicorn and alone. Whose X-Forwarded-For is believed is
@@ -36,8 +36,10 @@ def http_options(settings: Settings) -> dict[str, Any]:
     """What uvicorn is told of HTTP; in each process, as connections are counted there."""
     render = partial(render_problem, type_prefix=composition.PROBLEM_TYPES)
     most = open_files.connections(open_files.raise_limit(), settings.threads)
-    crowds = Crowds(settings.address_connections, settings.trusted_proxies, most, levels)
-    return HTTP | {"http": http_protocol(render, crowds)}
+    connection_counts = ConnectionCounts(
+        settings.address_connections, settings.trusted_proxies, most, levels
+    )
+    return HTTP | {"http": http_protocol(render, connection_counts)}
 
 
 def build_app(settings: Settings) -> AccessLog:

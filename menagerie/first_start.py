@@ -23,7 +23,7 @@ from menagerie.settings import Settings
 from storage import identifiers
 from storage.access import api_keys, memberships, organizations, projects, sessions, users
 from storage.database import now
-from storage.errors import Conflict
+from storage.errors import StateConflict
 
 
 def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
@@ -40,7 +40,7 @@ def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
             return before, None
         try:
             made, owner = _make(settings, services)
-        except Conflict as error:
+        except StateConflict as error:
             raise SettingsError(f"{error.detail}; choose another first_org_name") from error
         endpoints = Endpoints(**made, **_addresses(settings))
         write_endpoints(settings.root, endpoints)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 def unusable(role: str) -> Iterator[None]:
     """What cannot be used ends the process with the reason in a line: database 1, settings 2."""
     from menagerie.errors import SettingsError  # noqa: PLC0415 -- slow to import
-    from storage.errors import SchemaUnknown, Unavailable  # noqa: PLC0415 -- as above
+    from storage.errors import SchemaUnknown, StorageUnavailable  # noqa: PLC0415 -- as above
 
     try:
         yield
@@ -21,7 +21,7 @@ def unusable(role: str) -> Iterator[None]:
         # To be started again would not help, and the `serve` that tends this part must know.
         status = REFUSED if started_by_serve() else 1
         _end(status, f"menagerie {role}: {error.detail}", error)
-    except Unavailable as error:
+    except StorageUnavailable as error:
         reason = str(getattr(error.__cause__, "orig", None) or "").partition("\n")[0]
         text = f"menagerie {role}: {error.detail}{f': {reason}' if reason else ''}"
         _end(1, f"{text}; check the setting database_url", error)

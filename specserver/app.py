@@ -18,7 +18,7 @@ from specserver.connexion_seam import (
 from specserver.document import Document
 from specserver.exchange import Receive
 from specserver.operations import HandlerResolver, Operation
-from specserver.plan import Boundary, Plan, Surroundings, make_plans
+from specserver.plan import Boundary, OperationPlan, PlanContext, make_plans
 from specserver.problems import RenderProblem, render_problem
 from specserver.public import public
 from specserver.reference import Pages
@@ -76,7 +76,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
             middlewares=[LifespanMiddleware, _Serving],
             resolver=handlers if hasattr(handlers, "resolve") else HandlerResolver(handlers),
         )
-        around = Surroundings(
+        around = PlanContext(
             resolver=self.options.resolver,
             boundary=boundary,
             verifiers=security,
@@ -94,7 +94,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
             extra_routes=dict(extra_routes or {}),
             validate_responses=validate_responses,
             shares=shares,
-            charge_stray=getattr(boundary, "charge_stray", None),
+            charge_unrouted=getattr(boundary, "charge_unrouted", None),
         )
         # At once and not at the first request, so that what is wrong is known at start-up.
         self.app, self.middleware_stack = self._build_middleware_stack()
@@ -128,13 +128,13 @@ class _Serving(SpecMiddleware):  # type: ignore[misc]  # connexion is untyped
 
     def __init__(self, app: AsgiApp) -> None:
         self.app = app
-        self.plans: list[Plan] = []
+        self.plans: list[OperationPlan] = []
 
     def add_api(
         self,
         specification: Document,
         *,
-        around: Surroundings,
+        around: PlanContext,
         validate_responses: bool,
         **options: Any,
     ) -> None:

@@ -12,7 +12,7 @@ from specserver.replies import Reply, as_reply
 from specserver.requests import Request
 
 if TYPE_CHECKING:
-    from specserver.plan import Plan
+    from specserver.plan import OperationPlan
 
 Receive = Callable[[], Awaitable[Any]]
 Found = TypeVar("Found")
@@ -42,7 +42,7 @@ class Exchange:
 
     def __init__(
         self,
-        plan: "Plan",
+        plan: "OperationPlan",
         request: Request,
         path: dict[str, str],
         request_id: str,

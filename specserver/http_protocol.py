@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from specserver.crowds import Crowds
+from specserver.connection_counts import ConnectionCounts
 from specserver.log_budget import LogBudget
 from specserver.problems import (
     BadRequest,
@@ -55,10 +55,10 @@ _refusals = LogBudget()
 
 
 def http_protocol(
-    render: RenderProblem = render_problem, crowds: Crowds | None = None
+    render: RenderProblem = render_problem, connection_counts: ConnectionCounts | None = None
 ) -> "type[HttpProtocol]":
     """For uvicorn's `http=`; give it what renders the problems of the app behind it."""
-    members = {"render": staticmethod(render), "crowds": crowds}
+    members = {"render": staticmethod(render), "connection_counts": connection_counts}
     return cast("type[HttpProtocol]", type("Http", (HttpProtocol,), members))
 
 
@@ -73,7 +73,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     render: RenderProblem = staticmethod(render_problem)
     arrive_within_s = ARRIVE_WITHIN_S
-    crowds: Crowds | None = None
+    connection_counts: ConnectionCounts | None = None
 
     _counted_as: tuple[str, ...] | None = None
     _arriving = True
@@ -94,15 +94,15 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.ending = Event()
         self._wait()
-        if self.crowds is not None and self.client:
-            self._enter(self.crowds, self.client[0])
+        if self.connection_counts is not None and self.client:
+            self._enter(self.connection_counts, self.client[0])
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_waiting()
         self._forget_answers()
-        if self.crowds is not None and self._counted_as is not None:
-            self.crowds.leave(self._counted_as, self)
+        if self.connection_counts is not None and self._counted_as is not None:
+            self.connection_counts.leave(self._counted_as, self)
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -138,14 +138,14 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             super().shutdown()
 
-    def _enter(self, crowds: Crowds, peer: str) -> None:
-        self._counted_as, count = crowds.enter(peer, self)
-        if count > 2 * crowds.of_one:
+    def _enter(self, connection_counts: ConnectionCounts, peer: str) -> None:
+        self._counted_as, count = connection_counts.enter(peer, self)
+        if count > 2 * connection_counts.of_one:
             self.transport.abort()  # so many were told already, and hold on
-        elif count > crowds.of_one:
-            self._refuse(_too_many(crowds.of_one))
-        elif crowds.is_full():
-            first = crowds.first_to_go(self)
+        elif count > connection_counts.of_one:
+            self._refuse(_too_many(connection_counts.of_one))
+        elif connection_counts.is_full():
+            first = connection_counts.first_to_go(self)
             if first is None:
                 self._refuse(overloaded())
             else:

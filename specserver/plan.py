@@ -22,7 +22,7 @@ _BODILESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class PlanContext:
     """What the plans of an app have in common."""
 
     resolver: Any
@@ -34,7 +34,7 @@ class Surroundings:
     public_document: bytes
 
 
-class Plan:
+class OperationPlan:
     """One operation, ready to serve."""
 
     __slots__ = (
@@ -58,7 +58,7 @@ class Plan:
         operation: Operation,
         binding: Binding,
         security: Security | None,
-        around: Surroundings,
+        around: PlanContext,
     ) -> None:
         self.operation = operation
         self.threads = around.threads
@@ -116,7 +116,7 @@ def _given(operation: Operation, bound: set[str], boundary: Boundary | None) -> 
     return bound if arguments_of is None else set(arguments_of(operation, frozenset(bound)))
 
 
-def _security(operation: Operation, around: Surroundings) -> Security | None:
+def _security(operation: Operation, around: PlanContext) -> Security | None:
     if around.verifiers is None or not any(operation.security):
         return None
     return Security(operation, around.verifiers, around.security_map)
@@ -128,7 +128,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
 
 
-def make_plans(document: Document, around: Surroundings) -> list[Plan]:
+def make_plans(document: Document, around: PlanContext) -> list[OperationPlan]:
     """A plan for every operation; raises where the document and the handlers do not meet."""
     if document.has_security and around.verifiers is None and around.boundary is None:
         raise DocumentInvalid(
@@ -136,7 +136,7 @@ def make_plans(document: Document, around: Surroundings) -> list[Plan]:
         )
     bindings = Bindings(Schemas(document.raw))
     securities: dict[str, Security | None] = {}
-    plans: dict[str, Plan] = {}
+    plans: dict[str, OperationPlan] = {}
     for path, method, content in document.operations():
         operation = Operation(path, method, content, document.security_schemes)
         if operation.id in plans:
@@ -145,5 +145,7 @@ def make_plans(document: Document, around: Surroundings) -> list[Plan]:
         asked = repr(operation.security)
         if asked not in securities:
             securities[asked] = _security(operation, around)
-        plans[operation.id] = Plan(operation, bindings.of(operation), securities[asked], around)
+        plans[operation.id] = OperationPlan(
+            operation, bindings.of(operation), securities[asked], around
+        )
     return list(plans.values())

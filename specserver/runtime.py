@@ -1,4 +1,4 @@
-"""Owns the way of a request over ASGI: from the scope to the last byte of the answer."""
+"""Owns how a request is served over ASGI: from the scope to the last byte of the answer."""
 
 import asyncio
 import traceback
@@ -12,7 +12,7 @@ from structlog.contextvars import bind_contextvars
 from specserver.bodies import ClientGone, read_body
 from specserver.exchange import Exchange, Receive
 from specserver.operations import Operation
-from specserver.plan import Plan
+from specserver.plan import OperationPlan
 from specserver.problems import (
     InternalError,
     MethodNotAllowed,
@@ -42,10 +42,10 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 Checks: TypeAlias = Callable[[Operation, Reply], None]
 # Counts a request to no operation, which no boundary sees; raises where its sender made too many.
-ChargeStray: TypeAlias = Callable[[Request], None]
+ChargeUnrouted: TypeAlias = Callable[[Request], None]
 
 # In the scope of a request for a page or to no operation, for what is around the app.
-STRAY = "specserver.stray"
+UNROUTED = "specserver.unrouted"
 # So much of a path is told in the log.
 _PATH_MAX = 256
 
@@ -57,7 +57,7 @@ class Route:
 
     __slots__ = ("allow", "plans")
 
-    def __init__(self, plans: Mapping[str, Plan]) -> None:
+    def __init__(self, plans: Mapping[str, OperationPlan]) -> None:
         self.plans = dict(plans)
         if "GET" in self.plans:
             self.plans.setdefault("HEAD", self.plans["GET"])
@@ -69,7 +69,7 @@ class Runtime:
 
     def __init__(
         self,
-        plans: Iterable[Plan],
+        plans: Iterable[OperationPlan],
         *,
         base_path: str,
         problems: RenderProblem,
@@ -79,9 +79,9 @@ class Runtime:
         extra_routes: Mapping[str, AsgiApp],
         checks: Checks | None,
         shares: Shares | None,
-        charge_stray: ChargeStray | None = None,
+        charge_unrouted: ChargeUnrouted | None = None,
     ) -> None:
-        by_path: dict[str, dict[str, Plan]] = {}
+        by_path: dict[str, dict[str, OperationPlan]] = {}
         for plan in plans:
             path = base_path + plan.operation.path
             by_path.setdefault(path, {})[plan.operation.method] = plan
@@ -89,7 +89,7 @@ class Runtime:
         self._problems = problems
         self._threads = threads
         self._shares = shares
-        self._charge_stray = charge_stray
+        self._charge_unrouted = charge_unrouted
         self._app_state = app_state
         self._pages = pages
         self._exact = dict(extra_routes)
@@ -154,9 +154,9 @@ class Runtime:
             return self._problems(problem, request_id)
 
     def _charge(self, request: Request) -> None:
-        request.scope[STRAY] = True
-        if self._charge_stray is not None:
-            self._charge_stray(request)
+        request.scope[UNROUTED] = True
+        if self._charge_unrouted is not None:
+            self._charge_unrouted(request)
 
     async def _answer(
         self,
@@ -194,7 +194,9 @@ class Runtime:
         reply.chunks = Held(reply.chunks, leave)
         return reply
 
-    async def _read_and_attempt(self, plan: Plan, exchange: Exchange, receive: Receive) -> Reply:
+    async def _read_and_attempt(
+        self, plan: OperationPlan, exchange: Exchange, receive: Receive
+    ) -> Reply:
         await plan.admit(exchange)
         if not plan.reads_body:
             return await self._attempt(plan, exchange)
@@ -209,7 +211,7 @@ class Runtime:
         finally:
             share.end()
 
-    async def _attempt(self, plan: Plan, exchange: Exchange) -> Reply:
+    async def _attempt(self, plan: OperationPlan, exchange: Exchange) -> Reply:
         try:
             return await self._try_once(plan, exchange)
         except PollAgain as again:
@@ -220,7 +222,7 @@ class Runtime:
         with shares.long_poll(exchange):
             return await self._poll(plan, exchange, after_s)
 
-    async def _poll(self, plan: Plan, exchange: Exchange, after_s: float) -> Reply:
+    async def _poll(self, plan: OperationPlan, exchange: Exchange, after_s: float) -> Reply:
         while True:
             await _sleep(after_s, exchange)
             exchange.attempt += 1
@@ -229,7 +231,7 @@ class Runtime:
             except PollAgain as again:
                 after_s = again.after_s
 
-    async def _try_once(self, plan: Plan, exchange: Exchange) -> Reply:
+    async def _try_once(self, plan: OperationPlan, exchange: Exchange) -> Reply:
         if plan.on_loop:
             return await plan.answer(exchange)
         reply: Reply = await self._in_turn(exchange, partial(plan.answer_in_thread, exchange))

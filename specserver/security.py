@@ -25,7 +25,7 @@ Credential = Callable[[Request], tuple[str, ...] | None]
 _VERIFIER = "x-specserver-verifier"
 
 
-class Caller(NamedTuple):
+class Authenticated(NamedTuple):
     principal: Any
     scheme: str
 
@@ -83,33 +83,33 @@ class Security:
         ]
         self._challenge = _challenge(operation)
 
-    def authenticate(self, request: Request) -> Caller | Awaitable[Caller]:
+    def authenticate(self, request: Request) -> Authenticated | Awaitable[Authenticated]:
         """Who is calling; an awaitable where a verifier is asynchronous."""
         for position, requirement in enumerate(self.requirements):
-            callers: list[Caller] = []
+            passed: list[Authenticated] = []
             for check in requirement:
                 principal = check.call(request)
                 if hasattr(principal, "__await__"):
                     return self._finish(request, position)
                 if principal is None:
                     break
-                callers.append(Caller(principal, check.name))
+                passed.append(Authenticated(principal, check.name))
             else:
-                return callers[0] if callers else Caller(None, "")
+                return passed[0] if passed else Authenticated(None, "")
         raise Unauthenticated(headers={"WWW-Authenticate": self._challenge})
 
-    async def _finish(self, request: Request, position: int) -> Caller:
+    async def _finish(self, request: Request, position: int) -> Authenticated:
         for requirement in self.requirements[position:]:
-            callers: list[Caller] = []
+            passed: list[Authenticated] = []
             for check in requirement:
                 principal = check.call(request)
                 if hasattr(principal, "__await__"):
                     principal = await principal
                 if principal is None:
                     break
-                callers.append(Caller(principal, check.name))
+                passed.append(Authenticated(principal, check.name))
             else:
-                return callers[0] if callers else Caller(None, "")
+                return passed[0] if passed else Authenticated(None, "")
         raise Unauthenticated(headers={"WWW-Authenticate": self._challenge})
 
 

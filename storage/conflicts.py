@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy.exc import IntegrityError
 
-from storage.errors import Conflict
+from storage.errors import StateConflict
 
 SENTENCES: Final = {
     "organizations.slug": "an organization with this slug already exists",
@@ -42,7 +42,7 @@ _WITH_ANOTHER: Final = frozenset(
 _UNIQUE: Final = re.compile(r"UNIQUE constraint failed: (.+)")
 
 
-def of(error: IntegrityError) -> Conflict | None:
+def of(error: IntegrityError) -> StateConflict | None:
     """The conflict with another record behind an integrity error.
 
     None for a NULL or a value that the schema forbids: that is a fault of the program.
@@ -57,4 +57,4 @@ def of(error: IntegrityError) -> Conflict | None:
         columns = found.group(1) if found else ""
     if broken not in _WITH_ANOTHER:
         return None
-    return Conflict(SENTENCES.get(columns, "the change conflicts with another record"))
+    return StateConflict(SENTENCES.get(columns, "the change conflicts with another record"))

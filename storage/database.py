@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 
 from storage import conflicts
 from storage.columns import DatabaseClock
-from storage.errors import SchemaUnknown, Unavailable
+from storage.errors import SchemaUnknown, StorageUnavailable
 
 POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
@@ -98,7 +98,7 @@ class Database:
     def _noted(self) -> Iterator[None]:
         try:
             yield
-        except Unavailable as error:
+        except StorageUnavailable as error:
             if error.detail == _NO_SPACE:
                 self._full_at = time.monotonic()
             raise
@@ -118,7 +118,7 @@ class Database:
         return now(db)
 
     def migrate(self) -> None:
-        """Bring the schema to the newest revision. Raises Unavailable as transactions do.
+        """Bring the schema to the newest revision. Raises StorageUnavailable as transactions do.
 
         And SchemaUnknown, with nothing changed, where another version has brought it further.
         """
@@ -184,7 +184,7 @@ def _held(lock: "threading.Lock | None") -> Iterator[None]:
         yield
         return
     if not lock.acquire(timeout=BUSY_TIMEOUT_MS / 1000):
-        raise Unavailable("the database is busy with other writes")
+        raise StorageUnavailable("the database is busy with other writes")
     try:
         yield
     finally:
@@ -202,12 +202,12 @@ def _translated() -> Iterator[None]:
             raise
         raise conflict from error
     except (OperationalError, PoolTimeout) as error:
-        raise Unavailable(_outage(error)) from error
+        raise StorageUnavailable(_outage(error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise Unavailable("the database connection was lost") from error
+            raise StorageUnavailable("the database connection was lost") from error
         if type(error) is DatabaseError:  # SQLite's, of no kind that callers could cause
-            raise Unavailable("the database cannot be read") from error
+            raise StorageUnavailable("the database cannot be read") from error
         raise
 
 

@@ -9,15 +9,15 @@ class StorageError(Exception):
         self.detail = detail
 
 
-class NotFound(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
+class RecordNotFound(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
     """Nothing of that id in the caller's organization."""
 
 
-class Conflict(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
+class StateConflict(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
     """The record's state, or another record, forbids it."""
 
 
-class Unavailable(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
+class StorageUnavailable(StorageError):  # noqa: N818 - a fact about a record, not a fault of the program
     """The database cannot serve now (disk full, locked too long, restarting); a retry may work."""
 
 

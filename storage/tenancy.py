@@ -3,7 +3,7 @@
 A request's session is for the organization of its path, or for none. What is asked of a tenant's
 table is held to it, whatever the query says; where that cannot be done the statement is refused.
 `across` lifts this for what has to look further, with the reason. Sessions of workers are for
-every organization: nobody has called `hold` for them.
+every organization: nobody has called `restrict` for them.
 """
 
 import functools
@@ -32,7 +32,7 @@ class _Held:
     org_id: str | None
 
 
-def hold(db: Session, org_id: str | None) -> None:
+def restrict(db: Session, org_id: str | None) -> None:
     """From now on the session is for this organization; None: it may touch no tenant's record."""
     # Where there is none, every statement on a tenant's table is refused, and nothing restricted.
     db.info[_KEY] = _Held(org_id)

@@ -89,7 +89,7 @@ def test_what_races_a_close_is_refused(desk: Desk) -> None:
     path, body = f"/v1/orgs/{org}/projects", {"name": "n", "slug": "s"}
     with ThreadPoolExecutor() as threads:
         with desk.database.write() as db:
-            organizations.hold(db, org)
+            organizations.lock(db, org)
             organizations.fetch(db, org).close(desk.database.now(db))
             db.flush()
             late = threads.submit(desk.post, path, ann.session, json=body)

@@ -71,7 +71,7 @@ def test_what_is_no_longer_let_in_is_a_strangers_again(desk: Desk) -> None:
 
 
 def test_no_number_of_tokens_makes_a_busy_one_unknown(desk: Desk, monkeypatch: Any) -> None:
-    monkeypatch.setattr("control.boundary.way._KNOWN_MAX", 3)
+    monkeypatch.setattr("control.boundary.pipeline._KNOWN_MAX", 3)
     busy, other = desk.person(), desk.person()
     assert desk.get("/v1/me", busy.session).status_code == 200
     for _ in range(6):

@@ -9,7 +9,7 @@ from typing import Any
 from contract_tests.habits.test_imports import MAY_IMPORT
 from contract_tests.habits.test_sizes import FILES, ROOT
 from storage.columns import EPOCH
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances.instances import DESIRED, STATUSES, Instance
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -89,7 +89,7 @@ def transitions() -> Iterator[Transition]:
         instance = Instance(status=status, **record)
         try:
             method(instance, **arguments)
-        except Conflict:
+        except StateConflict:
             continue
         if instance.status != status:
             yield status, instance.status, verb

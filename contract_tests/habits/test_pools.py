@@ -8,7 +8,7 @@ from contract_tests.habits.test_sizes import ROOT, names, parsed
 
 POOLS = {
     *("Semaphore", "BoundedSemaphore", "ThreadPoolExecutor", "Queue", "SimpleQueue"),
-    *("Turns", "Pool", "Crowds", "Followers"),
+    *("Turns", "Pool", "ConnectionCounts", "Followers"),
 }
 # Where one is made: how its rows in the table begin, or why it needs none.
 TOLD = {
@@ -32,7 +32,7 @@ NOBODYS = {
     "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
     "cell/instances/log_followers.py": "made by cell/instances/pools.py",
     "control/boundary/last_used.py": "a token is noted once a minute",
-    "control/work/bell.py": "a bell",
+    "control/work/notifier.py": "a bell",
     "instance_services/duckdb/__main__.py": "of one instance, in its own process",
     "specserver/threads.py": "whoever comes here has a place of specserver/shares.py",
 }

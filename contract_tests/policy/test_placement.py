@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from control.policy.placement import (
     Amount,
+    Candidate,
     Overcommit,
-    Place,
     amount,
     check_room,
     largest_size,
@@ -17,16 +17,16 @@ from control.policy.placement import (
 )
 from control.policy.sizes import GB, GIB, SIZES
 
-LAPTOP = Place("cell_a", Amount(4, 16 * GIB, 500 * GB), Amount())
-LARGE = Place("cell_b", Amount(64, 512 * GIB, 20_000 * GB), Amount())
+LAPTOP = Candidate("cell_a", Amount(4, 16 * GIB, 500 * GB), Amount())
+LARGE = Candidate("cell_b", Amount(64, 512 * GIB, 20_000 * GB), Amount())
 
 
 def as_it_comes(name: str) -> Amount:
     return amount(SIZES[name], SIZES[name].storage_bytes_included)
 
 
-def message(name: str, *places: Place) -> str:
-    (found,) = check_room(name, as_it_comes(name), places)
+def message(name: str, *candidates: Candidate) -> str:
+    (found,) = check_room(name, as_it_comes(name), candidates)
     assert (found["pointer"], found["keyword"]) == ("/size", "capacity")
     return found["message"]
 
@@ -68,17 +68,17 @@ def test_storage_that_was_asked_for_is_what_is_wrong() -> None:
 
 def test_overcommit_says_how_many_times_over() -> None:
     over = Overcommit(cpu=2, memory=0.5, storage=3)
-    place = replace(LAPTOP, overcommit=over)
-    assert with_room(Amount(4, 8 * GIB, 500 * GB), [place])
-    assert place.lacks_ever(Amount(0.1, 9 * GIB, 0)) == ["memory"]
-    used = replace(place, promised=Amount(7.75, 7 * GIB, 1495 * GB))
+    candidate = replace(LAPTOP, overcommit=over)
+    assert with_room(Amount(4, 8 * GIB, 500 * GB), [candidate])
+    assert candidate.lacks_ever(Amount(0.1, 9 * GIB, 0)) == ["memory"]
+    used = replace(candidate, promised=Amount(7.75, 7 * GIB, 1495 * GB))
     assert used.lacks_now(Amount(0.25, GIB, 5 * GB)) == []
     assert used.lacks_now(Amount(0.5, 2 * GIB, 6 * GB)) == ["CPU", "memory", "disk"]
     assert used.lacks_now(Amount(0, 2 * GIB, 0)) == ["memory"]
 
 
 def test_where_it_is_not_known_nothing_is_refused() -> None:
-    unknown = Place("cell_new", None, Amount(100, 10**12, 10**14))
+    unknown = Candidate("cell_new", None, Amount(100, 10**12, 10**14))
     assert check_room("xl32", as_it_comes("xl32"), [unknown]) == []
 
 
@@ -98,20 +98,20 @@ def test_what_has_not_grown_needs_no_room() -> None:
 )
 def test_what_is_let_in_never_exceeds_the_machine(orders: list[str], cpu: float) -> None:
     over = Overcommit(cpu=cpu)
-    place = replace(LAPTOP, overcommit=over)
+    candidate = replace(LAPTOP, overcommit=over)
     for name in orders:
-        needed, largest = as_it_comes(name), largest_size([place])
-        if with_room(needed, [place]):
+        needed, largest = as_it_comes(name), largest_size([candidate])
+        if with_room(needed, [candidate]):
             assert largest is not None
             assert SIZES[largest].memory_bytes >= SIZES[name].memory_bytes
-            place = replace(place, promised=place.promised + needed)
-    assert place.machine is not None
-    assert over.of(place.machine).lacks(place.promised) == []
+            candidate = replace(candidate, promised=candidate.promised + needed)
+    assert candidate.machine is not None
+    assert over.of(candidate.machine).lacks(candidate.promised) == []
 
 
 @pytest.mark.parametrize("count", [4, 8])
 def test_a_laptop_holds_a_handful(count: int) -> None:
-    small = Place("cell_s", Amount(2, 8 * GIB, 100 * GB), Amount())
+    small = Candidate("cell_s", Amount(2, 8 * GIB, 100 * GB), Amount())
     for _ in range(count):
         assert with_room(as_it_comes("s0"), [small])
         small = replace(small, promised=small.promised + as_it_comes("s0"))

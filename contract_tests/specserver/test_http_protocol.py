@@ -16,7 +16,7 @@ from contract_tests.specserver.echo_server import Hasty, HastyLater, Patient, se
 from contract_tests.specserver.wire import Answer, answers, connect, exchanged, said
 from gateway.addresses import levels
 from specserver import Problem, Reply
-from specserver.crowds import Crowds
+from specserver.connection_counts import ConnectionCounts
 from specserver.http_protocol import (
     FIELDS_BYTES_MAX,
     TARGET_BYTES_MAX,
@@ -308,7 +308,8 @@ def test_a_service_gives_errors_its_own_form() -> None:
 
 @pytest.fixture(scope="module")
 def bounded(loop: str) -> Iterator[Address]:
-    with serving(loop, type("Bounded", (Patient,), {"crowds": Crowds(3)})) as found:
+    counts = ConnectionCounts(3)
+    with serving(loop, type("Bounded", (Patient,), {"connection_counts": counts})) as found:
         yield found
 
 
@@ -340,33 +341,32 @@ class Peer:
 
 
 def test_proxies_speak_for_many() -> None:
-    crowds = Crowds(1, ["192.0.2.0/24"], levels=levels)
-    assert [crowds.enter("192.0.2.9", Peer())[1] for _ in range(3)] == [0, 0, 0]
+    counts = ConnectionCounts(1, ["192.0.2.0/24"], levels=levels)
+    assert [counts.enter("192.0.2.9", Peer())[1] for _ in range(3)] == [0, 0, 0]
     first = [Peer(), Peer(), Peer()]
-    assert [crowds.enter("198.51.100.1", each)[1] for each in first[:2]] == [1, 2]
-    assert [crowds.enter(f"2001:db8::{n}", Peer())[1] for n in (1, 2)] == [1, 2]
-    assert crowds.enter("::ffff:198.51.100.1", first[2])[1] == 3
+    assert [counts.enter("198.51.100.1", each)[1] for each in first[:2]] == [1, 2]
+    assert [counts.enter(f"2001:db8::{n}", Peer())[1] for n in (1, 2)] == [1, 2]
+    assert counts.enter("::ffff:198.51.100.1", first[2])[1] == 3
     for each in first:
-        crowds.leave(levels("198.51.100.1"), each)
-    assert crowds.enter("198.51.100.1", Peer())[1] == 1
+        counts.leave(levels("198.51.100.1"), each)
+    assert counts.enter("198.51.100.1", Peer())[1] == 1
 
 
 def test_the_oldest_of_who_has_most_gives_way_and_no_proxy_does() -> None:
-    crowds = Crowds(5, ["192.0.2.0/24"], all_told=5)
+    counts = ConnectionCounts(5, ["192.0.2.0/24"], all_told=5)
     few, proxy = Peer(), Peer()
     many = [Peer(), Peer(), Peer()]
-    crowds.enter("198.51.100.1", few)
+    counts.enter("198.51.100.1", few)
     for each in many:
-        crowds.enter("198.51.100.2", each)
-    crowds.enter("192.0.2.9", proxy)
-    assert not crowds.is_full()
+        counts.enter("198.51.100.2", each)
+    counts.enter("192.0.2.9", proxy)
+    assert not counts.is_full()
     late = Peer()
-    crowds.enter("198.51.100.3", late)
-    assert crowds.is_full()
-    assert crowds.first_to_go(late) is many[0]
-    crowds.leave(("198.51.100.2",), many[0])
-    assert not crowds.is_full()
-    alone = Crowds(5, ["192.0.2.0/24"], all_told=1)
+    counts.enter("198.51.100.3", late)
+    assert (counts.is_full(), counts.first_to_go(late)) == (True, many[0])
+    counts.leave(("198.51.100.2",), many[0])
+    assert not counts.is_full()
+    alone = ConnectionCounts(5, ["192.0.2.0/24"], all_told=1)
     alone.enter("192.0.2.9", proxy)
     alone.enter("198.51.100.3", late)
     assert (alone.is_full(), alone.first_to_go(late)) == (True, None)
@@ -374,8 +374,8 @@ def test_the_oldest_of_who_has_most_gives_way_and_no_proxy_does() -> None:
 
 @pytest.fixture(scope="module")
 def narrow(loop: str) -> Iterator[Address]:
-    crowds = Crowds(3, ["127.0.0.9/32"], all_told=6)
-    with serving(loop, type("Narrow", (Patient,), {"crowds": crowds})) as found:
+    counts = ConnectionCounts(3, ["127.0.0.9/32"], all_told=6)
+    with serving(loop, type("Narrow", (Patient,), {"connection_counts": counts})) as found:
         yield found
 
 

@@ -172,19 +172,19 @@ def test_requests_to_no_operation_are_charged_to_whoever_sends_them() -> None:
         def __call__(self, exchange: Any) -> Any:
             return exchange.invoke()
 
-        def charge_stray(self, request: Request) -> None:
+        def charge_unrouted(self, request: Request) -> None:
             asked.append((request.method, request.path))
             if self.full:
                 raise TooManyRequests(headers={"Retry-After": "7"})
 
     boundary = Boundary()
     app = served(minimal({}), lambda: Reply.ok({}), boundary=boundary)
-    strays = [("GET", "/nowhere"), ("HEAD", "/docs"), ("GET", "/openapi.json"), ("PUT", "/thing")]
-    strays += [("OPTIONS", "/thing"), ("POST", "/docs")]
-    statuses = [call(app, *one).status_code for one in strays]
+    unrouted = [("GET", "/nowhere"), ("HEAD", "/docs"), ("GET", "/openapi.json"), ("PUT", "/thing")]
+    unrouted += [("OPTIONS", "/thing"), ("POST", "/docs")]
+    statuses = [call(app, *one).status_code for one in unrouted]
     assert statuses == [404, 200, 200, 405, 204, 405]
     boundary.full = True
-    refused = [call(app, *one) for one in strays]
+    refused = [call(app, *one) for one in unrouted]
     assert {(one.status_code, one.headers["retry-after"]) for one in refused} == {(429, "7")}
-    assert asked == [*strays, *strays]
+    assert asked == [*unrouted, *unrouted]
     assert call(app, "GET", "/thing").status_code == 200

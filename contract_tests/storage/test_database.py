@@ -17,7 +17,7 @@ from storage.access import organizations, projects
 from storage.access.organizations import Organization
 from storage.access.projects import Project
 from storage.database import Database, on_commit
-from storage.errors import Conflict, NotFound, Unavailable
+from storage.errors import RecordNotFound, StateConflict, StorageUnavailable
 from storage.instances.changes import Change
 
 moments = st.datetimes(
@@ -120,7 +120,7 @@ def test_what_postgresql_has_planned_outlives_a_read(databases: Databases) -> No
     with database.write() as db:
         there = organizations.create(db, name="Org", slug="org").id
     for org_id in (there, "org_nowhere") * 6:
-        with contextlib.suppress(NotFound), database.read() as db:
+        with contextlib.suppress(RecordNotFound), database.read() as db:
             organizations.fetch(db, org_id)
     with database.read() as db:
         assert db.scalar(text(kept)) == 1
@@ -209,16 +209,22 @@ def test_a_broken_constraint_is_a_conflict_in_plain_words(database: Database) ->
     with database.write() as db:
         projects.create(db, org_id, name="One", slug="same")
     with (
-        pytest.raises(Conflict, match="a project with this slug already exists"),
+        pytest.raises(StateConflict, match="a project with this slug already exists"),
         database.write() as db,
     ):
         projects.create(db, org_id, name="Two", slug="same")
     with database.write() as db:
         tenant = tenants.make(db)
         tenants.instance(db, tenant, name="same")
-    with pytest.raises(Conflict, match="has an instance with this name"), database.write() as db:
+    with (
+        pytest.raises(StateConflict, match="has an instance with this name"),
+        database.write() as db,
+    ):
         tenants.instance(db, tenant, name="same")
-    with pytest.raises(Conflict, match="conflicts with another record"), database.write() as db:
+    with (
+        pytest.raises(StateConflict, match="conflicts with another record"),
+        database.write() as db,
+    ):
         projects.create(db, "org_nowhere", name="Nowhere", slug="nowhere")
 
 
@@ -243,13 +249,16 @@ def test_any_unique_column_is_a_conflict(database: Database) -> None:
     with database.write() as db:
         tenant = tenants.make(db)
         first = tenants.instance(db, tenant)
-    with pytest.raises(Conflict, match="conflicts with another record"), database.write() as db:
+    with (
+        pytest.raises(StateConflict, match="conflicts with another record"),
+        database.write() as db,
+    ):
         tenants.instance(db, tenant).host = first.host
 
 
 def test_a_database_that_is_not_there_is_unavailable() -> None:
     database = Database("postgresql+psycopg://nobody@/none?host=/nonexistent")
-    with pytest.raises(Unavailable, match="cannot be reached"), database.read() as db:
+    with pytest.raises(StorageUnavailable, match="cannot be reached"), database.read() as db:
         db.execute(text("SELECT 1"))
     database.dispose()
 

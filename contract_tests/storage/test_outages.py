@@ -17,7 +17,7 @@ from storage import identifiers
 from storage.access import organizations
 from storage.access.organizations import Organization
 from storage.database import Database
-from storage.errors import Unavailable
+from storage.errors import StorageUnavailable
 
 TMPFS_MIB = 8
 
@@ -46,7 +46,7 @@ def test_postgresql_restarted_under_load_loses_nothing_acknowledged(cluster: Clu
                 with database.write() as db:
                     slug = identifiers.new("org").lower()
                     organizations.create(db, name="Org", slug=slug)
-            except Unavailable:
+            except StorageUnavailable:
                 stop.wait(0.02)
             else:
                 acknowledged.append(slug)
@@ -116,7 +116,7 @@ def test_a_full_disk_refuses_writes_corrupts_nothing_and_heals(
     assert "MiB are free" in str(database.lacks_space())
     monkeypatch.setattr("storage.database.FREE_MIN_BYTES", 0)
     assert database.lacks_space() is None
-    with pytest.raises(Unavailable, match="no space left"):
+    with pytest.raises(StorageUnavailable, match="no space left"):
         fill()
     assert "a write failed" in str(database.lacks_space())
     with database.read() as db:

@@ -17,7 +17,7 @@ from storage.access import api_keys, memberships, organizations, projects, sessi
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
 from storage.database import Database
-from storage.errors import Conflict, NotFound
+from storage.errors import RecordNotFound, StateConflict
 from storage.instances import changes, instances, promises
 
 FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
@@ -40,7 +40,7 @@ def test_another_tenants_record_and_none_are_the_same(database: Database, what: 
     with database.read() as db:
         assert FETCHES[what](db, theirs.org_id, made[what]).id == made[what]
         for wanted in (made[what], "inst_00000000000000000000000000"):
-            with pytest.raises(NotFound) as refused:
+            with pytest.raises(RecordNotFound) as refused:
                 FETCHES[what](db, mine.org_id, wanted)
             assert refused.value.detail == f"{what} not found"
 
@@ -129,7 +129,7 @@ def test_a_paused_instance_can_be_renamed_and_not_resized(database: Database) ->
     with database.write() as db:
         instance = tenants.instance(db, tenants.make(db), status="paused")
         moment = database.now(db)
-        with pytest.raises(Conflict, match="cannot change an instance that is paused"):
+        with pytest.raises(StateConflict, match="cannot change an instance that is paused"):
             changes.order(db, instance, {"size": "s0"}, requested_by=None, now=moment)
         (renamed,) = changes.order(db, instance, {"name": "new"}, requested_by=None, now=moment)
         assert (renamed.status, renamed.applied_at, instance.name) == ("applied", moment, "new")
@@ -141,10 +141,10 @@ def test_one_that_failed_with_data_can_be_given_more_storage(database: Database)
         moment = database.now(db)
         more = {"storage": 2 * 10**9}
         instance.ready_at = None
-        with pytest.raises(Conflict, match="cannot change an instance that is failed"):
+        with pytest.raises(StateConflict, match="cannot change an instance that is failed"):
             changes.order(db, instance, more, requested_by=None, now=moment)
         instance.ready_at, instance.desired_status = moment, "deleted"
-        with pytest.raises(Conflict, match="failed and to be deleted"):
+        with pytest.raises(StateConflict, match="failed and to be deleted"):
             changes.order(db, instance, more, requested_by=None, now=moment)
         instance.desired_status = "running"
         (change,) = changes.order(db, instance, more, requested_by=None, now=moment)
@@ -167,7 +167,7 @@ def test_sessions_end_by_expiry_and_by_revocation(database: Database) -> None:
         assert users.by_email(db, "ADA@example.ORG") is not None
         assert sessions.fetch(db, user.id, "ses_1", moment).id == "ses_1"
         for other, at in (("usr_2", moment), (user.id, moment + timedelta(hours=1))):
-            with pytest.raises(NotFound):
+            with pytest.raises(RecordNotFound):
                 sessions.fetch(db, other, "ses_1", at)
         found = sessions.by_token_hash(db, "hash")
         assert found is not None
@@ -206,7 +206,7 @@ def test_a_user_sees_the_organizations_of_its_memberships(database: Database) ->
             (mine.org_id, "owner")
         ]
         assert memberships.find(db, other.org_id, user.id) is None
-    with pytest.raises(Conflict, match="already a member"), database.write() as db:
+    with pytest.raises(StateConflict, match="already a member"), database.write() as db:
         memberships.create(db, mine.org_id, user.id, "admin")
 
 
@@ -214,7 +214,7 @@ def test_a_closed_organization_cannot_be_closed_again(database: Database) -> Non
     with database.write() as db:
         organization = organizations.fetch(db, tenants.make(db).org_id)
         organization.close(database.now(db))
-        with pytest.raises(Conflict, match="cannot close an organization that is closed"):
+        with pytest.raises(StateConflict, match="cannot close an organization that is closed"):
             organization.close(database.now(db))
 
 
@@ -240,7 +240,7 @@ def test_the_instances_of_a_cell_are_counted_whoever_they_belong_to(database: Da
         tenants.instance(db, other)
         tenants.instance(db, other, status="deleted", desired_status="deleted")
     with database.read() as db:
-        tenancy.hold(db, mine.org_id)
+        tenancy.restrict(db, mine.org_id)
         promised = promises.by_cell(db, [mine.cell_id])[mine.cell_id]
     assert (promised.instances, promised.sizes["f0"]) == (2, 1)
     assert promised.storage_bytes == 3 * 10**9

@@ -44,7 +44,7 @@ def mine(database: Database) -> Iterator[tuple[Session, Project, Project]]:
             for name in ("own", "other")
         )
     with database.write() as db:
-        tenancy.hold(db, own.org_id)
+        tenancy.restrict(db, own.org_id)
         yield db, own, other
         db.rollback()
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_held_is_refused(mine: tuple[Session, Project, Project], 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_request_of_no_organization_touches_none(database: Database, name: str) -> None:
     with database.read() as db:
-        tenancy.hold(db, None)
+        tenancy.restrict(db, None)
         with pytest.raises(TenancyBroken, match="has no organization"):
             db.scalars(QUERIES[name]())
         assert database.now(db)
@@ -143,7 +143,7 @@ def test_a_request_of_no_organization_touches_none(database: Database, name: str
 
 def test_whoever_makes_an_organization_goes_on_within_it(database: Database) -> None:
     with database.write() as db:
-        tenancy.hold(db, None)
+        tenancy.restrict(db, None)
         made = organizations.create(db, name="made", slug="made")
         projects.create(db, made.id, name="first", slug="first")
         assert organizations.is_slug_taken(db, "made")

@@ -24,7 +24,7 @@ from control import work
 from control.work import Worker
 from control.workflows.instances import lifecycle
 from control.workflows.instances.starting import start
-from storage.errors import Unavailable
+from storage.errors import StorageUnavailable
 from storage.instances import instances
 from storage.records import Event, Instance, Organization, Work
 
@@ -149,7 +149,7 @@ def _is_ready_once(stage: Stage, instance: Instance) -> bool:
         if stage.fetch(instance).status != "running":
             return False
         told = stage.kinds_of_events(instance)
-    except Unavailable:
+    except StorageUnavailable:
         return False
     assert told == ["instance.ready.v1"]
     return True

@@ -122,8 +122,8 @@ def test_a_lease_that_is_released_is_due_and_work_that_waits_is_left(
         claim = queue.claim(stage.database, WORK.deadlines, LEASE_S, "wrk_gone")
         assert claim is not None
         if claim.work.seq == waiting:
-            hold = queue.Hold(claim.work.seq, claim.work.lease)
-            queue.postpone(stage.database, hold, 100)
+            lease = queue.Lease(claim.work.seq, claim.work.lease)
+            queue.postpone(stage.database, lease, 100)
     assert queue.holders(stage.database) == {"wrk_gone"}
     queue.release(stage.database, "wrk_other")
     assert queue.claim(stage.database, WORK.deadlines, LEASE_S) is None

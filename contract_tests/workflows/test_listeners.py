@@ -7,18 +7,18 @@ import pytest
 
 from contract_tests.workflows import known
 from contract_tests.workflows.stage import Stage
-from control.work import bell, listeners
+from control.work import listeners, notifier
 from control.work.presence import Presence
 
 
-class Counter(bell.Bell):
-    """A bell that counts its rings."""
+class Counter(notifier.Notifier):
+    """A notifier that counts its rings."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rings = 0
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self.rings += 1
 
 
@@ -39,10 +39,10 @@ def test_another_process_rings_and_this_one_does_not_ring_twice(
     listen.start()
     try:
         until_rung(counter, 1)  # what was enqueued before it listened
-        monkeypatch.setattr(bell, "ring_all", lambda: None)
+        monkeypatch.setattr(notifier, "notify_all", lambda: None)
         if stage.database.dialect == "postgresql":
             enqueue(stage)
-        monkeypatch.setattr(bell, "process", lambda: "another")
+        monkeypatch.setattr(notifier, "process", lambda: "another")
         before = counter.rings
         enqueue(stage)
         until_rung(counter, before + 1)

@@ -26,7 +26,7 @@ from control.work import (
     schedules,
 )
 from control.work import worker as worker_room
-from control.work.workflow import WayOut
+from control.work.workflow import OnFailure
 from storage.database import Database, now
 from storage.records import Organization, Work
 
@@ -38,7 +38,7 @@ class Bench:
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-        self.on_failure: WayOut = lambda _op, _db, _reason: None
+        self.on_failure: OnFailure = lambda _op, _db, _reason: None
         self.workflow = Workflow("test.kind", self._run, 100, self._fail)
         stage.registry = work.registry_of(self.workflow)
         self.ran: list[str] = []
@@ -86,7 +86,7 @@ def test_a_lane_keeps_its_order_and_lanes_do_not_wait_for_each_other(bench: Benc
     assert [first.args["name"], second.args["name"]] == ["a1", "b1"]
     assert claim(bench.stage.database) is None, "a2 waits for a1"
     with bench.stage.database.write() as db:
-        queue.end(db, queue.Hold(first.seq, first.lease), "done")
+        queue.end(db, queue.Lease(first.seq, first.lease), "done")
     third = claim(bench.stage.database)
     assert third is not None
     assert third.args["name"] == "a2"
@@ -174,9 +174,9 @@ def test_after_a_lost_lease_nothing_can_be_written(bench: Bench) -> None:
     with pytest.raises(LeaseLost):
         stale.step_in_transaction("two", _rename_everything)
     with pytest.raises(LeaseLost):
-        queue.renew(bench.stage.database, stale.hold, LEASE_S)
+        queue.renew(bench.stage.database, stale.held, LEASE_S)
     with pytest.raises(LeaseLost):
-        queue.postpone(bench.stage.database, stale.hold, 1)
+        queue.postpone(bench.stage.database, stale.held, 1)
     assert bench.row(seq).steps == {}
     assert bench.row(seq).lease == new.lease
     with bench.stage.database.read() as db:

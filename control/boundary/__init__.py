@@ -1,9 +1,9 @@
-"""The way of a request: who is calling, may they, replay, rate limit, audit, the transaction."""
+"""A request's pipeline: who is calling, may they, replay, rate limit, audit, the transaction."""
 
 from control.boundary.authorization import mfa_required
 from control.boundary.call import Call
 from control.boundary.credentials import Caller
+from control.boundary.pipeline import make_boundary
 from control.boundary.rules import DocumentRefused, check_document
-from control.boundary.way import make_boundary
 
 __all__ = ["Call", "Caller", "DocumentRefused", "check_document", "make_boundary", "mfa_required"]

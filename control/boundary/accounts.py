@@ -7,8 +7,8 @@ that they share with the owner, which accounts are used there.
 
 Codes: one count for each user, as whoever guesses at them knows the password and can be anywhere.
 
-A live session is counted apart, and guesses nothing of its user's: at passwords any, at codes one
-that has passed the second factor, which the password alone does not give.
+A live session is counted by itself, and guesses nothing of its user's: at passwords any, at codes
+one that has passed the second factor, which the password alone does not give.
 """
 
 import hashlib

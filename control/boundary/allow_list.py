@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from control.boundary import subjects
 from control.policy import networks as rules
 from specserver import Forbidden
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.network import networks
 from storage.network.networks import Network
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:  # the boundary makes calls, and asks this of them
     from control.boundary.call import Call
 
 
-def check(network: Network, ip: str, way_in: str) -> None:
+def check(network: Network, ip: str, feature: str) -> None:
     """The console and the queues are asked for from an address that may connect.
 
     The gateway cannot hold a caller of the API to the instance's network.
 
-    Raises Forbidden for an address that is not on the allow-list, and Conflict where clients must
-    show certificates, which neither a page nor a request to the API can.
+    Raises Forbidden for an address that is not on the allow-list, and StateConflict where clients
+    must show certificates, which neither a page nor a request to the API can.
     """
     if network.client_ca_pem is not None:
-        raise Conflict(f"the instance requires client certificates, which {way_in} cannot present")
+        raise StateConflict(
+            f"the instance requires client certificates, which {feature} cannot present"
+        )
     if not rules.admits(network.allow_cidrs, ip):
         raise Forbidden(f"{ip} is not on the instance's allow-list", code="address_not_allowed")
 

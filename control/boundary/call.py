@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from control import work
-from control.boundary import lasting, secret_members
+from control.boundary import secret_members
+from control.boundary import streamed_answers as lasting
 from control.boundary.authorization import lacking_in_team
 from control.boundary.credentials import Caller
 from control.boundary.cursors import Cursors
-from control.boundary.event_listener import Wakes
-from control.boundary.lasting import At, Pages, Step
+from control.boundary.event_listener import EventListener
 from control.boundary.passwords import proof_of
 from control.boundary.rules import Rule
+from control.boundary.streamed_answers import At, PageIterator, Step
 from control.boundary.subjects import READING
 from control.ordering.capacity import Requester
 from control.services import Services
@@ -31,12 +32,12 @@ from storage.events import audit, events
 from storage.instances.instances import Instance
 
 if TYPE_CHECKING:
-    from control.boundary.lasting import Again
+    from control.boundary.streamed_answers import Again
 
 _FAILURES_FROM = 400
 
 
-class Forgotten(Exception):  # noqa: N818 -- a fact about a handler
+class HandlerFault(Exception):  # noqa: N818 -- a fact about a handler
     """A handler left out what the document says of it; raised in tests and --dev only."""
 
 
@@ -57,8 +58,8 @@ class Call:
     rule: Rule
     ip: str
     again: Again
-    wakes: Wakes
-    act_key: str = ""
+    event_listener: EventListener
+    operation_key: str = ""
     """Names what a cell is asked to do: the same for every try of one request."""
     _pending: list[Callable[[], None]] | None = field(default=None, init=False)
     _audited: bool = field(default=False, init=False)
@@ -101,7 +102,9 @@ class Call:
         `detail` is for readers of the log; members that the document has secret are refused.
         """
         if self.rule.audit is None:
-            raise Forgotten(f"{self.exchange.operation.id} audits, and its x-audit names nothing")
+            raise HandlerFault(
+                f"{self.exchange.operation.id} audits, and its x-audit names nothing"
+            )
         self._audited = True
         if self._pending is not None:
             self._pending.append(partial(self.audit, target, detail=detail, org=org))
@@ -125,10 +128,10 @@ class Call:
     ) -> None:
         """Publish an event with this transaction; as with `audit`, no secrets."""
         if self.services.settings.strict and kind not in self.rule.events:
-            raise Forgotten(f"{self.exchange.operation.id} emits {kind}, not among its x-events")
+            raise HandlerFault(f"{self.exchange.operation.id} emits {kind}, not among its x-events")
         self._refuse_outside()
         if self.org is None:
-            raise Forgotten(f"{self.exchange.operation.id} emits {kind} outside of any org")
+            raise HandlerFault(f"{self.exchange.operation.id} emits {kind} outside of any org")
         instance_id = instance.id if isinstance(instance, Instance) else instance
         events.append(self.db, self.org.id, kind, self._without_secrets(data), instance_id)
 
@@ -158,14 +161,14 @@ class Call:
     def requester(self) -> Requester:
         """Who orders an instance by this request."""
         if self.org is None or self.caller is None:
-            raise Forgotten(f"{self.exchange.operation.id} orders outside of any org")
+            raise HandlerFault(f"{self.exchange.operation.id} orders outside of any org")
         overcommit = self.services.settings.overcommit
         return Requester(self.db, self.org, self.caller.id, overcommit)
 
     def streamed(self, step: Step[At], begin: At, media_type: str, filename: str) -> Reply:
         """A long answer, a page at a time: each `step` has a transaction and a call of its own."""
         self._refuse_to_last()
-        reply = Reply.stream(Pages(self.again, step, begin), media_type)
+        reply = Reply.stream(PageIterator(self.again, step, begin), media_type)
         reply.headers["Content-Disposition"] = f'attachment; filename="{filename}"'
         return reply
 
@@ -176,20 +179,20 @@ class Call:
         """
         self._refuse_to_last()
         if self.org is None:
-            raise Forgotten(f"{self.exchange.operation.id} follows events outside of any org")
+            raise HandlerFault(f"{self.exchange.operation.id} follows events outside of any org")
         chunks = lasting.follow(
             self.exchange,
             self.again,
             step,
             begin,
-            wakes=self.wakes,
+            event_listener=self.event_listener,
             org_id=self.org.id,
             first=first,
             for_s=self.services.settings.stream_ttl_s,
         )
         return Reply.live(chunks)
 
-    def let_go(self) -> None:
+    def release_connection(self) -> None:
         """Give the database's connection back, before somebody is asked who may take long."""
         database.release(self.db)
 
@@ -217,7 +220,7 @@ class Call:
         if not owed or self._audited or dry_run:
             return
         if self.services.settings.strict:
-            raise Forgotten(
+            raise HandlerFault(
                 f"{self.exchange.operation.id} did not audit {self.rule.audit}: call call.audit()"
             )
         ids = [value for name, value in self.exchange.path.items() if name != "org_id"]
@@ -229,18 +232,18 @@ class Call:
         secret = secret_members.found(self.rule.secret, told)
         if secret and self.services.settings.strict:
             names = ", ".join(sorted(secret))
-            raise Forgotten(f"{self.exchange.operation.id} tells {names}, which is secret")
+            raise HandlerFault(f"{self.exchange.operation.id} tells {names}, which is secret")
         kept: dict[str, Any] = secret_members.without(self.rule.secret, told)
         return kept
 
     def _refuse_to_last(self) -> None:
         """What changes something is answered whole: its answer is kept for a repetition."""
         if self.exchange.operation.method.upper() not in READING:
-            raise Forgotten(f"{self.exchange.operation.id} changes something, and would last")
+            raise HandlerFault(f"{self.exchange.operation.id} changes something, and would last")
 
     def _refuse_outside(self) -> None:
         if self._pending is not None:
-            raise Forgotten(
+            raise HandlerFault(
                 f"{self.exchange.operation.id} is done by a cell, and only audited here"
             )
 

@@ -38,7 +38,7 @@ def _by_caller(rule: Rule, caller: Caller) -> Iterator[Charge]:
     """Where secrets are fetched, it is the person.
 
     Guesses are the session's here, as one must not use up another's; `accounts` counts them too.
-    An API key is counted apart, so that it blocks nothing of its maker's; and all keys that one
+    An API key is counted by itself, so that it blocks nothing of its maker's; and all keys that one
     person made in an organization together where many of them must do no more than a few: fetch
     secrets, and make changes, each of which leaves a record. A person has many sessions too.
     """

@@ -10,7 +10,7 @@ from sqlalchemy import Result, Row, Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from control.boundary import identity
-from control.boundary.known import Known, Standing
+from control.boundary.admission_cache import AdmissionCache, ResolvedCredential
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from specserver import Forbidden, Unauthenticated
@@ -63,7 +63,7 @@ class Admission:
     caller: Caller | None
     org: Organization | None
     at: datetime
-    standing: Standing | None = None
+    resolved: ResolvedCredential | None = None
     """What they are of, where they were found by a credential."""
 
 
@@ -100,12 +100,12 @@ def admit(
     *,
     org_id: str | None,
     mfa_ttl_s: int,
-    known: Known | None = None,
+    cache: AdmissionCache | None = None,
 ) -> Admission:
     """The caller behind the token, and the org of that id as the caller may see it.
 
     Raises Unauthenticated for a token without force. There is no org alike where the caller is
-    no member of it and where it never was. What is `known` is not loaded again; the records are
+    no member of it and where it never was. What is `cache` is not loaded again; the records are
     of no session then, and nothing can be changed by them.
     """
     if org_id is not None and not _ORG_ID.fullmatch(org_id):
@@ -113,63 +113,63 @@ def admit(
         org_id = ""
     sha256 = identity.token_sha256(token)
     if identity.token_kind(token) == "api_key":
-        standing, clock = _standing(db, _KEYS, {"sha256": sha256}, known)
-        return _admit_key(standing, clock + database.clock_offset, org_id)
+        resolved, clock = _resolve(db, _KEYS, {"sha256": sha256}, cache)
+        return _admit_key(resolved, clock + database.clock_offset, org_id)
     values = {"sha256": sha256, "org_id": org_id or ""}
-    standing, clock = _standing(db, _SESSIONS, values, known)
-    return _admit_session(standing, clock + database.clock_offset, timedelta(seconds=mfa_ttl_s))
+    resolved, clock = _resolve(db, _SESSIONS, values, cache)
+    return _admit_session(resolved, clock + database.clock_offset, timedelta(seconds=mfa_ttl_s))
 
 
-def _key_standing(
+def _resolve_key(
     key: ApiKey,
     user: User,
     role: str,
     teams_only: bool,
     team_roles: dict[str, str] | None,
     org: Organization,
-) -> Standing:
+) -> ResolvedCredential:
     # What it may is cut, and not where: it is in the teams that its owner is in.
     everyone = teams.everyone_of(key.org_id)
     held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=teams_only)
     cut = held.cut(permissions.granted(key.role, key.scopes))
     weaker = key.role if permissions.of_role(key.role) <= permissions.of_role(role) else role
-    return Standing(Caller("api_key", user, key, None, weaker, cut, mfa=False), org)
+    return ResolvedCredential(Caller("api_key", user, key, None, weaker, cut, mfa=False), org)
 
 
-def _session_standing(
+def _resolve_session(
     session: UserSession,
     user: User,
     role: str | None,
     teams_only: bool | None,
     team_roles: dict[str, str] | None,
     org: Organization | None,
-) -> Standing:
+) -> ResolvedCredential:
     held = NOTHING
     if role is not None and org is not None:
         everyone = teams.everyone_of(org.id)
         only = bool(teams_only)
         held = rights.of_member(role, team_roles or {}, everyone=everyone, teams_only=only)
-    return Standing(Caller("session", user, None, session, role, held, mfa=False), org)
+    return ResolvedCredential(Caller("session", user, None, session, role, held, mfa=False), org)
 
 
 @dataclass(frozen=True)
 class _Query:
     """Of one kind of credential, made once: what it costs to build them is most of their cost.
 
-    `load` gives what `standing` is made of, `seen` the same as texts, `both` one after the other;
+    `load` gives what `resolved` is made of, `seen` the same as texts, `both` one after the other;
     all of them with the clock before what is seen.
     """
 
     load: Select[Any]
     seen: Select[Any]
     both: Select[Any]
-    standing: Callable[..., Standing]
+    resolved: Callable[..., ResolvedCredential]
 
 
 def _query(
     credential: type[ApiKey | UserSession],
     joined: Callable[[Select[Any]], Select[Any]],
-    standing: Callable[..., Standing],
+    resolved: Callable[..., ResolvedCredential],
 ) -> _Query:
     held = (Membership.role, Membership.teams_only, teams.roles_of_member())
     loaded = (credential, User, *held, Organization, DatabaseClock())
@@ -184,7 +184,7 @@ def _query(
         load=of(*loaded),
         seen=of(DatabaseClock(), *seen),
         both=of(*loaded, *seen),
-        standing=standing,
+        resolved=resolved,
     )
 
 
@@ -199,7 +199,7 @@ _KEYS: Final = _query(
             (Membership.org_id == ApiKey.org_id) & (Membership.user_id == ApiKey.created_by),
         )
     ),
-    _key_standing,
+    _resolve_key,
 )
 _SESSIONS: Final = _query(
     UserSession,
@@ -211,28 +211,28 @@ _SESSIONS: Final = _query(
         )
         .outerjoin(Organization, Organization.id == Membership.org_id)
     ),
-    _session_standing,
+    _resolve_session,
 )
 
 
-def _standing(
-    db: Session, query: _Query, values: dict[str, str], known: Known | None
-) -> tuple[Standing, datetime]:
+def _resolve(
+    db: Session, query: _Query, values: dict[str, str], cache: AdmissionCache | None
+) -> tuple[ResolvedCredential, datetime]:
     """What the credential comes to, and the database's clock. Raises for one there is not."""
-    if known is None:
+    if cache is None:
         row = _only(db.execute(query.load, values))
-        return query.standing(*row[:-1]), row[-1]
+        return query.resolved(*row[:-1]), row[-1]
     credential = tuple(values.values())
     clock, *seen = tuple(_only(db.connection().execute(query.seen, values)))
-    standing = known.get(credential, seen)
-    if standing is not None:
-        return standing, clock
+    resolved = cache.get(credential, seen)
+    if resolved is not None:
+        return resolved, clock
     # By one statement, so that what is loaded are the rows that are seen.
     row = _only(db.execute(query.both, values))
     loaded, seen = tuple(row[: -len(seen)]), list(row[-len(seen) :])
-    standing = query.standing(*loaded[:-1])
-    known.note(credential, seen, standing)
-    return standing, loaded[-1]
+    resolved = query.resolved(*loaded[:-1])
+    cache.note(credential, seen, resolved)
+    return resolved, loaded[-1]
 
 
 def _only(found: Result[Any]) -> Row[Any]:
@@ -242,8 +242,8 @@ def _only(found: Result[Any]) -> Row[Any]:
     return row
 
 
-def _admit_key(standing: Standing, now: datetime, org_id: str | None) -> Admission:
-    key, org = standing.caller.key, standing.org
+def _admit_key(resolved: ResolvedCredential, now: datetime, org_id: str | None) -> Admission:
+    key, org = resolved.caller.key, resolved.org
     assert key is not None
     if key.revoked_at is not None or (key.expires_at is not None and key.expires_at <= now):
         raise refused()
@@ -252,14 +252,14 @@ def _admit_key(standing: Standing, now: datetime, org_id: str | None) -> Admissi
             "this API key is suspended; a member with api-keys:write can unsuspend it",
             code="key_suspended",
         )
-    return Admission(standing.caller, org if org_id == key.org_id else None, now, standing)
+    return Admission(resolved.caller, org if org_id == key.org_id else None, now, resolved)
 
 
-def _admit_session(standing: Standing, now: datetime, mfa_ttl: timedelta) -> Admission:
-    session = standing.caller.session
+def _admit_session(resolved: ResolvedCredential, now: datetime, mfa_ttl: timedelta) -> Admission:
+    session = resolved.caller.session
     assert session is not None
     if not session.is_live(now):
         raise refused()
     mfa = session.mfa_at is not None and session.mfa_at + mfa_ttl > now
-    caller = replace(standing.caller, mfa=True) if mfa else standing.caller
-    return Admission(caller, standing.org, now, standing)
+    caller = replace(resolved.caller, mfa=True) if mfa else resolved.caller
+    return Admission(caller, resolved.org, now, resolved)

@@ -1,4 +1,4 @@
-"""Who follows an organization's events is woken by a commit that has some, of whatever process.
+"""Waking those who follow an organization's events when any process commits some.
 
 One thread of the process listens for all, while anybody follows: on PostgreSQL to NOTIFY, on a
 connection of its own; on SQLite it looks when the file has changed.
@@ -17,12 +17,12 @@ import structlog
 
 from control.work.listeners import KEEPALIVE
 from storage.database import Database
-from storage.errors import Unavailable
+from storage.errors import StorageUnavailable
 from storage.events import events
 
 LOOK_EVERY_S: Final = 0.05
 AGAIN_S: Final = 1.0
-_log = structlog.get_logger("wakes")
+_log = structlog.get_logger("event_listener")
 
 
 class Follower:
@@ -53,7 +53,7 @@ class Follower:
         return True
 
 
-class Wakes:
+class EventListener:
     """The followers of this process, by organization."""
 
     def __init__(self, database: Database) -> None:
@@ -69,7 +69,7 @@ class Wakes:
             self._followers[org_id].add(follower)
             begins, self._listening = not self._listening, True
         if begins:
-            threading.Thread(target=self._listen, name="wakes", daemon=True).start()
+            threading.Thread(target=self._listen, name="event_listener", daemon=True).start()
         try:
             yield follower
         finally:
@@ -84,7 +84,7 @@ class Wakes:
         while self._goes_on():
             try:
                 listen()
-            except (Unavailable, sqlite3.Error) as error:
+            except (StorageUnavailable, sqlite3.Error) as error:
                 # Until then each follower looks of itself, every few seconds.
                 _log.warning("not told of events for a moment", error=str(error))
                 time.sleep(AGAIN_S)
@@ -118,7 +118,7 @@ class Wakes:
                     for heard in connection.notifies(timeout=0.5, stop_after=1):
                         self._wake([heard.payload])
         except psycopg.Error as error:
-            raise Unavailable("the connection for notifications was lost") from error
+            raise StorageUnavailable("the connection for notifications was lost") from error
 
     def _watch(self) -> None:
         """`PRAGMA data_version` changes when any other connection has committed."""

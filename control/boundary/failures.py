@@ -25,10 +25,10 @@ def as_problem(
         )
     if isinstance(error, QueueRefused):
         return Problem(error.status, error.detail, code=error.code, errors=error.errors)
-    if isinstance(error, storage_errors.NotFound):
+    if isinstance(error, storage_errors.RecordNotFound):
         return NotFound(NOT_FOUND)
-    if isinstance(error, storage_errors.Conflict):
+    if isinstance(error, storage_errors.StateConflict):
         return Conflict(error.detail)
-    if isinstance(error, storage_errors.Unavailable | CellUnavailable):
+    if isinstance(error, storage_errors.StorageUnavailable | CellUnavailable):
         return Unavailable(error.detail, headers={"Retry-After": str(RETRY_AFTER_S)})
     return InternalError()

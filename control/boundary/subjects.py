@@ -35,7 +35,7 @@ class Find(Protocol):
 
 
 @dataclass(frozen=True)
-class Kind:
+class RecordKind:
     """Of a record. `within` is what it is found in: the org, the caller, or another record.
 
     One that belongs to a team is there for whoever has the permission `shown_by` in that team.
@@ -74,12 +74,12 @@ def _org_id(call: "Call") -> str:
     return call.org.id
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "project": Kind(ORG, _project, shown_by="projects:read"),
-    "instance": Kind(ORG, _instance, shown_by="instances:read"),
-    "domain": Kind("instance", _domain),
-    "api_key": Kind(ORG, _api_key),
-    "session": Kind(CALLER, _session),
+KINDS: Final[Mapping[str, RecordKind]] = {
+    "project": RecordKind(ORG, _project, shown_by="projects:read"),
+    "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
+    "domain": RecordKind("instance", _domain),
+    "api_key": RecordKind(ORG, _api_key),
+    "session": RecordKind(CALLER, _session),
 }
 """A new kind of record has its line here; storage says what is not found."""
 
@@ -91,7 +91,7 @@ class Subject:
     name: str
     parameter: str
     lock: bool
-    kind: Kind
+    kind: RecordKind
 
 
 def subjects_of(path: str, method: str, document: Mapping[str, Any]) -> tuple[Subject, ...]:

@@ -3,7 +3,7 @@
 For handlers, approvals and restores alike: whoever orders says for whom, by a `Requester`.
 """
 
-from control.ordering.capacity import Requester
+from control.ordering.capacity import Requester, check_wake
 from control.ordering.placing import (
     catalogue,
     check_alteration,
@@ -19,6 +19,7 @@ __all__ = [
     "catalogue",
     "check_alteration",
     "check_return",
+    "check_wake",
     "kept_until",
     "place",
     "place_branch",

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from sqlalchemy.orm import Session
 
-from control.policy.placement import Amount, Overcommit, Place, amount
+from control.policy.placement import Amount, Candidate, Overcommit, amount
 from control.policy.sizes import SIZES
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
@@ -12,14 +12,14 @@ from storage.instances import promises
 from storage.instances.promises import Promises
 
 
-def places(
+def candidates(
     db: Session,
     of: Collection[Cell],
     overcommit: Overcommit,
     *,
     besides: str | None = None,
     lock: bool = False,
-) -> list[Place]:
+) -> list[Candidate]:
     """These cells and what is promised of them, except to the instance `besides`.
 
     With `lock` nobody else promises anything of them until the transaction ends.
@@ -29,7 +29,7 @@ def places(
         cells.lock(db, ids)
     promised = promises.by_cell(db, ids, besides=besides)
     return [
-        Place.of(cell.id, cell.capacity, _sum(found), overcommit, found.instances)
+        Candidate.of(cell.id, cell.capacity, _sum(found), overcommit, found.instances)
         for cell in sorted(of, key=lambda cell: cell.id)
         for found in [promised[cell.id]]
     ]

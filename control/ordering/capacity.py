@@ -5,9 +5,16 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from control.ordering import candidates as placement
+from control.ordering.candidates import candidates
 from control.policy.orders import Alteration, Order
-from control.policy.placement import Overcommit, Place, amount, check_room, largest_size, refusal
+from control.policy.placement import (
+    Candidate,
+    Overcommit,
+    amount,
+    check_room,
+    largest_size,
+    refusal,
+)
 from control.policy.placement import with_room as having_room
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
@@ -15,7 +22,7 @@ from control.policy.violations import refuse
 from storage.access.organizations import Organization
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances.instances import Instance
 
 
@@ -31,12 +38,12 @@ class Requester:
 
 def with_room(
     by: Requester, order: Order, of: Collection[Cell], *, storage_asked: bool, lock: bool
-) -> list[Place]:
+) -> list[Candidate]:
     """Those of these cells that have room for the order; raises Invalid where none has.
 
     With `lock` the room is kept until the transaction ends.
     """
-    found = placement.places(by.db, of, by.overcommit, lock=lock)
+    found = candidates(by.db, of, by.overcommit, lock=lock)
     needed = amount(SIZES[order.size], order.storage_bytes or 0)
     offered = PLANS[by.org.plan].sizes
     refuse(check_room(order.size, needed, found, offered=offered, storage_asked=storage_asked))
@@ -51,7 +58,7 @@ def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:
     size, storage_bytes = SIZES[asked.size or instance.size], asked.storage_bytes
     before = amount(SIZES[instance.size], instance.storage_bytes)
     needed = amount(size, storage_bytes or instance.storage_bytes).beyond(before)
-    found = _own_place(by, instance)
+    found = _own_cell(by, instance)
     offered = PLANS[by.org.plan].sizes
     refuse(
         check_room(
@@ -61,30 +68,30 @@ def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:
 
 
 def check_wake(by: Requester, instance: Instance, verb: str = "resume") -> None:
-    """Raises Conflict where the CPU and memory that it gave back are promised to others."""
+    """Raises StateConflict where the CPU and memory that it gave back are promised to others."""
     needed = amount(SIZES[instance.size], 0)
-    found = _own_place(by, instance)
+    found = _own_cell(by, instance)
     if not having_room(needed, found):
         fitting = largest_size(found, storage_bytes=0)
         reason = refusal(f"size {instance.size}", needed, found, fitting)
-        raise Conflict(f"cannot {verb} the instance now: {reason}")
+        raise StateConflict(f"cannot {verb} the instance now: {reason}")
 
 
-def _own_place(by: Requester, instance: Instance) -> list[Place]:
+def _own_cell(by: Requester, instance: Instance) -> list[Candidate]:
     cell = cells.fetch(by.db, instance.cell_id)
-    return placement.places(by.db, [cell], by.overcommit, besides=instance.id, lock=True)
+    return candidates(by.db, [cell], by.overcommit, besides=instance.id, lock=True)
 
 
 def regions_with_room(db: Session, overcommit: Overcommit) -> dict[str, list[str]]:
     """For each size the regions in which an instance of it, as it comes, fits now."""
     every = cells.every(db)
     region = {cell.id: cell.region for cell in every}
-    found = placement.places(db, every, overcommit)
+    found = candidates(db, every, overcommit)
     return {
         size.name: sorted(
             {
-                region[place.cell_id]
-                for place in having_room(amount(size, size.storage_bytes_included), found)
+                region[candidate.cell_id]
+                for candidate in having_room(amount(size, size.storage_bytes_included), found)
             }
         )
         for size in SIZES.values()

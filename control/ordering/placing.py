@@ -20,7 +20,7 @@ from storage import identifiers
 from storage.access.projects import Project
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
-from storage.errors import Conflict, Unavailable
+from storage.errors import StateConflict, StorageUnavailable
 from storage.instances import instances
 from storage.instances.instances import Instance
 from storage.network import networks
@@ -76,11 +76,11 @@ def kept_until(by: Requester, instance: Instance, now: datetime) -> datetime:
 
 
 def check_return(by: Requester, instance: Instance) -> None:
-    """Raises Conflict where the undeleted instance, as it is now to be, has no room any more."""
+    """Raises StateConflict where the undeleted instance, as it is to be, has no room any more."""
     by.db.flush()
     broken = quotas.check_return(PLANS[by.org.plan], Usage(*instances.usage(by.db, by.org.id)))
     if broken:
-        raise Conflict("cannot undelete the instance now: " + broken[0]["message"])
+        raise StateConflict("cannot undelete the instance now: " + broken[0]["message"])
     if instance.desired_status == "running":
         capacity.check_wake(by, instance, "undelete")
 
@@ -182,7 +182,7 @@ def _choose_cell(
         )
     }
     if not able:
-        raise Unavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
+        raise StorageUnavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
     asked = "storage_bytes" in body
     roomy = capacity.with_room(by, order, able.values(), storage_asked=asked, lock=lock)
     fewest = min(place.instances for place in roomy)
@@ -192,7 +192,7 @@ def _choose_cell(
 def _check_name(by: Requester, project: Project, name: str) -> None:
     """What the database holds when the order is placed, asked beforehand."""
     if instances.is_name_taken(by.db, project.id, name):
-        raise Conflict("the project already has an instance with this name")
+        raise StateConflict("the project already has an instance with this name")
 
 
 def _name(engine: str, instance_id: str) -> str:

@@ -56,7 +56,7 @@ class Overcommit:
 
 
 @dataclass(frozen=True)
-class Place:
+class Candidate:
     """A cell's machine (None: it has not told yet, and nothing is refused) and what is promised."""
 
     cell_id: str
@@ -74,7 +74,7 @@ class Place:
         promised: Amount,
         over: Overcommit,
         instances: int,
-    ) -> "Place":
+    ) -> "Candidate":
         """From the cell's own words."""
         return cls(cell_id, None if told is None else Amount(**told), promised, over, instances)
 
@@ -109,18 +109,18 @@ def amount(size: Size, storage_bytes: int) -> Amount:
     return Amount(size.vcpu, size.memory_bytes, storage_bytes)
 
 
-def with_room(needed: Amount, places: Iterable[Place]) -> list[Place]:
-    return [place for place in places if not place.lacks_now(needed)]
+def with_room(needed: Amount, candidates: Iterable[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if not candidate.lacks_now(needed)]
 
 
 def largest_size(
-    places: Sequence[Place], sizes: Iterable[str] = SIZES, storage_bytes: int | None = None
+    candidates: Sequence[Candidate], sizes: Iterable[str] = SIZES, storage_bytes: int | None = None
 ) -> str | None:
     """The largest size that fits somewhere now, with so much storage (None: what it includes)."""
     fitting = None
     for size in (SIZES[name] for name in sizes):
         storage = size.storage_bytes_included if storage_bytes is None else storage_bytes
-        if storage <= size.storage_bytes_max and with_room(amount(size, storage), places):
+        if storage <= size.storage_bytes_max and with_room(amount(size, storage), candidates):
             fitting = size.name
     return fitting
 
@@ -128,7 +128,7 @@ def largest_size(
 def check_room(
     size: str,
     needed: Amount,
-    places: Sequence[Place],
+    candidates: Sequence[Candidate],
     *,
     offered: Iterable[str] = SIZES,
     storage_asked: bool = False,
@@ -137,31 +137,31 @@ def check_room(
 
     `offered` are the sizes that may be named instead; `storage_asked`: it was not the size's own.
     """
-    if with_room(needed, places):
+    if with_room(needed, candidates):
         return []
     storage_bytes = needed.storage_bytes if storage_asked else None
-    fitting = largest_size(places, offered, storage_bytes)
+    fitting = largest_size(candidates, offered, storage_bytes)
     less = replace(needed, storage_bytes=SIZES[size].storage_step_bytes)
-    is_storage = storage_asked and bool(with_room(less, places))
+    is_storage = storage_asked and bool(with_room(less, candidates))
     storage = f" with {_gigabytes(needed.storage_bytes)} of storage" if needed.storage_bytes else ""
     return [
         Violation(
             pointer="/storage_bytes" if is_storage else "/size",
             keyword="capacity",
-            message=refusal(f"size {size}{storage}", needed, places, fitting),
+            message=refusal(f"size {size}{storage}", needed, candidates, fitting),
         )
     ]
 
 
-def refusal(what: str, needed: Amount, places: Sequence[Place], fitting: str | None) -> str:
+def refusal(what: str, needed: Amount, candidates: Sequence[Candidate], fitting: str | None) -> str:
     """Why there is no room for `what` on any of these cells, and what there is room for."""
-    ever = [place for place in places if not place.lacks_ever(needed)]
+    ever = [candidate for candidate in candidates if not candidate.lacks_ever(needed)]
     if ever:
-        lacking = min((place.lacks_now(needed) for place in ever), key=len)
+        lacking = min((candidate.lacks_now(needed) for candidate in ever), key=len)
         reason = f"there is not enough {_listed(lacking)} left for {what}"
         remedy = "Pause instances to free CPU and memory, or erase them to free disk as well"
     else:
-        lacking = min((place.lacks_ever(needed) for place in places), key=len)
+        lacking = min((candidate.lacks_ever(needed) for candidate in candidates), key=len)
         reason = f"{what} needs more {_listed(lacking)} than any machine here has"
         remedy = "For a larger size, add a larger machine"
     now = f"the largest size that fits now is {fitting}" if fitting else "no size fits now"

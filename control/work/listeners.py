@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from control.work.bell import Bell, process
+from control.work.notifier import Notifier, process
 from control.work.presence import Presence
 from control.work.queue import CHANNEL
 from storage.database import Database
@@ -25,15 +25,17 @@ _log = structlog.get_logger("work")
 
 
 def listener(
-    database: Database, bell: Bell, stopping: threading.Event, presence: Presence
+    database: Database, notifier: Notifier, stopping: threading.Event, presence: Presence
 ) -> Callable[[], None]:
-    """A function that rings the bell until stopped; the worker's own poll stands behind it."""
+    """A function that notifies until stopped; the worker's own poll stands behind it."""
     if database.dialect == "postgresql":
-        return lambda: _listen(database, bell, stopping, presence)
-    return lambda: _watch(database, bell, stopping, presence)
+        return lambda: _listen(database, notifier, stopping, presence)
+    return lambda: _watch(database, notifier, stopping, presence)
 
 
-def _listen(database: Database, bell: Bell, stopping: threading.Event, presence: Presence) -> None:
+def _listen(
+    database: Database, notifier: Notifier, stopping: threading.Event, presence: Presence
+) -> None:
     import psycopg  # noqa: PLC0415 - on SQLite nobody listens, and it is slow to import
 
     url = database.url.set(drivername="postgresql").update_query_dict(KEEPALIVE)
@@ -44,18 +46,20 @@ def _listen(database: Database, bell: Bell, stopping: threading.Event, presence:
             presence.by_session(connection),
         ):
             connection.execute(f"LISTEN {CHANNEL}".encode())
-            # What was enqueued before the LISTEN rang nobody.
-            bell.ring()
+            # What was enqueued before the LISTEN notified nobody.
+            notifier.notify()
             while not stopping.is_set():
                 for heard in connection.notifies(timeout=LOOK_EVERY_S * 10, stop_after=1):
                     if heard.payload != process():
-                        bell.ring()
+                        notifier.notify()
     except psycopg.OperationalError as error:
         _log.warning("connection for notifications lost", error=str(error))
         stopping.wait(CONNECT_AGAIN_S)
 
 
-def _watch(database: Database, bell: Bell, stopping: threading.Event, presence: Presence) -> None:
+def _watch(
+    database: Database, notifier: Notifier, stopping: threading.Event, presence: Presence
+) -> None:
     """`PRAGMA data_version` changes when any other connection has committed."""
     # A connection of its own outside transactions: an open one would always see the same version.
     with (
@@ -67,5 +71,5 @@ def _watch(database: Database, bell: Bell, stopping: threading.Event, presence: 
             version = connection.execute("PRAGMA data_version").fetchone()
             if version != seen:
                 seen = version
-                bell.ring()
+                notifier.notify()
             stopping.wait(LOOK_EVERY_S)

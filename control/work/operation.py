@@ -24,7 +24,7 @@ class Operation:
         self.args: dict[str, Any] = dict(work.args)
         self.attempts = work.attempts
         self.services = services
-        self.hold = queue.Hold(work.seq, work.lease)
+        self.held = queue.Lease(work.seq, work.lease)
         # Set by the worker's other threads; looked at before every step.
         self.lost = False
         self.interrupted = False
@@ -37,7 +37,7 @@ class Operation:
     @property
     def lease(self) -> int:
         """Grows with every claim; who is shown an older one must refuse."""
-        return self.hold.lease
+        return self.held.number
 
     def key(self, step: str) -> str:
         """The same for every try of a step, so that outside effects can be deduplicated."""
@@ -76,5 +76,5 @@ class Operation:
 
     def _note(self, db: Session, name: str, result: Any) -> None:
         steps = {**self._steps, name: result}
-        queue.checkpoint(db, self.hold, steps=steps)
+        queue.checkpoint(db, self.held, steps=steps)
         self._steps = steps

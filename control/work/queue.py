@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
-from control.work import bell
+from control.work import notifier
 from control.work.errors import LeaseLost
 from storage.columns import DatabaseClock
 from storage.database import Database, moment_of, now, on_commit
@@ -33,7 +33,7 @@ CHANNEL: Final = "menagerie_work"
 CELLS: Final = "cells"
 """Whose work it is to ask cells how they are: that of no organization."""
 ERROR_LENGTH_MAX: Final = 1000
-_ANNOUNCED: Final = "menagerie_work_announced"
+_NOTIFIES: Final = "menagerie_work_notifies"
 
 
 @dataclass(frozen=True)
@@ -45,41 +45,41 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Hold:
-    """Which operation a worker holds, and by which lease."""
+class Lease:
+    """Which operation a worker holds, and the number of the lease that lets it."""
 
     seq: int
-    lease: int
+    number: int
 
 
-def announce(db: Session) -> None:
+def notify_workers(db: Session) -> None:
     """Wake the workers when this transaction commits: those here, and on PostgreSQL all others."""
-    if _rings_at_commit(db) and db.get_bind().dialect.name == "postgresql":
+    if _notifies_at_commit(db) and db.get_bind().dialect.name == "postgresql":
         # Those here have heard, so the listener of this process passes over its own.
-        db.execute(select(func.pg_notify(CHANNEL, bell.process())))
+        db.execute(select(func.pg_notify(CHANNEL, notifier.process())))
 
 
-def _rings_at_commit(db: Session) -> bool:
+def _notifies_at_commit(db: Session) -> bool:
     """Wake the workers of this process at the commit; whether that is new to the transaction."""
-    if _ANNOUNCED in db.info:
+    if _NOTIFIES in db.info:
         return False
-    db.info[_ANNOUNCED] = True
-    on_commit(db, bell.ring_all)
+    db.info[_NOTIFIES] = True
+    on_commit(db, notifier.notify_all)
     return True
 
 
-def enter(db: Session, lane: str) -> datetime:
-    """Wake the workers at the commit, as `announce` does; the moment at which the lane is ours.
+def lock_lane(db: Session, lane: str) -> datetime:
+    """Notify the workers at the commit, too; the moment at which the lane is ours.
 
     Nobody else adds to the lane until then, so that its order of seq is its order of commits.
     """
     if db.get_bind().dialect.name != "postgresql":
-        announce(db)
+        notify_workers(db)
         return now(db)
     # Of no table, so the session has nothing to restrict or to flush for it.
-    statement, asked = _ENTER, {"lane": lane}
-    if _rings_at_commit(db):
-        statement, asked["process"] = _ENTER_AND_NOTIFY, bell.process()
+    statement, asked = _LOCK_LANE, {"lane": lane}
+    if _notifies_at_commit(db):
+        statement, asked["process"] = _LOCK_LANE_AND_NOTIFY, notifier.process()
     row = db.connection().execute(statement, asked).one()
     return moment_of(db, row[1])
 
@@ -87,10 +87,10 @@ def enter(db: Session, lane: str) -> datetime:
 # What runs for every operation is built once: building costs more than running.
 
 # As columns of one query, which are evaluated in their order: to ask thrice takes thrice as long.
-_ENTER: Final = select(
+_LOCK_LANE: Final = select(
     func.pg_advisory_xact_lock(func.hashtextextended(bindparam("lane"), 0)), DatabaseClock()
 )
-_ENTER_AND_NOTIFY: Final = _ENTER.add_columns(func.pg_notify(CHANNEL, bindparam("process")))
+_LOCK_LANE_AND_NOTIFY: Final = _LOCK_LANE.add_columns(func.pg_notify(CHANNEL, bindparam("process")))
 
 
 def sharer() -> ColumnElement[str]:
@@ -146,7 +146,7 @@ def claim(
 
     `deadlines` names the kinds that can be run, with the seconds that each may take in all.
     `holder` is the name by which others see that this worker lives; without one the lease alone
-    tells. `passed_over` are those who have enough under way (`Shares.used_up`).
+    tells. `passed_over` are those who have enough under way (`FairShare.used_up`).
     """
     with database.write() as db:
         moment = now(db)
@@ -188,29 +188,29 @@ def _held(columns: tuple[str, ...]) -> Update:
     )
 
 
-def checkpoint(db: Session, hold: Hold, **values: Any) -> None:
+def checkpoint(db: Session, lease: Lease, **values: Any) -> None:
     """Write to the operation's row, or raise LeaseLost when another lease was given since."""
     parameters = {f"new_{column}": value for column, value in values.items()}
-    parameters |= {"of_seq": hold.seq, "of_lease": hold.lease}
+    parameters |= {"of_seq": lease.seq, "of_lease": lease.number}
     if db.execute(_held(tuple(values)), parameters).one_or_none() is None:
-        raise LeaseLost(f"operation {hold.seq} is no longer held by lease {hold.lease}")
+        raise LeaseLost(f"operation {lease.seq} is no longer held by lease {lease.number}")
 
 
-def renew(database: Database, hold: Hold, lease_s: float) -> None:
+def renew(database: Database, lease: Lease, lease_s: float) -> None:
     """Push the lease's end out; LeaseLost, also beyond the deadline, where none may go on."""
     with database.write() as db:
         moment = now(db)
-        deadline = db.scalar(select(Work.deadline).where(Work.seq == hold.seq))
+        deadline = db.scalar(select(Work.deadline).where(Work.seq == lease.seq))
         if deadline is not None and moment > deadline:
-            raise LeaseLost(f"operation {hold.seq} is past its deadline")
-        checkpoint(db, hold, due=moment + timedelta(seconds=lease_s))
+            raise LeaseLost(f"operation {lease.seq} is past its deadline")
+        checkpoint(db, lease, due=moment + timedelta(seconds=lease_s))
 
 
-def postpone(database: Database, hold: Hold, after_s: float, **values: Any) -> None:
+def postpone(database: Database, lease: Lease, after_s: float, **values: Any) -> None:
     """Give the operation back, due again in `after_s`."""
     with database.write() as db:
         due = now(db) + timedelta(seconds=after_s)
-        checkpoint(db, hold, due=due, state="waiting", **values)
+        checkpoint(db, lease, due=due, state="waiting", **values)
 
 
 def holders(database: Database) -> set[str]:
@@ -228,13 +228,13 @@ def release(database: Database, holder: str) -> None:
     with database.write() as db:
         freed = {"due": now(db), "state": "waiting", "holder": None}
         db.execute(update(Work).where(*_LEASED, Work.holder == holder).values(freed))
-        announce(db)
+        notify_workers(db)
 
 
-def end(db: Session, hold: Hold, state: str, error: str | None = None) -> None:
+def end(db: Session, lease: Lease, state: str, error: str | None = None) -> None:
     """Finish the operation, which frees its lane for whoever looks next: its own worker does."""
     cut = error[:ERROR_LENGTH_MAX] if error else None
-    checkpoint(db, hold, due=None, state=state, finished_at=now(db), error=cut)
+    checkpoint(db, lease, due=None, state=state, finished_at=now(db), error=cut)
 
 
 def is_late(db: Session, before: datetime) -> bool:

@@ -34,7 +34,7 @@ def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
                 raise GiveUp(_overdue_reason(work, found.deadline_s))  # noqa: TRY301 - one way out for both
             found.run(operation)
             with operation.database.write() as db:
-                queue.end(db, operation.hold, "done")
+                queue.end(db, operation.held, "done")
             log.debug("operation done")
         except GiveUp as final:
             _give_up(operation, found, final.reason)
@@ -42,7 +42,7 @@ def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
     except LeaseLost:
         log.warning("operation lost its lease")
     except Again as wait:
-        queue.postpone(operation.database, operation.hold, wait.after_s)
+        queue.postpone(operation.database, operation.held, wait.after_s)
     except Exception as error:
         wait_s = back_off_s(work.attempts)
         log.warning(
@@ -54,7 +54,7 @@ def run(operation: Operation, claim: queue.Claim, found: Workflow) -> None:
         )
         queue.postpone(
             operation.database,
-            operation.hold,
+            operation.held,
             wait_s,
             attempts=work.attempts + 1,
             error=_in_words(error),
@@ -69,7 +69,7 @@ def _overdue_reason(work: Work, limit_s: float) -> str:
 
 def _give_up(operation: Operation, found: Workflow, reason: str) -> None:
     with operation.database.write() as db:
-        queue.end(db, operation.hold, "failed", reason)
+        queue.end(db, operation.held, "failed", reason)
         if found.on_failure is not None:
             found.on_failure(operation, db, reason)
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from control.work.workflow import Workflow, enqueue
 from storage.columns import EPOCH
 from storage.database import Database, now
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.work import Work
 
 Lanes = Callable[[Session], Mapping[str, dict[str, Any]]]
@@ -32,7 +32,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScheduledRun:
     name: str
     lane: str
     args: dict[str, Any]
@@ -49,7 +49,7 @@ def enqueue_due(database: Database, schedules: Iterable[Schedule]) -> None:
             with database.write() as db:
                 place = (turn.name, slot(turn.of, now(db)))
                 enqueue(db, turn.of.workflow, turn.lane, turn.args, slot=place)
-        except Conflict:
+        except StateConflict:
             continue  # another worker was first
 
 
@@ -66,14 +66,14 @@ def slot(each: Schedule, moment: datetime) -> datetime:
     )
 
 
-def _turns(db: Session, each: Schedule) -> list[Turn]:
+def _turns(db: Session, each: Schedule) -> list[ScheduledRun]:
     if each.lanes is None:
-        return [Turn(each.name, f"schedule:{each.name}", {}, each)]
+        return [ScheduledRun(each.name, f"schedule:{each.name}", {}, each)]
     lanes = each.lanes(db).items()
-    return [Turn(f"{each.name} {lane}", lane, args, each) for lane, args in lanes]
+    return [ScheduledRun(f"{each.name} {lane}", lane, args, each) for lane, args in lanes]
 
 
-def _wanting(db: Session, turns: list[Turn]) -> list[Turn]:
+def _wanting(db: Session, turns: list[ScheduledRun]) -> list[ScheduledRun]:
     """Those that are neither there nor wait for the one before: one question for all."""
     moment = now(db)
     slots = {turn.of.name: slot(turn.of, moment) for turn in turns}

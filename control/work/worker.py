@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from control.work import listeners, queue, runner, schedules
-from control.work.bell import Bell
 from control.work.errors import LeaseLost
+from control.work.fair_share import FairShare
+from control.work.notifier import Notifier
 from control.work.operation import Operation
 from control.work.presence import Presence
 from control.work.registry import Registry
-from control.work.shares import Shares
-from storage.errors import Unavailable
+from storage.errors import StorageUnavailable
 
 if TYPE_CHECKING:  # services name the room that names this one
     from control.services import Services
@@ -52,14 +52,14 @@ class Worker:
         self._registry = registry
         self._lease_s = lease_s
         self._keep_schedules = keep_schedules
-        self._bell = Bell()
+        self._notifier = Notifier()
         self._stopping = threading.Event()
         self._left = threading.Event()
         self._presence = Presence(self._database)
         self._missed: set[str] = set()
         self._held: set[Operation] = set()
         self._claiming = threading.Lock()
-        self._shares = Shares(registry, threads)
+        self._shares = FairShare(registry, threads)
         self._threads = [
             threading.Thread(
                 target=self._until_stopped, args=(turn,), name=f"work-{name}", daemon=True
@@ -69,7 +69,7 @@ class Worker:
 
     def _turns(self, threads: int) -> list[tuple[str, Callable[[], None]]]:
         # Until it has left, as others would repeat the steps that a stop waits for.
-        listen = listeners.listener(self._database, self._bell, self._left, self._presence)
+        listen = listeners.listener(self._database, self._notifier, self._left, self._presence)
         return [
             *((str(number), self._work) for number in range(threads)),
             ("renew", self._renew),
@@ -103,7 +103,7 @@ class Worker:
         for operation in list(self._held):
             operation.interrupted = True
         for _ in self._threads:
-            self._bell.ring()
+            self._notifier.notify()
         end = time.monotonic() + wait_s
         for thread in self._threads[:-1]:
             if thread.ident is not None:
@@ -116,7 +116,7 @@ class Worker:
         while not self._stopping.is_set():
             try:
                 turn()
-            except Unavailable as outage:
+            except StorageUnavailable as outage:
                 _log.warning("database unavailable", detail=outage.detail)
                 self._stopping.wait(POLL_S)
             except Exception:  # noqa: BLE001 - a thread that ends would never work again
@@ -132,7 +132,7 @@ class Worker:
             while self._run_next():
                 pass
             return
-        self._bell.wait(POLL_S if wait_s is None else min(max(wait_s, 0.005), POLL_S))
+        self._notifier.wait(POLL_S if wait_s is None else min(max(wait_s, 0.005), POLL_S))
 
     def _run_next(self) -> bool:
         if self._stopping.is_set():
@@ -145,8 +145,8 @@ class Worker:
             operation = Operation(claim.work, self._services)
             self._shares.note(operation)
             self._held.add(operation)
-        # Where one was due there may be more: pass the ring on before working.
-        self._bell.ring()
+        # Where one was due there may be more: tell another before working.
+        self._notifier.notify()
         try:
             runner.run(operation, claim, self._registry.workflows[operation.kind])
         except LeaseLost:
@@ -175,7 +175,7 @@ class Worker:
         self._stopping.wait(self._lease_s / RENEWALS_A_LEASE)
         for operation in list(self._held):
             try:
-                queue.renew(self._database, operation.hold, self._lease_s)
+                queue.renew(self._database, operation.held, self._lease_s)
             except LeaseLost:
                 operation.lost = True
 

@@ -9,12 +9,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from control.work.operation import Operation
-from control.work.queue import enter
+from control.work.queue import lock_lane
 from storage import identifiers
 from storage.work import Work
 
 Steps = Callable[[Operation], None]
-WayOut = Callable[[Operation, Session, str], None]
+OnFailure = Callable[[Operation, Session, str], None]
 """Called once, in the transaction that ends the operation: (operation, db, reason)."""
 
 
@@ -31,7 +31,7 @@ class Workflow:
     kind: str
     run: Steps
     deadline_s: float
-    on_failure: WayOut | None = None
+    on_failure: OnFailure | None = None
     joins: bool = False
     asks_strangers: bool = False
 
@@ -40,7 +40,7 @@ def workflow(
     kind: str,
     *,
     deadline_s: float,
-    on_failure: WayOut | None = None,
+    on_failure: OnFailure | None = None,
     joins: bool = False,
     asks_strangers: bool = False,
 ) -> Callable[[Steps], Workflow]:
@@ -61,7 +61,7 @@ def enqueue(
 
     Operations of one lane run one after the other, in this order. `slot` is a schedule's turn.
     """
-    moment = enter(db, lane)
+    moment = lock_lane(db, lane)
     joined = _waiting(db, started, lane, args or {}) if started.joins else None
     if joined is not None:
         return joined

@@ -14,7 +14,7 @@ from specserver import Forbidden, Reply
 from storage import identifiers
 from storage.access import api_keys
 from storage.access.api_keys import ApiKey
-from storage.errors import Conflict
+from storage.errors import StateConflict
 
 Body = dict[str, Any]
 
@@ -52,7 +52,7 @@ def revoke(call: OrgCall, api_key: ApiKey) -> Reply:
 def unsuspend(call: OrgCall, api_key: ApiKey) -> Body:
     _check_reach(call, api_key)
     if api_key.suspended_at is None:
-        raise Conflict("this API key is not suspended")
+        raise StateConflict("this API key is not suspended")
     call.audit(
         target=api_key.id,
         detail={"name": api_key.name, "was_suspended_for": api_key.suspended_reason},

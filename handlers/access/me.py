@@ -10,7 +10,7 @@ from handlers.access import sessions as session_handlers
 from handlers.calls import CallerCall, SessionCall
 from specserver import Forbidden, Reply
 from storage.access import sessions
-from storage.errors import Conflict
+from storage.errors import StateConflict
 
 Body = dict[str, Any]
 
@@ -42,7 +42,7 @@ def enrol_totp(call: SessionCall, body: Body) -> Reply:
     user = call.caller.user
     _require_fresh_or_password(call, body.get("password"))
     if user.totp_confirmed_at is not None:
-        raise Conflict("an authenticator app is already enrolled; remove it first")
+        raise StateConflict("an authenticator app is already enrolled; remove it first")
     secret = identity.new_totp_secret()
     user.totp_secret_sealed = second_factor.seal_secret(call, user, secret)
     user.totp_last_step = None
@@ -54,7 +54,7 @@ def enrol_totp(call: SessionCall, body: Body) -> Reply:
 def confirm_totp(call: SessionCall, body: Body) -> Body:
     user = call.caller.user
     if user.totp_confirmed_at is not None:
-        raise Conflict("the authenticator app is already confirmed")
+        raise StateConflict("the authenticator app is already confirmed")
     second_factor.require_code(call, body["code"], confirmed=False)
     user.totp_confirmed_at = call.caller.session.mfa_at = call.now
     call.audit(target=user.id)
@@ -64,7 +64,7 @@ def confirm_totp(call: SessionCall, body: Body) -> Body:
 def remove_totp(call: SessionCall) -> Reply:
     user = call.caller.user
     if user.totp_confirmed_at is None:
-        raise Conflict("no authenticator app is enrolled")
+        raise StateConflict("no authenticator app is enrolled")
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
     sessions.forget_second_factor(call.db, user.id)
     call.audit(target=user.id)

@@ -10,7 +10,7 @@ from handlers.calls import OrgCall
 from specserver import Reply
 from storage.access import projects, teams
 from storage.access.projects import Project
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances import instances
 
 Body = dict[str, Any]
@@ -56,18 +56,18 @@ def delete(call: OrgCall, project: Project) -> Reply:
 
 
 def _refuse_while_used(by_status: dict[str, int]) -> None:
-    """Conflict that says what is in the way, and how to get it out of it."""
+    """StateConflict that says what is in the way, and how to get it out of it."""
     kept = by_status.get("deleted", 0)
     leaving = sum(by_status.get(status, 0) for status in ("deleting", "erasing"))
     live = sum(by_status.values()) - kept - leaving - by_status.get("erased", 0)
-    ways = {
+    reasons = {
         f"{live} running or paused (delete or erase them)": live,
         f"{leaving} being deleted or erased (wait)": leaving,
         f"{kept} deleted with their data retained (erase them, or wait until purge_after)": kept,
     }
-    held = [way for way, count in ways.items() if count]
+    held = [reason for reason, count in reasons.items() if count]
     if held:
-        raise Conflict(f"cannot delete a project that has instances: {', '.join(held)}")
+        raise StateConflict(f"cannot delete a project that has instances: {', '.join(held)}")
 
 
 def _is_taken(call: OrgCall, slug: str) -> bool:

@@ -4,7 +4,7 @@ from control.boundary import Call, identity
 from handlers.calls import SessionCall
 from specserver import Forbidden
 from storage.access.users import User
-from storage.errors import Conflict
+from storage.errors import StateConflict
 
 
 def seal_secret(call: Call, user: User, secret: str) -> bytes:
@@ -25,10 +25,10 @@ def use_code(call: Call, user: User, code: str, *, confirmed: bool = True) -> bo
 
 
 def require_code(call: SessionCall, code: str, *, confirmed: bool = True) -> None:
-    """Conflict where there is no second factor to prove, Forbidden for a wrong or used code."""
+    """StateConflict where there is no second factor, Forbidden for a wrong or used code."""
     user = call.caller.user
     if user.totp_secret_sealed is None or (user.totp_confirmed_at is None and confirmed):
-        raise Conflict("no authenticator app is enrolled; enroll one with POST /v1/me/totp")
+        raise StateConflict("no authenticator app is enrolled; enroll one with POST /v1/me/totp")
     if not use_code(call, user, code, confirmed=confirmed):
         raise Forbidden(
             "the code is wrong or has already been used; wait for the next one", code="code_refused"

@@ -57,10 +57,10 @@ def _cells(call: Call) -> Check:
 def _clock(skew_s: float) -> str | None:
     if abs(skew_s) <= SKEW_TOLD_S:
         return None
-    way = "ahead of" if skew_s > 0 else "behind"
+    direction = "ahead of" if skew_s > 0 else "behind"
     return (
-        f"the clock of a cell's machine is {abs(skew_s):.0f} s {way} the database's; the cell "
-        "corrects for it, but set the clock: timedatectl set-ntp true"
+        f"the clock of a cell's machine is {abs(skew_s):.0f} s {direction} the database's; the "
+        "cell corrects for it, but set the clock: timedatectl set-ntp true"
     )
 
 

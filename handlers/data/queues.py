@@ -24,7 +24,7 @@ def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = No
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     name, unlogged = body["name"], body.get("unlogged", False)
-    made = _queues(call, instance).create(name, unlogged=unlogged, key=call.act_key)
+    made = _queues(call, instance).create(name, unlogged=unlogged, key=call.operation_key)
     call.audit(target=instance.id, detail={"queue": name, "unlogged": unlogged})
     base = f"/v1/orgs/{call.org.id}/instances/{instance.id}/queues"
     return Reply.created(made, f"{base}/{name}")
@@ -46,7 +46,9 @@ def permit(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Bo
 def send(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Reply:
     messages, delay_s = body["messages"], body.get("delay_seconds", 0)
     queues = _queues(call, instance)
-    return Reply(201, queues.send(queue_name, messages, delay_s=int(delay_s), key=call.act_key))
+    return Reply(
+        201, queues.send(queue_name, messages, delay_s=int(delay_s), key=call.operation_key)
+    )
 
 
 def read(call: OrgCall, instance: Instance, queue_name: str, body: Body) -> Body:
@@ -64,7 +66,7 @@ def archive_messages(call: OrgCall, instance: Instance, queue_name: str, body: B
 
 
 def purge(call: OrgCall, instance: Instance, queue_name: str) -> Body:
-    purged = _queues(call, instance).purge(queue_name, key=call.act_key)
+    purged = _queues(call, instance).purge(queue_name, key=call.operation_key)
     call.audit(target=instance.id, detail={"queue": queue_name, **purged})
     return purged
 
@@ -74,7 +76,7 @@ def _removed(
 ) -> Body:
     queues = _queues(call, instance)
     ids = [int(each) for each in body["message_ids"]]
-    return queues.remove(queue_name, ids, archive=archive, key=call.act_key)
+    return queues.remove(queue_name, ids, archive=archive, key=call.operation_key)
 
 
 def _queues(call: OrgCall, instance: Instance) -> Queues:
@@ -87,5 +89,5 @@ def _queues(call: OrgCall, instance: Instance) -> Queues:
     # Messages are rows: who may not connect to the database gets none of them this way either.
     allow_list.check(networks.of_instance(call.db, instance), call.ip, "the queue API")
     queues = call.services.cells.for_instance(call.db, instance).queues(instance.id)
-    call.let_go()
+    call.release_connection()
     return queues

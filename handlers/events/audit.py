@@ -13,7 +13,7 @@ from handlers.calls import OrgCall
 from handlers.events import views
 from specserver import Invalid, Reply
 from storage.events import audit
-from storage.events.audit import AuditEntry, Chosen
+from storage.events.audit import AuditEntry, AuditFilter
 
 EXPORT_MAX: Final = 50_000
 PAGE: Final = 500
@@ -43,16 +43,16 @@ def export(call: OrgCall, **filters: str) -> Reply:
     return call.streamed(partial(_rows, chosen), "", "text/csv; charset=utf-8", "audit.csv")
 
 
-def _chosen(filters: dict[str, str]) -> Chosen:
+def _chosen(filters: dict[str, str]) -> AuditFilter:
     since, until = (
         instants.read(filters[name], parameter=name) if name in filters else None
         for name in ("from", "to")
     )
     equal = {name: filters.get(name) for name in ("action", "actor_id", "target")}
-    return Chosen(since, until, **equal)
+    return AuditFilter(since, until, **equal)
 
 
-def _rows(chosen: Chosen, call: OrgCall, last: str) -> tuple[str, str | None]:
+def _rows(chosen: AuditFilter, call: OrgCall, last: str) -> tuple[str, str | None]:
     """A page of lines, the first with the names of the columns; and where to go on."""
     found = audit.page(call.db, call.org.id, chosen, limit=PAGE, after=last or None)
     text = io.StringIO()
@@ -70,7 +70,7 @@ def _row(entry: AuditEntry) -> list[str]:
     return [f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells]
 
 
-def _check_size(call: OrgCall, chosen: Chosen) -> None:
+def _check_size(call: OrgCall, chosen: AuditFilter) -> None:
     first_left_out = audit.time_of(call.db, call.org.id, chosen, EXPORT_MAX)
     if first_left_out is None:
         return

@@ -10,7 +10,7 @@ from handlers import instants
 from handlers.calls import OrgCall
 from handlers.instances.one_time import check_provisioned
 from specserver import Unavailable
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
 
@@ -21,7 +21,7 @@ _ASKABLE = frozenset({"running", "pausing", "resizing"})
 def capacity(call: OrgCall, instance: Instance, week: Sequence[Sample]) -> dict[str, Any]:
     """`week` is the metering of the last seven days, oldest first."""
     if instance.ready_at is None:
-        raise Conflict(f"cannot measure an instance that is {instance.status}")
+        raise StateConflict(f"cannot measure an instance that is {instance.status}")
     check_provisioned(instance, "measure")
     used, observed_at = _used(call, instance, week)
     size = SIZES[instance.size]

@@ -5,7 +5,7 @@ from control.policy.catalogue import ENGINES
 from handlers.calls import OrgCall
 from handlers.instances import one_time
 from specserver import Reply
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances.instances import Instance
 from storage.network import networks
 
@@ -13,7 +13,7 @@ from storage.network import networks
 def open_(call: OrgCall, instance: Instance) -> Reply:
     engine = ENGINES[instance.engine]
     if "console" not in engine.features:
-        raise Conflict(f"{engine.name} has no SQL console")
+        raise StateConflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
     allow_list.check(networks.of_instance(call.db, instance), call.ip, "the console")
     call.audit(target=instance.id, detail={"name": instance.name})

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control import ordering
-from control.ordering import capacity as cell_capacity
 from control.workflows.instances import erasure, lifecycle, resizing
 from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions
@@ -156,7 +155,7 @@ def resume(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     held = instance.paused_by == "idle"
     instance.resume()
     if not held:
-        cell_capacity.check_wake(call.requester, instance)
+        ordering.check_wake(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
     call.start(lifecycle.resume, instance)
     return _accepted(call, instance)

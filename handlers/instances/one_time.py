@@ -8,7 +8,7 @@ from handlers import instants
 from handlers.calls import OrgCall
 from storage import identifiers
 from storage.catalogue import cells
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances.instances import GONE, Instance
 from storage.instances.one_time_urls import OneTimeUrl
 
@@ -66,12 +66,14 @@ def _person(call: OrgCall) -> str:
 
 
 def check_provisioned(instance: Instance, verb: str) -> None:
-    """Conflict before the cell has heard of the instance, and once it is asked to go."""
+    """StateConflict before the cell has heard of the instance, and once it is asked to go."""
     if instance.status == "requested" or instance.desired_status in GONE:
-        raise Conflict(f"cannot {verb} an instance that is {instance.status}")
+        raise StateConflict(f"cannot {verb} an instance that is {instance.status}")
 
 
 def check_has_credentials(instance: Instance, verb: str) -> None:
-    """Conflict unless the instance was usable once and is not asked to go."""
+    """StateConflict unless the instance was usable once and is not asked to go."""
     if instance.ready_at is None or instance.desired_status in GONE:
-        raise Conflict(f"cannot {verb} the credential of an instance that is {instance.status}")
+        raise StateConflict(
+            f"cannot {verb} the credential of an instance that is {instance.status}"
+        )

@@ -56,7 +56,7 @@ def of_disk(settings: Settings) -> Iterator[Finding]:
 
 def of_database(settings: Settings) -> Iterator[Finding]:
     from storage.database import Database  # noqa: PLC0415 -- slow to import
-    from storage.errors import Unavailable  # noqa: PLC0415 -- see above
+    from storage.errors import StorageUnavailable  # noqa: PLC0415 -- see above
 
     if settings.on_sqlite and not (settings.root / "menagerie.db").exists():
         yield Finding("database", "ok", "SQLite; the first start will create it")
@@ -65,7 +65,7 @@ def of_database(settings: Settings) -> Iterator[Finding]:
     try:
         with database.read() as db:
             skew_s = time.time() - database.now(db).timestamp()
-    except Unavailable as error:
+    except StorageUnavailable as error:
         reason = str(getattr(error.__cause__, "orig", None) or error.detail).partition("\n")[0]
         remedy = "check the setting database_url: menagerie config"
         yield Finding("database", "failure", f"cannot be used: {reason}", remedy)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from storage import pages
 from storage.columns import Json, Owned, Record
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.lookups import by_key
 from storage.pages import Page
 
@@ -46,7 +46,7 @@ def fetch(db: Session, org_id: str, key_id: str, *, lock: bool = False) -> ApiKe
     """A key of that organization that is not revoked; `lock` holds it until the commit."""
     key = by_key(db, ApiKey, key_id, lock=lock)
     if key is None or key.org_id != org_id or key.revoked_at is not None:
-        raise NotFound("api key not found")
+        raise RecordNotFound("api key not found")
     return key
 
 

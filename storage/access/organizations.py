@@ -11,7 +11,7 @@ from storage.access import teams
 from storage.access.api_keys import ApiKey
 from storage.access.memberships import Membership
 from storage.columns import Owned, Record, one_of
-from storage.errors import Conflict, NotFound
+from storage.errors import RecordNotFound, StateConflict
 from storage.instances.instances import Instance
 from storage.lookups import by_key
 
@@ -42,7 +42,7 @@ class Organization(Owned, Record):
 
     def close(self, at: datetime) -> None:
         if self.status == "closed":
-            raise Conflict("cannot close an organization that is closed")
+            raise StateConflict("cannot close an organization that is closed")
         self.status = "closed"
         self.closed_at = at
 
@@ -55,7 +55,7 @@ def create(
     )
     if tenancy.is_for_none(db):
         # Whoever makes one goes on within it.
-        tenancy.hold(db, organization.id)
+        tenancy.restrict(db, organization.id)
     db.add(organization)
     db.flush()
     teams.found(db, organization.id)
@@ -65,11 +65,11 @@ def create(
 def fetch(db: Session, org_id: str) -> Organization:
     organization = by_key(db, Organization, org_id)
     if organization is None:
-        raise NotFound("organization not found")
+        raise RecordNotFound("organization not found")
     return organization
 
 
-_HOLD: Final = (
+_LOCK: Final = (
     select(Organization.id)
     .where(Organization.id == bindparam("org_id"))
     # Events and other rows that refer to the organization can still be written by workers.
@@ -77,13 +77,13 @@ _HOLD: Final = (
 )
 
 
-def hold(db: Session, org_id: str) -> None:
-    """Let nobody else hold the organization until the transaction ends.
+def lock(db: Session, org_id: str) -> None:
+    """Let nobody else lock the organization until the transaction ends.
 
     On SQLite a transaction that writes excludes all others anyway.
     """
     if db.get_bind().dialect.name == "postgresql":
-        db.execute(_HOLD, {"org_id": org_id})
+        db.execute(_LOCK, {"org_id": org_id})
 
 
 def of_user(db: Session, user_id: str) -> list[tuple[Organization, str]]:

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import identifiers, pages
 from storage.access.teams import Teams, of_teams, owning_team
 from storage.columns import Owned, Record
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.lookups import by_key
 from storage.pages import Page
 
@@ -33,7 +33,7 @@ def fetch(db: Session, org_id: str, project_id: str, *, lock: bool = False) -> P
     """The organization's project; `lock` holds its row until the transaction ends."""
     project = by_key(db, Project, project_id, lock=lock)
     if project is None or project.org_id != org_id:
-        raise NotFound("project not found")
+        raise RecordNotFound("project not found")
     return project
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
 from storage.columns import Record
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.lookups import by_key
 from storage.pages import Page
 
@@ -65,7 +65,7 @@ def fetch(
     """A live session of that user; `lock` holds it until the transaction ends."""
     found = by_key(db, UserSession, session_id, lock=lock)
     if found is None or found.user_id != user_id or not found.is_live(now):
-        raise NotFound("session not found")
+        raise RecordNotFound("session not found")
     return found
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.lookups import by_key
 
 
@@ -55,7 +55,7 @@ def every(db: Session) -> list[Cell]:
 def fetch(db: Session, cell_id: str) -> Cell:
     cell = by_key(db, Cell, cell_id)
     if cell is None:
-        raise NotFound("cell not found")
+        raise RecordNotFound("cell not found")
     return cell
 
 

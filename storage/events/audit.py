@@ -31,7 +31,7 @@ class AuditEntry(Owned, Record):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class AuditFilter:
     """Which entries: those with all that is given, from one moment until before another."""
 
     since: datetime | None = None
@@ -69,21 +69,21 @@ def append(
 
 
 def page(
-    db: Session, org_id: str, chosen: Chosen, *, limit: int, after: str | None
+    db: Session, org_id: str, chosen: AuditFilter, *, limit: int, after: str | None
 ) -> Page[AuditEntry]:
     """The organization's, newest first."""
     rows = _chosen(select(AuditEntry), org_id, chosen)
     return pages.keyset(db, rows, AuditEntry.id, limit=limit, after=after)
 
 
-def time_of(db: Session, org_id: str, chosen: Chosen, number: int) -> datetime | None:
+def time_of(db: Session, org_id: str, chosen: AuditFilter, number: int) -> datetime | None:
     """Of the entry that so many are newer than; None where there are not so many."""
     rows = _chosen(select(AuditEntry.created_at), org_id, chosen)
     found: datetime | None = db.scalar(rows.order_by(AuditEntry.id.desc()).offset(number).limit(1))
     return found
 
 
-def _chosen(rows: Select[Any], org_id: str, chosen: Chosen) -> Select[Any]:
+def _chosen(rows: Select[Any], org_id: str, chosen: AuditFilter) -> Select[Any]:
     rows = rows.where(AuditEntry.org_id == org_id)
     for column, value in (
         (AuditEntry.action, chosen.action),

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import pages
 from storage.access.teams import Teams, of_teams, owning_team
 from storage.columns import DatabaseClock, Json, Owned, Record, one_of
-from storage.errors import Conflict, NotFound
+from storage.errors import RecordNotFound, StateConflict
 from storage.lookups import by_key
 from storage.pages import Page
 
@@ -52,7 +52,7 @@ _HELD: Final = text("status != 'erased'")
 
 
 class Instance(Owned, Record):
-    """Transitions raise Conflict where the status forbids them and change nothing then.
+    """Transitions raise StateConflict where the status forbids them and change nothing then.
 
     The verbs (`pause`) are what callers ask; `became_…` is what workflows found to be so.
     """
@@ -110,7 +110,7 @@ class Instance(Owned, Record):
         self, verb: str, allowed: frozenset[str] | set[str], status: str, hint: str = ""
     ) -> None:
         if self.status not in allowed:
-            raise Conflict(f"cannot {verb} an instance that is {self.status}{hint}")
+            raise StateConflict(f"cannot {verb} an instance that is {self.status}{hint}")
         self.status = status
         self.status_reason = None
 
@@ -118,7 +118,7 @@ class Instance(Owned, Record):
         """A delete that failed stays a delete: nothing brings the instance back to life."""
         if self.desired_status in GONE:
             going = f" and to be {self.desired_status}" if self.status == "failed" else ""
-            raise Conflict(f"cannot {verb} an instance that is {self.status}{going}")
+            raise StateConflict(f"cannot {verb} an instance that is {self.status}{going}")
 
     # What callers ask.
 
@@ -145,15 +145,15 @@ class Instance(Owned, Record):
             self._refuse_gone("change")
 
     def check_branchable(self) -> None:
-        """Conflict unless there is data that a branch could begin with."""
+        """StateConflict unless there is data that a branch could begin with."""
         if self.status not in {"running", "paused"}:
-            raise Conflict(f"cannot branch an instance that is {self.status}")
+            raise StateConflict(f"cannot branch an instance that is {self.status}")
 
     def check_running(self, verb: str) -> None:
-        """Conflict unless a login works now."""
+        """StateConflict unless a login works now."""
         if self.status != "running":
             hint = "; resume it first" if self.status == "paused" else ""
-            raise Conflict(f"cannot {verb} an instance that is {self.status}{hint}")
+            raise StateConflict(f"cannot {verb} an instance that is {self.status}{hint}")
 
     def delete(self, purge_after: datetime | None) -> None:
         """Stop it and keep its data, if it has any, until `purge_after` (None: until erased)."""
@@ -170,13 +170,13 @@ class Instance(Owned, Record):
     def undelete(self, now: datetime) -> None:
         """Take a delete back: it is to be as it was. One that was idle is to run."""
         if self.status == "deleted" and self.ready_at is None:
-            raise Conflict(
+            raise StateConflict(
                 "cannot undelete an instance that is deleted and never ran: it has no data; "
                 "order a new one"
             )
         if self.status == "deleted" and self.purge_after and self.purge_after <= now:
             until = self.purge_after.isoformat(timespec="seconds")
-            raise Conflict(
+            raise StateConflict(
                 f"cannot undelete an instance that is deleted and was kept until {until}"
             )
         hint = "; wait until it is deleted" if self.status == "deleting" else ""
@@ -235,7 +235,7 @@ def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> 
     """The organization's instance; `lock` holds its row until the transaction ends."""
     instance = by_key(db, Instance, instance_id, lock=lock)
     if instance is None or instance.org_id != org_id:
-        raise NotFound("instance not found")
+        raise RecordNotFound("instance not found")
     return instance
 
 

@@ -25,7 +25,7 @@ class OneTimeUrl(Owned, Record):
 
 
 @dataclass(frozen=True)
-class Asked:
+class UrlPurpose:
     """What somebody has unexpired URLs for."""
 
     instance: Instance
@@ -33,17 +33,17 @@ class Asked:
     action: str
 
 
-def asked_for(db: Session, cell_id: str, now: datetime) -> list[Asked]:
+def asked_for(db: Session, cell_id: str, now: datetime) -> list[UrlPurpose]:
     """Who has URLs for what of the cell's instances, once however many they are."""
     kinds = select(OneTimeUrl.instance_id, OneTimeUrl.holder, OneTimeUrl.action)
     kinds = kinds.where(OneTimeUrl.expires_at > now).distinct()
     found = kinds.subquery()
     rows = select(Instance, found.c.holder, found.c.action)
     rows = rows.join(found, found.c.instance_id == Instance.id).where(Instance.cell_id == cell_id)
-    return [Asked(*row) for row in db.execute(rows)]
+    return [UrlPurpose(*row) for row in db.execute(rows)]
 
 
-def of(db: Session, asked: Asked, now: datetime) -> list[OneTimeUrl]:
+def of(db: Session, asked: UrlPurpose, now: datetime) -> list[OneTimeUrl]:
     """All of those that may still be used."""
     rows = select(OneTimeUrl).where(
         OneTimeUrl.instance_id == asked.instance.id,

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages, tenancy
 from storage.columns import Json, Owned, Record, one_of
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.instances.instances import Instance
 from storage.lookups import by_key
 from storage.pages import Page
@@ -67,7 +67,7 @@ class Domain(Owned, Record):
 def fetch(db: Session, instance: Instance, domain_id: str, *, lock: bool = False) -> Domain:
     found = by_key(db, Domain, domain_id, lock=lock)
     if found is None or found.instance_id != instance.id or found.org_id != instance.org_id:
-        raise NotFound("domain not found")
+        raise RecordNotFound("domain not found")
     return found
 
 

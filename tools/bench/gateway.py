@@ -32,7 +32,7 @@ from cell.certificates import pki
 from gateway.certificates import make_context
 from gateway.main import run as run_gateway
 from gateway.settings import GatewaySettings
-from tools.bench.ways import Way, free_port
+from tools.bench.ways import RequestPipeline, free_port
 
 HOST = "duckdb-bench.local.localhost"
 BULK_BYTES = 64 * 2**20
@@ -77,7 +77,7 @@ def serve_plain(home: Path, ready: Any) -> None:
 
 
 @dataclass
-class WayToBytes(Way):
+class WayToBytes(RequestPipeline):
     connect: Callable[[], socket.socket]
 
     def typical(self, what: str) -> float:

@@ -36,7 +36,7 @@ from cell.certificates import pki
 from cell.runtime import cgroups
 from gateway.main import run as run_gateway
 from gateway.settings import GatewaySettings
-from tools.bench.ways import Way, free_port
+from tools.bench.ways import RequestPipeline, free_port
 
 HOST = "postgres-bench.local.localhost"
 PASSWORD = "bench"  # noqa: S105 - of a server that lives for a minute
@@ -53,7 +53,7 @@ QUERIES_MIN, PGBOUNCER_MIN, CONNECTIONS_MIN, WORKERS_MIN = 0.6, 1.1, 0.8, 1.6
 
 
 @dataclass
-class WayToServer(Way):
+class WayToServer(RequestPipeline):
     """`environment` is how pgbench gets there; a way that takes nobody's CPU names no process."""
 
     environment: dict[str, str]

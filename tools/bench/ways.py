@@ -8,7 +8,7 @@ import psutil
 
 
 @dataclass
-class Way:
+class RequestPipeline:
     """One of those that are compared: whose CPU it takes, and what was measured in each round."""
 
     name: str

@@ -35,7 +35,7 @@ from storage.identifiers import new
 from storage.instances.instances import Instance
 from storage.replays import Replay
 from storage.work import Work
-from tools.bench.ways import Way, free_port
+from tools.bench.ways import RequestPipeline, free_port
 from tools.bench.whole_way_server import OPERATIONS
 
 ROUNDS: Final = 9
@@ -89,7 +89,7 @@ class Tenancy:
         return "POST", path, json.dumps(order).encode(), headers
 
 
-class Server(Way):
+class Server(RequestPipeline):
     """A process under measurement; `ask` sends one request and returns the answer's body."""
 
     def __init__(self, name: str, process: psutil.Process, connection: HTTPConnection) -> None:

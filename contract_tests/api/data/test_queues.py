@@ -12,11 +12,11 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.network.test_network import authority
 from contract_tests.api.rows import is_problem
 from contract_tests.workflows.fake_cell import nothing
-from control.boundary.way import Way
+from control.boundary.pipeline import RequestPipeline
 from control.cells.client import CellUnavailable
 from specserver import Reply
 from storage.access.organizations import Organization
-from storage.errors import Unavailable
+from storage.errors import StorageUnavailable
 from storage.events.audit import AuditEntry
 from storage.instances import instances
 
@@ -221,12 +221,12 @@ def test_what_could_not_be_recorded_is_recorded_with_the_next_try(
     """As when this process ends between the cell's answer and its own."""
 
     def fail(*_given: Any) -> Reply:
-        raise Unavailable("the database is busy with other writes")
+        raise StorageUnavailable("the database is busy with other writes")
 
     named = {"json": {"name": "orders"}, "headers": {"Idempotency-Key": "k0"}}
     queue = f"{path}/orders"
     with monkeypatch.context() as failing:
-        failing.setattr(Way, "_record", fail)
+        failing.setattr(RequestPipeline, "_record", fail)
         is_problem(house.post(path, tenant.key, **named), 503)
         is_problem(send(house, tenant, queue, {"n": 1}, key="k1"), 503)
     assert audited(house, tenant) == []

@@ -13,7 +13,7 @@ from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
 from handlers.events import audit as handler
-from storage.errors import Unavailable
+from storage.errors import StorageUnavailable
 from storage.events import audit
 
 
@@ -159,7 +159,7 @@ def test_a_database_that_fails_in_the_middle_breaks_it_off(
 
     def fails(*given: Any, **named: Any) -> Any:
         if named["after"] is not None:
-            raise Unavailable("the database cannot be reached")
+            raise StorageUnavailable("the database cannot be reached")
         return read(*given, **named)
 
     monkeypatch.setattr(audit, "page", fails)

@@ -15,7 +15,7 @@ from contract_tests.api.access.test_teams import Company
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.streams import Address, Stream, happen, served
-from control.boundary import lasting
+from control.boundary import streamed_answers as lasting
 from storage.access.memberships import Membership
 from storage.events import events
 

@@ -9,7 +9,7 @@ from specserver import PollAgain, Problem, Reply
 from storage import identifiers
 from storage.access import api_keys, projects
 from storage.access.projects import Project
-from storage.errors import Conflict, NotFound, Unavailable
+from storage.errors import RecordNotFound, StateConflict, StorageUnavailable
 
 
 def ping(_call: Call) -> dict[str, Any]:
@@ -143,11 +143,11 @@ def wait(call: Call) -> dict[str, Any]:
 
 def fail(call: Call, how: str) -> None:
     if how == "not_found":
-        raise NotFound("project not found")
+        raise RecordNotFound("project not found")
     if how == "conflict":
-        raise Conflict("cannot pause an instance that is requested")
+        raise StateConflict("cannot pause an instance that is requested")
     if how == "unavailable":
-        raise Unavailable("the database has no space left")
+        raise StorageUnavailable("the database has no space left")
     if how == "write_in_read":
         call.db.add(projects.Project(id="proj_1", org_id="org_1", name="n", slug="s"))
         call.db.flush()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.columns import EPOCH
-from storage.errors import Conflict
+from storage.errors import StateConflict
 from storage.instances.instances import GONE, STATUSES, Instance
 
 GOING: Final = {"deleting", "deleted", "erasing", "erased"}
@@ -74,7 +74,9 @@ class Lifecycle(RuleBasedStateMachine):
         else:
             expected = ALLOWED[verb].get(self.status)
         if expected is None:
-            with pytest.raises(Conflict, match=f"^cannot .* an instance that is {self.status}"):
+            with pytest.raises(
+                StateConflict, match=f"^cannot .* an instance that is {self.status}"
+            ):
                 ACTS[verb](self.instance)
             assert {k: v for k, v in self.instance.__dict__.items() if k in before} == before
             return
@@ -116,7 +118,7 @@ TestLifecycle.settings = settings(max_examples=150, stateful_step_count=30)
 @pytest.mark.parametrize("seconds", [0, 1])
 def test_what_is_no_longer_kept_is_not_undeleted(seconds: int) -> None:
     gone = Instance(status="deleted", desired_status="deleted", ready_at=EPOCH, purge_after=EPOCH)
-    with pytest.raises(Conflict, match="that is deleted and was kept until 1970-01-01"):
+    with pytest.raises(StateConflict, match="that is deleted and was kept until 1970-01-01"):
         gone.undelete(EPOCH + timedelta(seconds=seconds))
     assert gone.status == "deleted"
     gone.undelete(EPOCH - timedelta(microseconds=1))

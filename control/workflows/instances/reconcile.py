@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from control.cells.client import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
-from control.workflows.access import revocation as access
+from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from control.workflows.instances import erasure, findings, lifecycle, resizing
 from control.workflows.instances.starting import start
@@ -17,7 +17,7 @@ from control.workflows.network import domains
 from control.workflows.network.networks import apply_network
 from storage.catalogue.cells import Cell
 from storage.database import Database, now
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.instances import instances
 from storage.instances.instances import TRANSITIONAL, Instance
 from storage.network import networks
@@ -57,7 +57,7 @@ def observe(op: Operation, cell: Cell) -> None:
     mine = [row for row in known if row.status in findings.SETTLED]
     client = op.services.cells.for_cell(cell)
     seen = {each["instance_id"]: each for each in client.observations()}
-    access.end_lapsed(op.database, client, known, seen)
+    revocation.end_lapsed(op.database, client, known, seen)
     for instance in mine:
         observation = seen.get(instance.id)
         if findings.differs(instance, observation):
@@ -99,7 +99,7 @@ def restart_lost_work(database: Database, cell_id: str) -> None:
         with database.write() as db:
             try:
                 instance = instances.fetch(db, org_id, instance_id, lock=True)
-            except NotFound:
+            except RecordNotFound:
                 continue
             if not queue.is_open(db, instance.id):
                 _restart(db, instance)

@@ -14,7 +14,7 @@ from control.workflows.instances.starting import start
 from control.workflows.network.dns import LookupFailed
 from control.workflows.network.networks import apply_network
 from storage.database import Database, now
-from storage.errors import NotFound
+from storage.errors import RecordNotFound
 from storage.instances import instances
 from storage.network import domains
 from storage.network.domains import Domain
@@ -78,7 +78,7 @@ def _load(op: Operation, db: Session) -> Any:
     try:
         instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"])
         return domains.fetch(db, instance, op.args["domain_id"])
-    except NotFound:
+    except RecordNotFound:
         return None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from control.boundary.call import Call  # which gives answers that last
-    from control.boundary.event_listener import Follower, Wakes
+    from control.boundary.event_listener import EventListener, Follower
 
     Again: TypeAlias = Callable[[], AbstractContextManager[Call]]
 
@@ -35,7 +35,7 @@ _BUSY: Final = (429, 503)
 _log = structlog.get_logger("lasting")
 
 
-class Pages(Iterator[str], Generic[At]):
+class PageIterator(Iterator[str], Generic[At]):
     """Between two pages it holds nothing; raises the Problem of whoever may not have the next."""
 
     def __init__(self, again: Again, step: Step[At], begin: At) -> None:
@@ -57,7 +57,7 @@ async def follow(
     step: Step[At],
     begin: At,
     *,
-    wakes: Wakes,
+    event_listener: EventListener,
     org_id: str,
     first: str,
     for_s: float,
@@ -67,7 +67,7 @@ async def follow(
     While nothing comes it has neither a thread nor a connection of the database.
     """
     at, ends_at = begin, time.monotonic() + for_s
-    with wakes.following(org_id) as follower:
+    with event_listener.following(org_id) as follower:
         yield first
         while time.monotonic() < ends_at:
             follower.forget()

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import event
 
 from contract_tests.boundary.desk import Desk
-from control.boundary import known
-from control.boundary.known import Known, Standing
+from control.boundary import admission_cache as known
+from control.boundary.admission_cache import AdmissionCache, ResolvedCredential
 from storage.access.organizations import Organization
 
 
@@ -64,19 +64,19 @@ def test_a_changed_role_holds_for_the_next_request(desk: Desk) -> None:
 
 
 def test_rows_that_differ_are_not_known() -> None:
-    standings, standing = Known(), Standing(caller=None, org=None)  # type: ignore[arg-type]
-    standings.note(("token",), ["row", {}], standing)
-    assert standings.get(("token",), ["row", {}]) is standing
-    assert standings.get(("token",), ["another", {}]) is None
-    assert standings.get(("another",), ["row", {}]) is None
+    cache, resolved = AdmissionCache(), ResolvedCredential(caller=None, org=None)  # type: ignore[arg-type]
+    cache.note(("token",), ["row", {}], resolved)
+    assert cache.get(("token",), ["row", {}]) is resolved
+    assert cache.get(("token",), ["another", {}]) is None
+    assert cache.get(("another",), ["row", {}]) is None
 
 
 def test_so_many_are_known_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known, "MAX", 2)
-    standings, standing = Known(), Standing(caller=None, org=None)  # type: ignore[arg-type]
+    cache, resolved = AdmissionCache(), ResolvedCredential(caller=None, org=None)  # type: ignore[arg-type]
     for token in ("a", "b", "a", "c"):
-        standings.note((token,), [], standing)
-    assert [standings.get((token,), []) is not None for token in "abc"] == [True, False, True]
+        cache.note((token,), [], resolved)
+    assert [cache.get((token,), []) is not None for token in "abc"] == [True, False, True]
 
 
 def test_a_handler_that_reads_may_not_change_its_caller(
@@ -85,11 +85,11 @@ def test_a_handler_that_reads_may_not_change_its_caller(
     ann = desk.person()
     org = desk.org((ann, "owner"))
 
-    def changed(self: Standing) -> Iterator[str]:
+    def changed(self: ResolvedCredential) -> Iterator[str]:
         assert isinstance(self.org, Organization)
         self.org.name = "another"
         return real(self)
 
-    real = Standing.changed
-    monkeypatch.setattr(Standing, "changed", changed)
+    real = ResolvedCredential.changed
+    monkeypatch.setattr(ResolvedCredential, "changed", changed)
     assert desk.get(f"/v1/orgs/{org}", desk.key(org, ann)).status_code == 500

@@ -10,7 +10,7 @@ from specserver import Request, TooManyRequests
 _ADDRESSES_MAX = 50_000
 
 
-class Strays:
+class UnroutedLimit:
     """Counts in this process alone: it is asked on the event loop, which waits for no server."""
 
     def __init__(self, proxies: Proxies, settings: ControlSettings) -> None:

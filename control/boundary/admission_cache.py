@@ -20,7 +20,7 @@ MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Standing:
+class ResolvedCredential:
     """What a credential comes to as its rows are; when it expires, and `mfa`, is seen anew.
 
     Its records may be those of many requests that read, so they are for reading.
@@ -36,20 +36,22 @@ class Standing:
                 yield type(record).__name__
 
 
-class Known:
-    """Standings by credential, those found last; safe to share between threads."""
+class AdmissionCache:
+    """Resolved credentials, those found last; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], tuple[list[Any], Standing]] = {}
+        self._found: dict[tuple[Any, ...], tuple[list[Any], ResolvedCredential]] = {}
         self._lock = threading.Lock()
 
-    def get(self, credential: tuple[Any, ...], rows: list[Any]) -> Standing | None:
+    def get(self, credential: tuple[Any, ...], rows: list[Any]) -> ResolvedCredential | None:
         """What the credential came to when its rows were these."""
         found = self._found.get(credential)
         return found[1] if found is not None and found[0] == rows else None
 
-    def note(self, credential: tuple[Any, ...], rows: list[Any], standing: Standing) -> None:
+    def note(
+        self, credential: tuple[Any, ...], rows: list[Any], resolved: ResolvedCredential
+    ) -> None:
         with self._lock:
             if self._found.pop(credential, None) is None and len(self._found) >= MAX:
                 del self._found[next(iter(self._found))]
-            self._found[credential] = rows, standing
+            self._found[credential] = rows, resolved

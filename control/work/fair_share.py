@@ -17,7 +17,7 @@ def _sharer(operation: Operation) -> str:
     return str(operation.args.get("org_id") or (CELLS if "cell_id" in operation.args else ""))
 
 
-class Shares:
+class FairShare:
     """An organization takes a further thread while it has fewer than are free.
 
     So one alone has half of them, the next half of the rest, and whoever has none takes the next

@@ -1,4 +1,4 @@
-"""The way of a request, in its order, and in one transaction.
+"""The pipeline of a request: its stages in their order, in one transaction.
 
 authenticate -> tenant -> authorize -> rate limit -> validate -> replay -> records of the path ->
 handler -> audit, events, replay -> commit. What writes is let in twice: once by reading, so that
@@ -27,17 +27,17 @@ from control.boundary import (
     subjects,
 )
 from control.boundary.addresses import Proxies, levels, rate_key
+from control.boundary.admission_cache import AdmissionCache
 from control.boundary.authorization import authorize
-from control.boundary.call import Call, Forgotten, refuse_closed
+from control.boundary.call import Call, HandlerFault, refuse_closed
 from control.boundary.charges import Charge
 from control.boundary.credentials import Admission, Caller
-from control.boundary.event_listener import Wakes
-from control.boundary.known import Known
+from control.boundary.event_listener import EventListener
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
-from control.boundary.strays import Strays
+from control.boundary.unrouted import UnroutedLimit
 from control.services import Services
 from specserver import (
     Exchange,
@@ -56,13 +56,13 @@ _FAILURES_FROM = 400
 _KNOWN_MAX = 10_000
 
 
-def make_boundary(services: Services) -> "Way":
+def make_boundary(services: Services) -> "RequestPipeline":
     """The boundary of the control plane, for `specserver.App(boundary=…)`."""
-    return Way(services)
+    return RequestPipeline(services)
 
 
 @dataclass(frozen=True)
-class Visit:
+class RequestContext:
     """A request and what is known of it before any query."""
 
     exchange: Exchange
@@ -83,7 +83,7 @@ class _Failed(Exception):  # noqa: N818 -- carries an answer through the rollbac
         self.reply = reply
 
 
-class Way:
+class RequestPipeline:
     """A boundary: called with an exchange, answers or raises a Problem."""
 
     leading: Final = 1
@@ -92,15 +92,15 @@ class Way:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._proxies = Proxies(services.settings.trusted_proxies)
-        self.charge_stray = Strays(self._proxies, services.settings).charge
+        self.charge_unrouted = UnroutedLimit(self._proxies, services.settings).charge
         self._replays = Replays(services.sealer, services.settings)
         self._rules: dict[str, Rule] = {}
         # The organization or user of each token, the one used last at the end.
         self._known: dict[int, str] = {}
         self._knowing = threading.Lock()
-        self._standings = Known()
+        self._admission_cache = AdmissionCache()
         self.last_used = LastUsed(services.database)
-        self._wakes = Wakes(services.database)
+        self._event_listener = EventListener(services.database)
 
     def __call__(self, exchange: Exchange) -> Reply:
         try:
@@ -153,12 +153,12 @@ class Way:
         rule = self._rule(exchange.operation)
         ip = self._ip(exchange)
         try:
-            visit = Visit(exchange, rule, ip, _token(exchange, rule))
+            context = RequestContext(exchange, rule, ip, _token(exchange, rule))
             if rule.outside:
-                return self._write_outside(visit)
+                return self._write_outside(context)
             if rule.writes:
-                return self._write(visit)
-            return self._read(visit)
+                return self._write(context)
+            return self._read(context)
         except Problem:
             # Whoever is turned away before the limit is asked has made a request all the same.
             if VERDICT not in exchange.state:
@@ -166,62 +166,64 @@ class Way:
                 self._charge(exchange, charges.of_refused(exchange.principal, ip))
             raise
 
-    def _read(self, visit: Visit) -> Reply:
+    def _read(self, context: RequestContext) -> Reply:
         with self._services.database.read() as db:
-            admission = self._admit(db, visit, self._standings)
-            self._prepare(visit, admission)
-            reply = _invoke(self._call(db, visit, admission))
-            self._check_unchanged(visit, admission)
+            admission = self._admit(db, context, self._admission_cache)
+            self._prepare(context, admission)
+            reply = _invoke(self._call(db, context, admission))
+            self._check_unchanged(context, admission)
             return reply
 
-    def _check_unchanged(self, visit: Visit, admission: Admission) -> None:
+    def _check_unchanged(self, context: RequestContext, admission: Admission) -> None:
         """The records of a caller who is known are those of other requests too."""
-        if self._services.settings.strict and admission.standing is not None:
-            for changed in admission.standing.changed():
-                raise Forgotten(f"{visit.exchange.operation.id} reads, and changed a {changed}")
+        if self._services.settings.strict and admission.resolved is not None:
+            for changed in admission.resolved.changed():
+                raise HandlerFault(
+                    f"{context.exchange.operation.id} reads, and changed a {changed}"
+                )
 
-    def _write(self, visit: Visit) -> Reply:
+    def _write(self, context: RequestContext) -> Reply:
         with self._services.database.read() as db:
-            admission = self._admit(db, visit, self._standings)
-        self._prepare(visit, admission)
-        key = self._replay_key(visit, admission)
-        member, database = visit.rule.password, self._services.database
-        if member and not passwords.prove(visit.exchange, member, admission.caller, database):
-            return self._refuse(visit, key)
+            admission = self._admit(db, context, self._admission_cache)
+        self._prepare(context, admission)
+        key = self._replay_key(context, admission)
+        member, database = context.rule.password, self._services.database
+        if member and not passwords.prove(context.exchange, member, admission.caller, database):
+            return self._refuse(context, key)
         try:
-            return self._write_once(visit, key)
+            return self._write_once(context, key)
         except _Failed as failed:
             return failed.reply
 
-    def _refuse(self, visit: Visit, key: ReplayKey | None) -> Reply:
+    def _refuse(self, context: RequestContext, key: ReplayKey | None) -> Reply:
         """What the handler says to a wrong password, which holds no writer up."""
         with self._services.database.read() as db:
-            admission = self._admit(db, visit)
+            admission = self._admit(db, context)
             before = None if key is None else self._replays.seen(db, key, admission.at)
             if before is not None:
                 return before
-            reply = _invoke(self._call(db, visit, admission))
+            reply = _invoke(self._call(db, context, admission))
         if reply.status < _FAILURES_FROM:
-            raise Forgotten(f"{visit.exchange.operation.id} took a wrong password")
+            raise HandlerFault(f"{context.exchange.operation.id} took a wrong password")
         return reply
 
-    def _write_outside(self, visit: Visit) -> Reply:
+    def _write_outside(self, context: RequestContext) -> Reply:
         """A cell may take long, and nothing is held meanwhile; what it did is recorded then.
 
         Where that fails, the same request again asks the cell again, which repeats nothing.
         """
         with self._services.database.read() as db:
-            admission = self._admit(db, visit, self._standings)
-            self._prepare(visit, admission)
+            admission = self._admit(db, context, self._admission_cache)
+            self._prepare(context, admission)
             if admission.org is not None:
                 refuse_closed(admission.org)
-            key = self._replay_key(visit, admission)
+            key = self._replay_key(context, admission)
             before = None if key is None else self._replays.seen(db, key, admission.at)
-            call = self._call(db, visit, admission)
+            call = self._call(db, context, admission)
             if before is not None:
                 allow_list.check_again(call)
                 return before
-            call.act_key = uuid.uuid4().hex if key is None else key.act
+            call.operation_key = uuid.uuid4().hex if key is None else key.act
             call.wait_to_record()
             reply = _invoke(call)
         if reply.status >= _FAILURES_FROM:
@@ -235,41 +237,45 @@ class Way:
                 before = self._replays.answer(db, key, call.now)
                 if before is not None:
                     return before
-            tenancy.hold(db, call.org.id if call.org else None)
+            tenancy.restrict(db, call.org.id if call.org else None)
             call.record(db)
             call.finish(reply)
             if key is not None:
                 self._replays.keep(db, key, call.now, reply)
         return reply
 
-    def _write_once(self, visit: Visit, key: ReplayKey | None) -> Reply:
+    def _write_once(self, context: RequestContext, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
             if key is not None:
                 self._replays.lock(db, key)
-            if visit.rule.mutating and visit.org_id is not None:
+            if context.rule.mutating and context.org_id is not None:
                 # Before all else is read: rights, status and quotas stay as found until the commit.
-                organizations.hold(db, visit.org_id)
-            admission = self._admit(db, visit)
+                organizations.lock(db, context.org_id)
+            admission = self._admit(db, context)
             if key is not None:
                 before = self._replays.answer(db, key, admission.at)
                 if before is not None:
-                    return self._still(before, db, visit, admission)
-            return self._act(db, visit, admission, key)
+                    return self._still(before, db, context, admission)
+            return self._act(db, context, admission, key)
 
-    def _still(self, before: Reply, db: Session, visit: Visit, admission: Admission) -> Reply:
+    def _still(
+        self, before: Reply, db: Session, context: RequestContext, admission: Admission
+    ) -> Reply:
         """A stored response, for whoever may still do what it was given for.
 
         Those with the permission in some teams only must have it for the record as it is now.
         """
         caller = admission.caller
-        if caller is not None and not caller.rights.has(visit.rule.permission):
-            subjects.resolve(self._call(db, visit, admission), lock=False)
+        if caller is not None and not caller.rights.has(context.rule.permission):
+            subjects.resolve(self._call(db, context, admission), lock=False)
         return before
 
-    def _act(self, db: Session, visit: Visit, admission: Admission, key: ReplayKey | None) -> Reply:
-        if visit.rule.mutating and admission.org is not None:
+    def _act(
+        self, db: Session, context: RequestContext, admission: Admission, key: ReplayKey | None
+    ) -> Reply:
+        if context.rule.mutating and admission.org is not None:
             refuse_closed(admission.org)
-        call = self._call(db, visit, admission)
+        call = self._call(db, context, admission)
         reply = _invoke(call)
         if reply.status >= _FAILURES_FROM:
             raise _Failed(reply)
@@ -278,41 +284,43 @@ class Way:
             self._replays.keep(db, key, admission.at, reply)
         return reply
 
-    def _admit(self, db: Session, visit: Visit, known: Known | None = None) -> Admission:
+    def _admit(
+        self, db: Session, context: RequestContext, cache: AdmissionCache | None = None
+    ) -> Admission:
         database, mfa_ttl_s = self._services.database, self._services.settings.mfa_ttl_s
-        if visit.token is None:
+        if context.token is None:
             return Admission(None, None, database.now(db))
         try:
             admission = credentials.admit(
                 db,
                 database,
-                visit.token,
-                org_id=visit.org_id,
+                context.token,
+                org_id=context.org_id,
                 mfa_ttl_s=mfa_ttl_s,
-                known=known,
+                cache=cache,
             )
         except Problem:
-            self._learn(visit.exchange, None)
+            self._learn(context.exchange, None)
             raise
-        visit.exchange.principal = admission.caller
-        self._learn(visit.exchange, admission.caller)
-        if visit.rule.in_org and admission.org is None:
+        context.exchange.principal = admission.caller
+        self._learn(context.exchange, admission.caller)
+        if context.rule.in_org and admission.org is None:
             raise NotFound(credentials.NOT_FOUND)
         if admission.caller is not None:
-            authorize(visit.rule, admission.caller, admission.org)
+            authorize(context.rule, admission.caller, admission.org)
         return admission
 
-    def _prepare(self, visit: Visit, admission: Admission) -> None:
+    def _prepare(self, context: RequestContext, admission: Admission) -> None:
         """Rate limit, then validate. A long poll is one request, however often it looks."""
-        exchange = visit.exchange
+        exchange = context.exchange
         if admission.caller is not None:
             exchange.scheme = admission.caller.kind
             self.last_used.note(admission.caller, admission.at)
         if exchange.attempt == 0:
-            self._charge(exchange, charges.of(visit.rule, admission.caller, visit.ip))
+            self._charge(exchange, charges.of(context.rule, admission.caller, context.ip))
         exchange.validate()
-        if visit.rule.rate == "authentication" and exchange.attempt == 0:
-            accounts.charge(exchange, visit.rule, admission.caller, visit.ip, self._services)
+        if context.rule.rate == "authentication" and exchange.attempt == 0:
+            accounts.charge(exchange, context.rule, admission.caller, context.ip, self._services)
 
     def _charge(self, exchange: Exchange, due: Iterable[Charge]) -> None:
         verdict = self._services.limiter.charge_all(due)
@@ -324,35 +332,35 @@ class Way:
                 code="rate_limited",
             )
 
-    def _replay_key(self, visit: Visit, admission: Admission) -> ReplayKey | None:
+    def _replay_key(self, context: RequestContext, admission: Admission) -> ReplayKey | None:
         caller, org = admission.caller, admission.org
         if caller is None:
-            return self._replays.key_of(visit.exchange, f"address:{rate_key(visit.ip)}", "")
+            return self._replays.key_of(context.exchange, f"address:{rate_key(context.ip)}", "")
         scope = org.id if org else caller.user.id
-        holder = caller.session.id if caller.session and visit.rule.sensitive else ""
-        return self._replays.key_of(visit.exchange, scope, caller.id, holder)
+        holder = caller.session.id if caller.session and context.rule.sensitive else ""
+        return self._replays.key_of(context.exchange, scope, caller.id, holder)
 
-    def _call(self, db: Session, visit: Visit, admission: Admission) -> Call:
-        tenancy.hold(db, admission.org.id if admission.org else None)
+    def _call(self, db: Session, context: RequestContext, admission: Admission) -> Call:
+        tenancy.restrict(db, admission.org.id if admission.org else None)
         return Call(
             db=db,
             caller=admission.caller,
             org=admission.org,
-            exchange=visit.exchange,
+            exchange=context.exchange,
             now=admission.at,
             services=self._services,
-            rule=visit.rule,
-            ip=visit.ip,
-            again=partial(self._again, visit),
-            wakes=self._wakes,
+            rule=context.rule,
+            ip=context.ip,
+            again=partial(self._again, context),
+            event_listener=self._event_listener,
         )
 
     @contextmanager
-    def _again(self, visit: Visit) -> Iterator[Call]:
+    def _again(self, context: RequestContext) -> Iterator[Call]:
         """The same request at a later moment: whoever has lost the right to it gets a Problem."""
         try:
             with self._services.database.read() as db:
-                call = self._call(db, visit, self._admit(db, visit))
+                call = self._call(db, context, self._admit(db, context))
                 subjects.resolve(call, lock=False)
                 yield call
         except failures.EXPECTED as error:

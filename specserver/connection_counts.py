@@ -14,7 +14,7 @@ class Connection(Protocol):
     transport: Transport
 
 
-class Crowds:
+class ConnectionCounts:
     """Counts connections by address, and by what `levels` says that an address is within.
 
     Addresses in the `exempt` networks are not counted, because proxies connect for many clients;

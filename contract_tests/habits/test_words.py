@@ -1,0 +1,68 @@
+"""Names are the field's: no metaphor that a newcomer has to ask about, no class name twice."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from contract_tests.habits.test_sizes import FILES, ROOT, names, parsed
+
+ROOMS = {"control", "handlers", "storage", "specserver"}
+HELD = [path for path in FILES if path.relative_to(ROOT).parts[0] in ROOMS]
+# What is meant, in place of each.
+INSTEAD = {
+    "announced": "notified, or told by whom",
+    "bell": "notifier",
+    "crowds": "connection counts",
+    "desk": "what it serves",
+    "entrance": "what is checked there",
+    "stray": "unrouted, or of nobody",
+    "strays": "unrouted, or of nobody",
+    "standing": "what it came to, such as a resolved credential",
+    "standings": "a cache, and of what",
+    "visit": "request context",
+    "way": "pipeline, or how it is done",
+}
+PHRASES = {"act_key": "operation_key", "let_go": "release"}
+
+
+def named(path: Path) -> Iterator[str]:
+    """The module, and what it defines: classes, functions, arguments, variables, attributes."""
+    yield path.stem
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.id if isinstance(node, ast.Name) else node.attr
+
+
+def words(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def test_no_name_is_a_metaphor() -> None:
+    found = {
+        f"{names(path)}: {name}"
+        for path in HELD
+        for name in named(path)
+        if words(name) & INSTEAD.keys() or name.strip("_") in PHRASES
+    }
+    assert not found, f"write instead: {INSTEAD | PHRASES}"
+
+
+def test_a_class_name_means_one_thing() -> None:
+    counted = Counter(
+        node.name
+        for path in HELD
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in counted.items() if count > 1} == DOUBLED
+
+
+DOUBLED = {
+    "Operation",  # of the document, and of background work: the glossary has both
+}
