@@ -60,8 +60,8 @@ class Cell:
         key = read_or_make_key(self.layout.seal_key)
         self.database = Database(self.layout.database)
         self.clock = Clock(last_heard(self.database), host=settings.clock)
-        self.signatures = Signatures(self.database, settings.control_public_key, self.clock)
-        self.tokens = Tokens(self.database, settings.control_public_key, self.clock)
+        self.signatures = Signatures(self.database, settings, self.clock)
+        self.tokens = Tokens(self.database, settings, self.clock)
         self.operations = Operations(self.database)
         self.gateway_token = self._gateway_token()
         self.public_host = f"cell.{settings.region}.{settings.instance_domain}"

@@ -1,4 +1,4 @@
-"""Requests of the control plane: believed by their signature, once, and only while fresh."""
+"""Requests of the control plane: believed by their signature, here, once, and while fresh."""
 
 import base64
 import binascii
@@ -10,41 +10,54 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cell.access.clock import Clock
 from cell.database import Database
+from cell.settings import CellSettings
 from specserver import Request, Unauthenticated
 
 CHALLENGE = "Menagerie-Challenge"
+_NEEDED = ("Menagerie-Cell", "Menagerie-Timestamp", "Menagerie-Nonce", "Menagerie-Signature")
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _DIGEST = re.compile(r"sha-256=:([A-Za-z0-9+/]{43}=):")
 _OF_NOTHING = hashlib.sha256().digest()
 
 
 class Signatures:
-    """Knows the public key alone: whoever reads the cell cannot sign."""
+    """Knows the public key alone: whoever reads the cell cannot sign.
 
-    def __init__(self, database: Database, public_key: bytes, clock: Clock) -> None:
+    Nor can it pass on to another cell what was signed for it, as the signature names the cell.
+    """
+
+    def __init__(self, database: Database, settings: CellSettings, clock: Clock) -> None:
         self._database = database
-        self._key = Ed25519PublicKey.from_public_bytes(public_key)
+        self._cell_id = settings.cell_id
+        self._key = Ed25519PublicKey.from_public_bytes(settings.control_public_key)
         self._clock = clock
 
     def verify(self, request: Request) -> None:
-        """Raises Unauthenticated for a head that the control plane did not just send.
+        """Raises Unauthenticated for a head that the control plane did not just send to this cell.
 
         The signature covers the digest that the head gives of the body, so that nothing of a
         stranger's body has to be held. `check_body` compares it, once the body is there.
         """
         given = request.headers
-        try:
-            timestamp, nonce = given["Menagerie-Timestamp"], given["Menagerie-Nonce"]
-            signature = decode(given["Menagerie-Signature"])
-        except KeyError as error:
-            raise Unauthenticated("the request is not signed", code="not_signed") from error
+        lacking = [name for name in _NEEDED if name not in given]
+        if lacking:
+            detail = f"the request is not signed: it has no {', '.join(lacking)}"
+            raise Unauthenticated(detail, code="not_signed")
+        cell_id, timestamp, nonce, signature = (given[name] for name in _NEEDED)
         challenge = given.get(CHALLENGE, "")
         digest = _digest_told(request)
-        signed = f"{request.method}\n{_target(request)}\n{digest.hex()}\n{timestamp}\n{nonce}"
+        # The cell first: what was signed when signatures named none has a method there.
+        lines = [cell_id, request.method, _target(request), digest.hex(), timestamp, nonce]
         if challenge:
-            signed += f"\n{challenge}"
-        self._check(signature, signed.encode())
-        # Only what was signed is believed: the moment and the nonce are looked at after that.
+            lines.append(challenge)
+        self._check(decode(signature), "\n".join(lines).encode())
+        # Only what was signed is believed: the cell, the moment and the nonce come after that.
+        if cell_id != self._cell_id:
+            raise Unauthenticated(
+                f"the request was signed for {cell_id}, and this is {self._cell_id}; the URL that"
+                " the control plane has for one of them leads to the other",
+                code="wrong_cell",
+            )
         self._check_fresh(timestamp, nonce, challenge)
 
     def check_body(self, request: Request, body: bytes) -> None:

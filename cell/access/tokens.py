@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from cell.access.clock import SKEW_MAX_S, Clock
 from cell.database import Database
+from cell.settings import CellSettings
 from specserver import Forbidden, Gone
 
 VERSION = 1
@@ -39,9 +40,10 @@ class Claims:
 
 
 class Tokens:
-    def __init__(self, database: Database, public_key: bytes, clock: Clock) -> None:
+    def __init__(self, database: Database, settings: CellSettings, clock: Clock) -> None:
         self._database = database
-        self._key = Ed25519PublicKey.from_public_bytes(public_key)
+        self._cell_id = settings.cell_id
+        self._key = Ed25519PublicKey.from_public_bytes(settings.control_public_key)
         self._clock = clock
 
     def check(self, token: str, action: str) -> Claims:
@@ -95,7 +97,8 @@ class Tokens:
         if "=" in token:
             return None
         try:
-            document = jwt.decode(token, self._key, [ALGORITHM], OPTIONS)
+            # The audience: a token that was signed for another cell is not valid here.
+            document = jwt.decode(token, self._key, [ALGORITHM], OPTIONS, audience=self._cell_id)
             if document["v"] != VERSION:
                 return None
             issued_at = document.get("iat")

@@ -124,23 +124,26 @@ def decoded(part: str) -> bytes:
 
 def test_a_one_time_token_is_checked_with_the_public_key() -> None:
     signer = Signer(Ed25519PrivateKey.generate(), clock=time.time)
-    token = signer.token({"instance_id": "inst_1", "action": "reveal", "jti": "j", "exp": 1})
+    token = signer.token(
+        "cell_1", {"instance_id": "inst_1", "action": "reveal", "jti": "j", "exp": 1}
+    )
     key = Ed25519PublicKey.from_public_bytes(signer.public_key)
     signed, _, signature = token.rpartition(".")
     key.verify(decoded(signature), signed.encode())
-    assert jwt.decode(token, key, ["EdDSA"], {"verify_exp": False})["v"] == 1
+    read = jwt.decode(token, key, ["EdDSA"], {"verify_exp": False}, audience="cell_1")
+    assert read["v"] == 1
     with pytest.raises(InvalidSignature):
         key.verify(decoded(signature), signed.encode() + b"x")
 
 
-def test_a_request_is_signed_with_path_query_body_time_and_nonce() -> None:
+def test_a_request_is_signed_with_cell_path_query_body_time_and_nonce() -> None:
     signer = Signer(Ed25519PrivateKey.from_private_bytes(bytes(32)), clock=lambda: 1000.9)
-    headers = signer.sign_request("put", "/v1/instances/a?b=c", b"{}")
-    again = signer.sign_request("put", "/v1/instances/a?b=c", b"{}")
+    headers = signer.sign_request("cell_1", "put", "/v1/instances/a?b=c", b"{}")
+    again = signer.sign_request("cell_1", "put", "/v1/instances/a?b=c", b"{}")
     assert headers["Menagerie-Timestamp"] == "1000"
     assert headers["Menagerie-Nonce"] != again["Menagerie-Nonce"]
     body = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-    signed = f"PUT\n/v1/instances/a?b=c\n{body}\n1000\n{headers['Menagerie-Nonce']}"
+    signed = f"cell_1\nPUT\n/v1/instances/a?b=c\n{body}\n1000\n{headers['Menagerie-Nonce']}"
     key = Ed25519PublicKey.from_public_bytes(signer.public_key)
     key.verify(decoded(headers["Menagerie-Signature"]), signed.encode())
-    assert signer.sign_request("GET", "/", timestamp_s=7)["Menagerie-Timestamp"] == "7"
+    assert signer.sign_request("cell_1", "GET", "/", timestamp_s=7)["Menagerie-Timestamp"] == "7"

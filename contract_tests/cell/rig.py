@@ -93,7 +93,7 @@ class Rig:
 
     def launch(self, **settings: Any) -> None:
         given = {
-            "cell_id": CELL_ID,
+            "cell_id": self.cell_id,
             "log_format": "json",
             "tick_s": 0.1,
             "restart_first_s": 0.05,
@@ -148,6 +148,10 @@ class Rig:
         cgroups.find(cell_name(layout)).close()
 
     @property
+    def cell_id(self) -> str:
+        return str(self.settings.get("cell_id", CELL_ID))
+
+    @property
     def log_path(self) -> Path:
         return self.home.parent / f"{self.home.name}.log"
 
@@ -166,14 +170,21 @@ class Rig:
     # What the control plane asks.
 
     def sign(
-        self, method: str, path: str, body: bytes = b"", at: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        at: float | None = None,
+        cell_id: str | None = None,
     ) -> dict[str, str]:
+        cell_id = cell_id or self.cell_id
         timestamp = str(int(time.time() if at is None else at))
         nonce = secrets.token_hex(16)
         digest = hashlib.sha256(body)
-        signed = f"{method}\n{path}\n{digest.hexdigest()}\n{timestamp}\n{nonce}"
+        signed = f"{cell_id}\n{method}\n{path}\n{digest.hexdigest()}\n{timestamp}\n{nonce}"
         return {
             "Content-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:",
+            "Menagerie-Cell": cell_id,
             "Menagerie-Timestamp": timestamp,
             "Menagerie-Nonce": nonce,
             "Menagerie-Signature": _base64url(self.key.sign(signed.encode())),
@@ -240,6 +251,7 @@ class Rig:
     def token(self, instance_id: str, action: str, ttl_s: float = 600, **claims: Any) -> str:
         document = {
             "v": 1,
+            "aud": self.cell_id,
             "instance_id": instance_id,
             "action": action,
             "jti": secrets.token_hex(16),

@@ -22,7 +22,9 @@ def cell(
         yield FakeCell(home / "fake.db")
         return
     with running(home / "cell") as rig:
-        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time))
+        client = HttpCell(
+            rig.cell_id, f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time)
+        )
         try:
             yield patient(client)
         finally:

@@ -25,7 +25,9 @@ def cell(
         yield FakeCell(home / "fake.db"), "18"
         return
     with running(home / "cell") as rig:
-        client = HttpCell(f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time))
+        client = HttpCell(
+            rig.cell_id, f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time)
+        )
         try:
             if not versions(rig):
                 pytest.skip("no PostgreSQL that can be run on this machine")

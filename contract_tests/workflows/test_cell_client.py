@@ -87,7 +87,9 @@ def key() -> Ed25519PrivateKey:
 
 @pytest.fixture
 def client(server: Server, key: Ed25519PrivateKey) -> Iterator[HttpCell]:
-    made = HttpCell(f"http+unix://{server.server_address!s}", Signer(key, clock=time.time))
+    made = HttpCell(
+        "cell_1", f"http+unix://{server.server_address!s}", Signer(key, clock=time.time)
+    )
     yield made
     made.close()
 
@@ -140,7 +142,8 @@ def test_acts_carry_signature_key_and_lease(
 def check_signature(
     public: Ed25519PublicKey, method: str, path: str, headers: dict[str, str], body: bytes
 ) -> None:
-    parts = (method, path, hashlib.sha256(body).hexdigest())
+    assert headers["menagerie-cell"] == "cell_1"
+    parts = ("cell_1", method, path, hashlib.sha256(body).hexdigest())
     stamped = (*parts, headers["menagerie-timestamp"], headers["menagerie-nonce"])
     signature = headers["menagerie-signature"]
     padded = signature + "=" * (-len(signature) % 4)
@@ -223,16 +226,19 @@ def test_an_instance_that_is_not_there_is_observed_as_none(
 
 
 def test_a_cell_that_is_not_there_is_unavailable(key: Ed25519PrivateKey) -> None:
-    client = HttpCell("http+unix:///nonexistent/cell.sock", Signer(key, clock=time.time))
+    client = HttpCell("cell_1", "http+unix:///nonexistent/cell.sock", Signer(key, clock=time.time))
     with pytest.raises(CellUnavailable, match="cannot be reached"):
         client.describe()
     client.close()
 
 
-def test_clients_are_kept_by_address(key: Ed25519PrivateKey) -> None:
+def test_clients_are_kept_by_cell_and_address(key: Ed25519PrivateKey) -> None:
     clients = HttpCells(Signer(key, clock=time.time))
     first = Cell(id="cell_1", url="http+unix:///nonexistent/cell.sock")
     assert clients.for_cell(first) is clients.for_cell(first)
     moved = Cell(id="cell_1", url="https://cell.local.example:8443", ca_root_pem=None)
     assert clients.for_cell(moved) is not clients.for_cell(first)
+    # At the address of another, which is told so: what is signed names the cell.
+    other = Cell(id="cell_2", url=first.url)
+    assert clients.for_cell(other) is not clients.for_cell(first)
     clients.close()

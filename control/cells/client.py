@@ -89,23 +89,23 @@ class Cells(Protocol):
 
 
 class HttpCells:
-    """Clients by address, each with connections it keeps; safe to share between threads."""
+    """Clients by cell and address, each with its connections; safe to share between threads."""
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str | None], HttpCell] = {}
+        self._clients: dict[tuple[str, str, str | None], HttpCell] = {}
 
     def for_instance(self, db: Session, instance: Instance) -> CellClient:
         return self.for_cell(cells.fetch(db, instance.cell_id))
 
     def for_cell(self, cell: Cell) -> CellClient:
         url = _followed(cell.url)
-        address = (url, cell.ca_root_pem)
+        key = (cell.id, url, cell.ca_root_pem)
         with self._lock:
-            if address not in self._clients:
-                self._clients[address] = HttpCell(url, self._signer, ca_pem=cell.ca_root_pem)
-            return self._clients[address]
+            if key not in self._clients:
+                self._clients[key] = HttpCell(cell.id, url, self._signer, ca_pem=cell.ca_root_pem)
+            return self._clients[key]
 
     def close(self) -> None:
         with self._lock:
@@ -115,9 +115,15 @@ class HttpCells:
 
 
 class HttpCell:
-    """One cell by its URL: `http+unix:///path/to.sock`, or `https://…` trusted by `ca_pem`."""
+    """One cell by its URL: `http+unix:///path/to.sock`, or `https://…` trusted by `ca_pem`.
 
-    def __init__(self, url: str, signer: Signer, *, ca_pem: str | None = None) -> None:
+    What is signed for it names it, so that it cannot pass that on to another.
+    """
+
+    def __init__(
+        self, cell_id: str, url: str, signer: Signer, *, ca_pem: str | None = None
+    ) -> None:
+        self._cell_id = cell_id
         self._signer = signer
         if url.startswith(_UNIX):
             # No TLS on a unix socket, so no authorities to load.
@@ -235,7 +241,7 @@ class HttpCell:
         timeout_s: float,
         challenge: str = "",
     ) -> httpx.Response:
-        signed = self._signer.sign_request(method, path, body, challenge=challenge)
+        signed = self._signer.sign_request(self._cell_id, method, path, body, challenge=challenge)
         try:
             return self._http.request(
                 method,

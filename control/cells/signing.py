@@ -29,15 +29,17 @@ class Signer:
         """The raw 32 bytes."""
         return self._private_key.public_key().public_bytes_raw()
 
-    def token(self, claims: Mapping[str, Any]) -> str:
-        """A token for the path of a one-time URL: a JWT.
+    def token(self, cell_id: str, claims: Mapping[str, Any]) -> str:
+        """A token for the path of a one-time URL on that cell: a JWT.
 
         `claims` name instance_id, action, jti, exp (unix seconds) and what the action needs.
         """
-        return jwt.encode({"v": TOKEN_VERSION, **claims}, self._private_key, algorithm="EdDSA")
+        document = {"v": TOKEN_VERSION, "aud": cell_id, **claims}
+        return jwt.encode(document, self._private_key, algorithm="EdDSA")
 
     def sign_request(
         self,
+        cell_id: str,
         method: str,
         path_and_query: str,
         body: bytes = b"",
@@ -45,23 +47,24 @@ class Signer:
         timestamp_s: int | None = None,
         challenge: str = "",
     ) -> dict[str, str]:
-        """The headers that make a cell believe the request, once and within its clock skew.
+        """The headers that make that cell believe the request, once and within its clock skew.
 
         With the `challenge` of a cell that did not, it is believed whatever the cell's clock says.
         """
         timestamp = str(int(self._clock()) if timestamp_s is None else timestamp_s)
         nonce = secrets.token_hex(NONCE_BYTES)
         digest = hashlib.sha256(body)
-        signed = f"{method.upper()}\n{path_and_query}\n{digest.hexdigest()}\n{timestamp}\n{nonce}"
+        lines = [cell_id, method.upper(), path_and_query, digest.hexdigest(), timestamp, nonce]
         if challenge:
-            signed += f"\n{challenge}"
+            lines.append(challenge)
         answered = {"Menagerie-Challenge": challenge} if challenge else {}
         return answered | {
             # With it the cell can check the signature before it reads the body.
             "Content-Digest": f"sha-256=:{base64.b64encode(digest.digest()).decode()}:",
+            "Menagerie-Cell": cell_id,
             "Menagerie-Timestamp": timestamp,
             "Menagerie-Nonce": nonce,
-            "Menagerie-Signature": _base64url(self._private_key.sign(signed.encode())),
+            "Menagerie-Signature": _base64url(self._private_key.sign("\n".join(lines).encode())),
         }
 
 

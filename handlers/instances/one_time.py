@@ -22,7 +22,7 @@ def url(
     """
     cell = cells.fetch(call.db, instance.cell_id)
     expires_at = call.now + timedelta(seconds=call.services.settings.reveal_ttl_s)
-    token = _token(call, _noted(call, instance, action, expires_at), claims)
+    token = _token(call, cell.id, _noted(call, instance, action, expires_at), claims)
     return {
         "url": f"{cell.public_url}/v1/{action}/{token}",
         "method": method,
@@ -44,7 +44,7 @@ def _noted(call: OrgCall, instance: Instance, action: str, expires_at: datetime)
     return found
 
 
-def _token(call: OrgCall, found: OneTimeUrl, more: dict[str, str]) -> str:
+def _token(call: OrgCall, cell_id: str, found: OneTimeUrl, more: dict[str, str]) -> str:
     claims = {
         "instance_id": found.instance_id,
         "action": found.action,
@@ -57,7 +57,7 @@ def _token(call: OrgCall, found: OneTimeUrl, more: dict[str, str]) -> str:
         "person": _person(call),
         **more,
     }
-    return call.services.signer.token(claims)
+    return call.services.signer.token(cell_id, claims)
 
 
 def _person(call: OrgCall) -> str:

@@ -29,7 +29,9 @@ def test_a_signature_by_another_key_is_refused(shared_rig: Rig) -> None:
     assert refused(shared_rig, stranger.sign("GET", "/v1/instances")) == "bad_signature"
 
 
-@pytest.mark.parametrize("changed", ["method", "path", "query", "body", "timestamp", "nonce"])
+@pytest.mark.parametrize(
+    "changed", ["cell", "method", "path", "query", "body", "timestamp", "nonce"]
+)
 def test_a_signature_covers_the_whole_request(shared_rig: Rig, changed: str) -> None:
     signed_for: dict[str, Any] = {"method": "GET", "path": "/v1/instances"}
     if changed == "method":
@@ -43,9 +45,32 @@ def test_a_signature_covers_the_whole_request(shared_rig: Rig, changed: str) -> 
     headers = shared_rig.sign(**signed_for)
     if changed == "timestamp":
         headers["Menagerie-Timestamp"] = str(int(headers["Menagerie-Timestamp"]) + 1)
+    elif changed == "cell":
+        headers["Menagerie-Cell"] = "cell_other"
     elif changed == "nonce":
         headers["Menagerie-Nonce"] = "0" * 32
     assert refused(shared_rig, headers) == "bad_signature"
+
+
+@pytest.mark.parametrize("skew_s", [0, -400])
+def test_what_was_signed_for_another_cell_is_refused(shared_rig: Rig, skew_s: int) -> None:
+    """Else a cell that was taken over could pass on to others what it is sent."""
+    at = time.time() + skew_s
+    headers = shared_rig.sign("GET", "/v1/instances", at=at, cell_id="cell_other")
+    with shared_rig.client() as http:
+        answer = http.get("/v1/instances", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "wrong_cell")
+    assert f"signed for cell_other, and this is {shared_rig.cell_id}" in answer.json()["detail"]
+    assert "Menagerie-Challenge" not in answer.headers
+
+
+def test_a_request_that_names_no_cell_is_refused(shared_rig: Rig) -> None:
+    headers = shared_rig.sign("GET", "/v1/instances")
+    del headers["Menagerie-Cell"]
+    with shared_rig.client() as http:
+        answer = http.get("/v1/instances", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "not_signed")
+    assert answer.json()["detail"] == "the request is not signed: it has no Menagerie-Cell"
 
 
 @pytest.mark.parametrize("skew_s", [-400, 400])

@@ -17,7 +17,7 @@ from cell.access.tokens import Tokens
 from cell.agent import Cell
 from cell.database import Database
 from cell.settings import CellSettings
-from contract_tests.cell.rig import Rig, until
+from contract_tests.cell.rig import CELL_ID, Rig, until
 from control.cells.client import CellUnavailable, HttpCell
 from control.cells.signing import Signer
 from specserver import Gone, Request, Unauthenticated
@@ -43,14 +43,15 @@ class Desk:
             host=lambda: self.at + self.host_off_s,
             steady=lambda: self.at - NOW,
         )
-        self.signatures = Signatures(self.database, self.signer.public_key, self.clock)
-        self.tokens = Tokens(self.database, self.signer.public_key, self.clock)
+        settings = CellSettings(Path("/nowhere"), CELL_ID, self.signer.public_key)
+        self.signatures = Signatures(self.database, settings, self.clock)
+        self.tokens = Tokens(self.database, settings, self.clock)
 
     def ask(self, headers: dict[str, str]) -> None:
         self.signatures.verify(request(headers))
 
     def sign(self, challenge: str = "") -> dict[str, str]:
-        return self.signer.sign_request("GET", "/v1/cell", challenge=challenge)
+        return self.signer.sign_request(CELL_ID, "GET", "/v1/cell", challenge=challenge)
 
     def challenged(self) -> str:
         with pytest.raises(Unauthenticated) as refused:
@@ -65,7 +66,7 @@ class Desk:
 
     def token(self, ttl_s: float = 60) -> str:
         claims = {"instance_id": "inst_1", "action": "reveal", "jti": "j", "exp": self.at + ttl_s}
-        return self.signer.token(claims)
+        return self.signer.token(CELL_ID, claims)
 
 
 def request(headers: dict[str, str]) -> Request:
@@ -105,7 +106,8 @@ def test_what_has_passed_for_the_control_plane_is_never_ahead_of_it(desk: Desk) 
 def test_a_rotation_of_the_future_ends_nothing(desk: Desk) -> None:
     def urls() -> tuple[str, str]:
         named = {"instance_id": "inst_1", "action": "reveal", "exp": desk.at + 60, "iat": desk.at}
-        return desk.signer.token({**named, "jti": "a"}), desk.signer.token({**named, "jti": "b"})
+        first, second = (desk.signer.token(CELL_ID, {**named, "jti": jti}) for jti in "ab")
+        return first, second
 
     before, rotates = urls()
     desk.tokens.outdate(desk.tokens.check(rotates, "reveal"))
@@ -209,7 +211,7 @@ def test_a_restart_believes_nothing_of_before(desk: Desk) -> None:
 def test_a_cell_begins_with_what_the_one_before_it_heard(desk: Desk, tmp_path: Path) -> None:
     home = tmp_path / "home"
     settings = CellSettings(
-        *(home, "cell_1", desk.signer.public_key),
+        *(home, CELL_ID, desk.signer.public_key),
         engines=(),
         clock=lambda: desk.at + desk.host_off_s,
     )
@@ -258,10 +260,23 @@ def test_nonces_of_a_former_version_are_kept(desk: Desk, tmp_path: Path) -> None
     desk.ask(desk.sign())
 
 
+def test_a_challenge_answered_for_another_cell_sets_no_clock(desk: Desk) -> None:
+    """Were one that was taken over to hand on ours, and what is signed for it over that."""
+    desk.host_off_s = HOUR_S
+    challenge = desk.challenged()
+    passed_on = desk.signer.sign_request("cell_other", "GET", "/v1/cell", challenge=challenge)
+    assert desk.refuses(passed_on) == "wrong_cell"
+    assert desk.clock.offset_s == 0.0
+    # Whatever else it says of the cell: that is not what was signed.
+    assert desk.refuses({**passed_on, "Menagerie-Cell": CELL_ID}) == "bad_signature"
+    desk.ask(desk.sign(challenge))
+
+
 @pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])
 def test_a_cell_on_a_machine_whose_clock_is_off_serves(tmp_path: Path, off_s: float) -> None:
     rig = Rig(tmp_path / "cell", clock_off_s=off_s)
     control = HttpCell(
+        CELL_ID,
         f"http+unix://{quote(str(rig.home / 'run' / 'cell.sock'))}",
         Signer(rig.key, clock=time.time),
     )

@@ -55,7 +55,8 @@ def test_an_altered_url_is_refused(shared_rig: Rig, instance_id: str) -> None:
     token = shared_rig.token(instance_id, "reveal")
     signed, _, signature = token.rpartition(".")
     header, claims = signed.split(".")
-    wanted = {"v": 1, "instance_id": instance_id, "action": "reveal", "jti": "j", "exp": 2**40}
+    nowhere = {"v": 1, "instance_id": instance_id, "action": "reveal", "jti": "j", "exp": 2**40}
+    wanted = {**nowhere, "aud": shared_rig.cell_id}
     longer = _base64url(json.dumps(wanted).encode())
     public = shared_rig.key.public_key().public_bytes_raw()
     stranger = Rig(shared_rig.home, key=Ed25519PrivateKey.generate())
@@ -73,6 +74,8 @@ def test_an_altered_url_is_refused(shared_rig: Rig, instance_id: str) -> None:
         stranger.token(instance_id, "reveal"),
         shared_rig.token(instance_id, "rotate"),
         shared_rig.token(instance_id, "reveal", v=2),
+        shared_rig.token(instance_id, "reveal", aud="cell_other"),
+        jwt.encode(nowhere, shared_rig.key, algorithm="EdDSA"),
     ):
         assert status(shared_rig, "GET", f"/v1/reveal/{altered}") == (403, "bad_token")
     assert status(shared_rig, "GET", f"/v1/reveal/{token}")[0] == 200

@@ -45,7 +45,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     server.write_text(SLOW.format(real=real))
     server.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    with running(tmp_path / "cell") as made:
+    with running(tmp_path / "cell", cell_id="cell_fake") as made:
         yield made
 
 
