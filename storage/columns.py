@@ -5,21 +5,24 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import (
+    ARRAY,
     JSON,
     BigInteger,
     CheckConstraint,
+    ColumnElement,
     Dialect,
     MetaData,
     Text,
     TypeDecorator,
+    bindparam,
     column,
 )
 from sqlalchemy.dialects.postgresql import JSONB, TIMESTAMP
 from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mapped_column
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import NullType, TypeEngine
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -70,6 +73,43 @@ def _sqlite_clock(_element: DatabaseClock, _compiler: SQLCompiler, **_options: A
 @compiles(DatabaseClock, "postgresql")
 def _postgresql_clock(_element: DatabaseClock, _compiler: SQLCompiler, **_options: Any) -> str:
     return "date_trunc('milliseconds', clock_timestamp())"
+
+
+class _Texts(TypeDecorator[list[str]]):
+    """Texts as one parameter."""
+
+    impl = JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(ARRAY(Text) if dialect.name == "postgresql" else JSON())
+
+
+class _Among(FunctionElement[Any]):
+    name = "among"
+    # Not a Boolean, which on SQLite is compared with 1, and then finds no index.
+    type = NullType()
+    inherit_cache = True
+
+
+def is_among(column: ColumnElement[str] | InstrumentedAttribute[str], name: str) -> _Among:
+    """Whether it is in the list that is given as this parameter, of whatever length.
+
+    `IN` has a parameter for each that is in the list, so it is another statement for each length.
+    """
+    return _Among(column, bindparam(name, type_=_Texts()))
+
+
+@compiles(_Among, "sqlite")
+def _sqlite_among(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
+    value, texts = (compiler.process(each, **options) for each in element.clauses)
+    return f"{value} IN (SELECT value FROM json_each({texts}))"  # noqa: S608 - both are SQLAlchemy's
+
+
+@compiles(_Among, "postgresql")
+def _postgresql_among(element: _Among, compiler: SQLCompiler, **options: Any) -> str:
+    value, texts = (compiler.process(each, **options) for each in element.clauses)
+    return f"{value} = ANY({texts})"
 
 
 class WholeRow(FunctionElement[str]):

@@ -27,6 +27,7 @@ from sqlalchemy.orm import Session
 from storage import conflicts
 from storage.columns import DatabaseClock
 from storage.errors import SchemaUnknown, StorageUnavailable
+from storage.prepared import Prepared
 
 POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
@@ -38,7 +39,7 @@ _WRITING: Final = "menagerie_writing"
 _ON_COMMIT: Final = "menagerie_on_commit"
 _OFFSET: Final = "menagerie_clock_offset"
 _RESTING_SINCE: Final = "menagerie_resting_since"
-_CLOCK: Final = select(DatabaseClock())
+_CLOCK: Final = Prepared(select(DatabaseClock()))
 _REVISIONS: Final = Path(__file__).parent / "migrations" / "versions"
 
 
@@ -150,8 +151,7 @@ class Database:
 
 def now(db: Session) -> datetime:
     """The clock of the session's database."""
-    # Of no table, so the session has nothing to restrict or to flush for it.
-    clock: datetime = db.connection().execute(_CLOCK).scalar_one()
+    ((clock,),) = _CLOCK.rows(db)
     return moment_of(db, clock)
 
 

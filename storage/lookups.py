@@ -9,29 +9,38 @@ from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
 
 from storage import identifiers
 from storage.columns import Record
+from storage.prepared import Prepared
 
 Found = TypeVar("Found", bound=Record)
 
 
 def by_key(db: Session, record: type[Found], *key: Any, lock: bool = False) -> Found | None:
-    """The record of that key; `lock` reads it anew, and holds its row until the transaction ends.
-
-    `Session.get` builds its statement for every call, which costs more than to execute it.
-    """
+    """The record of that key; `lock` reads it anew, and holds it until the transaction ends."""
     mapper: Mapper[Found] = record.__mapper__
     if not lock:
         known: Found | None = db.identity_map.get(mapper.identity_key_from_primary_key(key))
         if known is not None:
             return known
     named = {str(column.key): value for column, value in zip(mapper.primary_key, key, strict=True)}
-    return db.scalars(_statement(record, lock), named).one_or_none()
+    if lock:
+        return db.scalars(_locking(record), named).one_or_none()
+    row = _reading(record).one_or_none(db, **named)
+    return None if row is None else row[0]
 
 
 @functools.cache
-def _statement(record: type[Found], lock: bool) -> Select[Any]:
+def _locking(record: type[Found]) -> Select[Any]:
+    return _query(record).with_for_update().execution_options(populate_existing=True)
+
+
+@functools.cache
+def _reading(record: type[Found]) -> Prepared:
+    return Prepared(_query(record))
+
+
+def _query(record: type[Found]) -> Select[Any]:
     mapper: Mapper[Found] = record.__mapper__
-    rows = select(record).where(*(each == bindparam(each.key) for each in mapper.primary_key))
-    return rows.with_for_update().execution_options(populate_existing=True) if lock else rows
+    return select(record).where(*(each == bindparam(each.key) for each in mapper.primary_key))
 
 
 def delete_oldest(

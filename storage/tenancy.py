@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Executable, Table, TextClause, bindparam, event
+from sqlalchemy import Executable, Select, Table, TextClause, bindparam, event
 from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql.util import find_tables
 
 from storage.columns import Owned, Record
 
 _KEY: Final = "menagerie_tenancy"
-_ORG_ID: Final = "menagerie_org_id"
+ORG_ID: Final = "menagerie_org_id"
+"""The parameter of a restricted query."""
 
 
 class TenancyBroken(RuntimeError):  # noqa: N818 -- a fact about a query
     """A statement or a record of a request concerns another organization than the request's."""
+
+
+_OF_NONE: Final = "the request has no organization"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ def restrict(db: Session, org_id: str | None) -> None:
 _OF_PARAMETER: Final = with_loader_criteria(
     Owned,
     # A name in place of its literal would be taken for a value that changes.
-    lambda cls: cls.owner_id() == bindparam("menagerie_org_id"),
+    lambda cls: cls.owner_id() == bindparam("menagerie_org_id", None),
     include_aliases=True,
     # What is loaded later by itself has no parameter, and is of a record found already.
     propagate_to_loaders=False,
@@ -59,12 +63,40 @@ def _restrict_query(state: ORMExecuteState, org_id: str) -> None:
     state.statement = form
     given = state.parameters or {}
     assert isinstance(given, Mapping), "a query has one set of parameters"
-    state.parameters = {**given, _ORG_ID: org_id}
+    state.parameters = {**given, ORG_ID: org_id}
 
 
 def _of_value(org_id: str) -> Any:
     """For what changes records, whose parameters are the values that it sets."""
     return with_loader_criteria(Owned, lambda cls: cls.owner_id() == org_id, include_aliases=True)
+
+
+def owned_tables(statement: Any) -> frozenset[str]:
+    """The tenants' tables that the statement is about."""
+    return _owned_tables() & tables(statement)
+
+
+def restriction(db: Session, touched: frozenset[str]) -> str | None:
+    """The organization that a query of these tenants' tables is to be `restricted` to.
+
+    None where it is not: it touches no tenant's table, or the session is for all of them.
+    """
+    held: _Held | None = db.info.get(_KEY)
+    if held is None or not touched:
+        return None
+    if held.org_id is None:
+        raise _refusal(touched, _OF_NONE)
+    return held.org_id
+
+
+def restricted(query: Select[Any]) -> Select[Any]:
+    """The query of records, held to the organization that is its parameter `ORG_ID`."""
+    return query.options(_OF_PARAMETER)
+
+
+def _refusal(touched: frozenset[str], why: str) -> TenancyBroken:
+    named = ", ".join(sorted(touched))
+    return TenancyBroken(f"a statement on {named} cannot be held to one: {why}")
 
 
 def is_for_none(db: Session) -> bool:
@@ -98,10 +130,10 @@ def _restrict(state: ORMExecuteState) -> None:
         return
     if isinstance(state.statement, TextClause):
         raise TenancyBroken("SQL as text cannot be held to an organization: use the records")
-    touched = sorted(_tables(state.statement) & _owned_tables())
+    touched = owned_tables(state.statement)
     if touched:
-        why = "it is no query of records" if held.org_id else "the request has no organization"
-        raise TenancyBroken(f"a statement on {', '.join(touched)} cannot be held to one: {why}")
+        why = "it is no query of records" if held.org_id else _OF_NONE
+        raise _refusal(touched, why)
 
 
 @event.listens_for(Session, "before_flush")
@@ -115,7 +147,7 @@ def _refuse_others(db: Session, _context: Any, _instances: Any) -> None:
             raise TenancyBroken(f"a {name} of {record.owner} is written for {held.org_id}")
 
 
-def _tables(statement: Any) -> set[str]:
+def tables(statement: Any) -> set[str]:
     found = find_tables(
         statement,
         check_columns=True,

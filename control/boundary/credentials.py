@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
-from sqlalchemy import Result, Row, Select, bindparam, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
 from control.boundary import identity
@@ -22,6 +22,7 @@ from storage.access.sessions import UserSession
 from storage.access.users import User
 from storage.columns import DatabaseClock, WholeRow
 from storage.database import Database
+from storage.prepared import Prepared
 
 REALM = 'Bearer realm="menagerie"'
 _ORG_ID = re.compile(r"org_[0-9A-HJKMNP-TV-Z]{26}")
@@ -154,15 +155,15 @@ def _resolve_session(
 
 @dataclass(frozen=True)
 class _Query:
-    """Of one kind of credential, made once: what it costs to build them is most of their cost.
+    """Of one kind of credential.
 
     `load` gives what `resolved` is made of, `seen` the same as texts, `both` one after the other;
     all of them with the clock before what is seen.
     """
 
-    load: Select[Any]
-    seen: Select[Any]
-    both: Select[Any]
+    load: Prepared
+    seen: Prepared
+    both: Prepared
     resolved: Callable[..., ResolvedCredential]
 
 
@@ -177,8 +178,8 @@ def _query(
     seen = (*texts, *held)
     proof = credential.token_hash == bindparam("sha256")
 
-    def of(*columns: Any) -> Select[Any]:
-        return joined(select(*columns).select_from(credential)).where(proof)
+    def of(*columns: Any) -> Prepared:
+        return Prepared(joined(select(*columns).select_from(credential)).where(proof))
 
     return _Query(
         load=of(*loaded),
@@ -220,23 +221,23 @@ def _resolve(
 ) -> tuple[ResolvedCredential, datetime]:
     """What the credential comes to, and the database's clock. Raises for one there is not."""
     if cache is None:
-        row = _only(db.execute(query.load, values))
+        row = _only(query.load, db, values)
         return query.resolved(*row[:-1]), row[-1]
     credential = tuple(values.values())
-    clock, *seen = tuple(_only(db.connection().execute(query.seen, values)))
+    clock, *seen = _only(query.seen, db, values)
     resolved = cache.get(credential, seen)
     if resolved is not None:
         return resolved, clock
     # By one statement, so that what is loaded are the rows that are seen.
-    row = _only(db.execute(query.both, values))
+    row = _only(query.both, db, values)
     loaded, seen = tuple(row[: -len(seen)]), list(row[-len(seen) :])
     resolved = query.resolved(*loaded[:-1])
     cache.note(credential, seen, resolved)
     return resolved, loaded[-1]
 
 
-def _only(found: Result[Any]) -> Row[Any]:
-    row = found.one_or_none()
+def _only(query: Prepared, db: Session, values: dict[str, str]) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = query.one_or_none(db, **values)
     if row is None:
         raise refused()
     return row

@@ -20,6 +20,7 @@ from control.sealing import Sealer, SealError
 from control.settings import ControlSettings
 from specserver import Conflict, Exchange, Invalid, Reply
 from storage import replays
+from storage.prepared import Prepared
 from storage.replays import Replay
 
 HEADER: Final = "Idempotency-Key"
@@ -180,7 +181,9 @@ def canonical(body: bytes) -> bytes:
         return body
 
 
-_TRY_LOCK: Final = select(func.pg_try_advisory_xact_lock(bindparam("number", type_=BigInteger)))
+_TRY_LOCK: Final = Prepared(
+    select(func.pg_try_advisory_xact_lock(bindparam("number", type_=BigInteger)))
+)
 
 
 def _locked(db: Session, key: ReplayKey) -> bool:
@@ -188,4 +191,5 @@ def _locked(db: Session, key: ReplayKey) -> bool:
         return True
     digest = hashlib.sha256(key.context.encode()).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
-    return bool(db.connection().execute(_TRY_LOCK, {"number": number}).scalar_one())
+    ((locked,),) = _TRY_LOCK.rows(db, number=number)
+    return bool(locked)

@@ -27,6 +27,7 @@ from control.work import notifier
 from control.work.errors import LeaseLost
 from storage.columns import DatabaseClock
 from storage.database import Database, moment_of, now, on_commit
+from storage.prepared import Prepared
 from storage.work import Work
 
 CHANNEL: Final = "menagerie_work"
@@ -76,21 +77,23 @@ def lock_lane(db: Session, lane: str) -> datetime:
     if db.get_bind().dialect.name != "postgresql":
         notify_workers(db)
         return now(db)
-    # Of no table, so the session has nothing to restrict or to flush for it.
-    statement, asked = _LOCK_LANE, {"lane": lane}
     if _notifies_at_commit(db):
-        statement, asked["process"] = _LOCK_LANE_AND_NOTIFY, notifier.process()
-    row = db.connection().execute(statement, asked).one()
+        row = _LOCK_LANE_AND_NOTIFY.one_or_none(db, lane=lane, process=notifier.process())
+    else:
+        row = _LOCK_LANE.one_or_none(db, lane=lane)
     return moment_of(db, row[1])
 
 
 # What runs for every operation is built once: building costs more than running.
 
 # As columns of one query, which are evaluated in their order: to ask thrice takes thrice as long.
-_LOCK_LANE: Final = select(
+_LOCKED_LANE: Final = select(
     func.pg_advisory_xact_lock(func.hashtextextended(bindparam("lane"), 0)), DatabaseClock()
 )
-_LOCK_LANE_AND_NOTIFY: Final = _LOCK_LANE.add_columns(func.pg_notify(CHANNEL, bindparam("process")))
+_LOCK_LANE: Final = Prepared(_LOCKED_LANE)
+_LOCK_LANE_AND_NOTIFY: Final = Prepared(
+    _LOCKED_LANE.add_columns(func.pg_notify(CHANNEL, bindparam("process")))
+)
 
 
 def sharer() -> ColumnElement[str]:

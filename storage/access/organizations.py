@@ -14,6 +14,7 @@ from storage.columns import Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances.instances import Instance
 from storage.lookups import by_key
+from storage.prepared import Prepared
 
 PLANS: Final = ("free", "solo", "team", "enterprise")
 STATUSES: Final = ("open", "closed")
@@ -69,7 +70,7 @@ def fetch(db: Session, org_id: str) -> Organization:
     return organization
 
 
-_LOCK: Final = (
+_LOCK: Final = Prepared(
     select(Organization.id)
     .where(Organization.id == bindparam("org_id"))
     # Events and other rows that refer to the organization can still be written by workers.
@@ -83,7 +84,7 @@ def lock(db: Session, org_id: str) -> None:
     On SQLite a transaction that writes excludes all others anyway.
     """
     if db.get_bind().dialect.name == "postgresql":
-        db.execute(_LOCK, {"org_id": org_id})
+        _LOCK.rows(db, org_id=org_id)
 
 
 def of_user(db: Session, user_id: str) -> list[tuple[Organization, str]]:

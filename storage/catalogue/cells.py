@@ -4,12 +4,13 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from storage.columns import Json, Record
+from storage.columns import Json, Record, is_among
 from storage.errors import RecordNotFound
 from storage.lookups import by_key
+from storage.prepared import Prepared
 
 
 class Cell(Record):
@@ -37,10 +38,10 @@ class Cell(Record):
     clock_skew_s: Mapped[float | None]
 
 
-_EVERY: Final = select(Cell).order_by(Cell.id)
-_LOCKED: Final = (
+_EVERY: Final = Prepared(select(Cell).order_by(Cell.id))
+_LOCKED: Final = Prepared(
     select(Cell.id)
-    .where(Cell.id.in_(bindparam("cell_ids", expanding=True)))
+    .where(is_among(Cell.id, "cell_ids"))
     .order_by(Cell.id)
     # Rows that name a cell may still be written by others: only the key is shared with them.
     .with_for_update(key_share=True)
@@ -49,7 +50,7 @@ _LOCKED: Final = (
 
 def every(db: Session) -> list[Cell]:
     """All cells, in the order of their ids; they belong to no tenant."""
-    return list(db.scalars(_EVERY))
+    return [cell for (cell,) in _EVERY.rows(db)]
 
 
 def fetch(db: Session, cell_id: str) -> Cell:
@@ -65,7 +66,7 @@ def lock(db: Session, cell_ids: Collection[str]) -> None:
     On SQLite a transaction that writes excludes all others anyway.
     """
     if db.get_bind().dialect.name == "postgresql":
-        db.execute(_LOCKED, {"cell_ids": list(cell_ids)})
+        _LOCKED.rows(db, cell_ids=list(cell_ids))
 
 
 def register(

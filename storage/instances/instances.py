@@ -21,10 +21,11 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import pages
 from storage.access.teams import Teams, of_teams, owning_team
-from storage.columns import DatabaseClock, Json, Owned, Record, one_of
+from storage.columns import DatabaseClock, Json, Owned, Record, is_among, one_of
 from storage.errors import RecordNotFound, StateConflict
 from storage.lookups import by_key
 from storage.pages import Page
+from storage.prepared import Prepared
 
 STATUSES: Final = (
     "requested",
@@ -240,18 +241,18 @@ def fetch(db: Session, org_id: str, instance_id: str, *, lock: bool = False) -> 
 
 
 @functools.cache
-def _pages(filters: frozenset[str], of_teams: bool, is_first: bool) -> Select[Any]:
+def _pages(filters: frozenset[str], of_teams: bool, is_first: bool) -> Prepared:
     """The query of such pages, built once. Rows of columns are had for half of what records are."""
     columns = (getattr(Instance, each.key) for each in Instance.__mapper__.column_attrs)
-    rows = select(*columns).where(Instance.org_id == bindparam("org_id"))
+    rows: Select[Any] = select(*columns).where(Instance.org_id == bindparam("org_id"))
     rows = rows.where(*(getattr(Instance, name) == bindparam(name) for name in sorted(filters)))
     if "status" not in filters:
         rows = rows.where(Instance.status.not_in(GONE))
     if of_teams:
-        rows = rows.where(Instance.team_id.in_(bindparam("teams", expanding=True)))
+        rows = rows.where(is_among(Instance.team_id, "teams"))
     if not is_first:
         rows = rows.where(Instance.id < bindparam("after"))
-    return rows.order_by(Instance.id.desc()).limit(bindparam("limit", type_=Integer))
+    return Prepared(rows.order_by(Instance.id.desc()).limit(bindparam("limit", type_=Integer)))
 
 
 def page(
@@ -271,7 +272,7 @@ def page(
     given = {name: value for name, value in filters.items() if value is not None}
     query = _pages(frozenset(given), teams is not None, after is None)
     asked = {"org_id": org_id, "teams": list(teams or ()), "after": after, "limit": limit + 1}
-    return pages.cut(db.execute(query, {**asked, **given}).all(), "id", limit)
+    return pages.cut(query.rows(db, **asked, **given), "id", limit)
 
 
 def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
@@ -293,7 +294,7 @@ def of_cell(db: Session, cell_id: str) -> list[Instance]:
 
 
 _WANTED: Final = Instance.desired_status.in_(("running", "paused"))
-_USAGE: Final = (
+_USAGE: Final = Prepared(
     select(_WANTED, func.count(), func.sum(Instance.storage_bytes))
     .where(Instance.org_id == bindparam("org_id"), HOSTED)
     .group_by(_WANTED)
@@ -305,7 +306,7 @@ def usage(db: Session, org_id: str) -> tuple[int, int, int, int]:
 
     And the same of those that it wants no more and that are not erased yet.
     """
-    found = {bool(live): held for live, *held in db.execute(_USAGE, {"org_id": org_id})}
+    found = {bool(live): held for live, *held in _USAGE.rows(db, org_id=org_id)}
     (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
     return count, int(held or 0), gone, int(gone_held or 0)
 

@@ -8,8 +8,10 @@ from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage import tenancy
+from storage.columns import is_among
 from storage.instances.changes import Change
 from storage.instances.instances import HOSTED, LIVE, Instance
+from storage.prepared import Prepared
 
 # One that somebody paused gives its CPU and memory back when it has stopped. One that paused
 # because it was idle keeps them: the next connection wakes it, and asks nobody.
@@ -22,11 +24,11 @@ _COMPUTES = or_(
 
 # Asked by every order, so built once. Until an instance is erased its data is there.
 _MINE = (
-    Instance.cell_id.in_(bindparam("cell_ids", expanding=True)),
+    is_among(Instance.cell_id, "cell_ids"),
     HOSTED,
     Instance.id != bindparam("besides"),
 )
-_KEPT = (
+_KEPT = Prepared(
     select(
         Instance.cell_id,
         Instance.size,
@@ -37,7 +39,7 @@ _KEPT = (
     .where(*_MINE)
     .group_by(Instance.cell_id, Instance.size)
 )
-_GROWING = (
+_GROWING = Prepared(
     select(Instance.cell_id, Instance.size, Instance.storage_bytes, Change.kind, Change.new)
     .join(Instance, Instance.id == Change.instance_id)
     .where(*_MINE, Change.status == "pending", Change.kind.in_(("size", "storage")))
@@ -68,12 +70,12 @@ def by_cell(
 def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Promises]:
     found = {cell_id: Promises() for cell_id in cell_ids}
     asked = {"cell_ids": list(cell_ids), "besides": besides or ""}
-    for cell_id, size, computing, live, storage_bytes in db.execute(_KEPT, asked):
+    for cell_id, size, computing, live, storage_bytes in _KEPT.rows(db, **asked):
         of_cell = found[cell_id]
         of_cell.sizes[size] += computing
         of_cell.instances += live
         of_cell.storage_bytes += int(storage_bytes)
-    for cell_id, size, storage_bytes, kind, new in db.execute(_GROWING, asked):
+    for cell_id, size, storage_bytes, kind, new in _GROWING.rows(db, **asked):
         if kind == "size":
             found[cell_id].growing.append((size, new))
         else:

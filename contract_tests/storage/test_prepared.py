@@ -1,0 +1,157 @@
+"""Prepared queries go around the session, and nothing that holds of its statements is lost."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import bindparam, event, func, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from contract_tests.storage import tenants
+from contract_tests.storage.test_tenancy import QUERIES
+from storage import lookups, tenancy
+from storage.access import organizations, projects
+from storage.access.organizations import Organization
+from storage.access.projects import Project
+from storage.access.users import User
+from storage.columns import DatabaseClock, is_among
+from storage.database import Database
+from storage.errors import StorageUnavailable
+from storage.instances.instances import Instance
+from storage.prepared import Prepared
+from storage.tenancy import TenancyBroken
+
+ALL = Prepared(select(Project).order_by(Project.id))
+OF_NAME = Prepared(select(Project.name).where(Project.name == bindparam("name")))
+AMONG = Prepared(select(Project.name).where(is_among(Project.name, "names")).order_by(Project.name))
+
+
+@pytest.fixture
+def two(database: Database) -> tuple[str, str]:
+    """The organizations of the projects `one` and `two`."""
+    with database.write() as db:
+        made = [organizations.create(db, name=each, slug=each) for each in ("one", "two")]
+        for each in made:
+            projects.create(db, each.id, name=each.name, slug=each.slug)
+        return made[0].id, made[1].id
+
+
+def names(db: Session) -> list[str]:
+    return [project.name for (project,) in ALL.rows(db)]
+
+
+def test_it_finds_what_the_session_may_see(database: Database, two: tuple[str, str]) -> None:
+    with database.read() as db:
+        assert names(db) == ["one", "two"]
+        tenancy.restrict(db, two[0])
+        assert names(db) == ["one"]
+        assert OF_NAME.rows(db, name="two") == []
+        with tenancy.across(db, "a test"):
+            assert names(db) == ["one", "two"]
+        tenancy.restrict(db, None)
+        with pytest.raises(TenancyBroken, match="has no organization"):
+            ALL.rows(db)
+        assert Prepared(select(DatabaseClock())).one_or_none(db)
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES.keys() - {"union"}))
+def test_whatever_is_prepared_finds_its_own_alone(
+    database: Database, two: tuple[str, str], name: str
+) -> None:
+    with database.read() as db:
+        own = projects.first(db, two[0])
+        tenancy.restrict(db, two[0])
+        try:
+            found = Prepared(QUERIES[name]()).rows(db)
+        except TenancyBroken:
+            return
+        assert own is not None
+        assert {row[0] for row in found} == {own.id}
+
+
+def test_what_cannot_be_held_is_refused(database: Database, two: tuple[str, str]) -> None:
+    core: Any = Prepared(select(Project.__table__.c.id))
+    with database.read() as db:
+        tenancy.restrict(db, two[0])
+        with pytest.raises(TenancyBroken, match="cannot be held"):
+            core.rows(db)
+
+
+def test_its_records_are_the_sessions(database: Database, two: tuple[str, str]) -> None:
+    with database.write() as db:
+        first, again = (ALL.rows(db)[0][0] for _ in range(2))
+        assert first is again
+        assert db.get(Project, first.id) is again
+        first.name = "changed"
+        assert names(db) == ["changed", "two"], "what is not written yet is seen"
+    with database.read() as db:
+        assert names(db) == ["changed", "two"]
+        ALL.rows(db)[0][0].name = "never"
+        with pytest.raises(RuntimeError, match="asked to write"):
+            db.flush()
+
+
+def test_a_record_is_as_the_session_loads_it(database: Database) -> None:
+    with database.write() as db:
+        made = tenants.instance(db, tenants.make(db)).id
+    with database.read() as db:
+        prepared = lookups.by_key(db, Instance, made)
+        assert prepared is not None
+        values = {
+            each.key: getattr(prepared, each.key) for each in Instance.__mapper__.column_attrs
+        }
+    with database.read() as db:
+        loaded = db.scalars(select(Instance).where(Instance.id == made)).one()
+        assert {name: getattr(loaded, name) for name in values} == values
+        assert prepared.created_at.utcoffset() == loaded.created_at.utcoffset()
+
+
+def test_what_an_outer_join_does_not_find_is_none(database: Database) -> None:
+    query = Prepared(
+        select(Organization, User, func.count(1))
+        .outerjoin(User, User.id == Organization.slug)
+        .group_by(Organization.id, User.id)
+    )
+    with database.write() as db:
+        made = organizations.create(db, name="one", slug="one")
+        assert query.rows(db) == [(made, None, 1)]
+
+
+@pytest.mark.parametrize("asked", [[], ["two"], ["one", "two", "three"]])
+def test_a_list_of_any_length_is_one_parameter(
+    database: Database, two: tuple[str, str], asked: list[str]
+) -> None:
+    assert two
+    with database.read() as db:
+        assert [row.name for row in AMONG.rows(db, names=asked)] == sorted({*asked} - {"three"})
+
+
+def test_one_that_fails_says_so_as_the_session_does(database: Database) -> None:
+    broken = Prepared(select(text("1 / nothing")))
+    with database.read() as db, pytest.raises(DBAPIError):
+        broken.rows(db)
+    with database.read() as db:
+        assert names(db) == []
+
+
+def test_a_connection_that_is_lost_is_an_outage_and_then_another(database: Database) -> None:
+    if database.dialect != "postgresql":
+        pytest.skip("SQLite has no connection to lose")
+    end = "SELECT pg_terminate_backend(pg_backend_pid())"
+    with pytest.raises(StorageUnavailable), database.read() as db:
+        Prepared(select(text(end[7:]))).rows(db)
+    with database.read() as db:
+        assert names(db) == []
+
+
+def test_who_listens_to_statements_hears_of_it(database: Database) -> None:
+    heard: list[str] = []
+
+    def listen(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        heard.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", listen)
+    with database.read() as db:
+        OF_NAME.rows(db, name="one")
+    event.remove(database.engine, "before_cursor_execute", listen)
+    assert [each for each in heard if "projects.name" in each]
