@@ -35,6 +35,7 @@ _NAMES = {
     503: ("Unavailable", "unavailable"),
     504: ("Gateway timeout", "gateway_timeout"),
 }
+_INITIALS = {word: word.upper() for word in ("api", "json", "mfa")}
 _RESERVED = frozenset({"type", "title", "status", "detail", "code", "request_id", "errors"})
 
 
@@ -82,7 +83,10 @@ class Problem(Exception):  # noqa: N818 - a problem is the domain's word (RFC 94
 
 
 def _title(code: str) -> str:
-    return re.sub(r"[_-]+", " ", code).capitalize()
+    first, *words = re.split(r"[_-]+", code)
+    return " ".join(
+        [_INITIALS.get(first, first.capitalize()), *(_INITIALS.get(w, w) for w in words)]
+    )
 
 
 class _StatusProblem(Problem):
