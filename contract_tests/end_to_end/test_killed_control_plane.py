@@ -46,7 +46,7 @@ class Pace:
     changes_between_kills: int
 
 
-BY_DAY, AT_NIGHT = Pace(4, 4, 4), Pace(60, 6, 4)
+BY_DAY, AT_NIGHT = Pace(4, 4, 4), Pace(24, 6, 4)
 
 
 @dataclass
