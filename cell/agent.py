@@ -22,16 +22,17 @@ from cell.access.tokens import Tokens
 from cell.certificates import pki
 from cell.certificates.acme.ledger import Ledger
 from cell.certificates.domains import Domains
-from cell.console.desk import Desk
-from cell.console.sessions import Sessions
+from cell.console.service import ConsoleService
+from cell.console.sessions import ConsoleSessions
 from cell.database import Database
 from cell.engines import PACKAGES, find
-from cell.engines.driver import EngineError, Extensible
+from cell.engines.driver import EngineError, HasExtensions
 from cell.instances import snapshots, starting
+from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.queues import QueueDatabases
 from cell.instances.records import Record, Records
-from cell.instances.residents import Resident, Routes
+from cell.instances.route_file import RouteFile
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
 from cell.layout import Layout, write_atomically
@@ -86,14 +87,16 @@ class Cell:
             self.host,
             self.records,
             self.credentials,
-            Routes(self.layout, self.public_host),
+            RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
-        self.console = Desk(Sessions(self.database), self.lifecycle, self.supervisor)
+        self.console = ConsoleService(
+            ConsoleSessions(self.database), self.lifecycle, self.supervisor
+        )
         logs = self.supervisor.pools.followed_logs
         self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
@@ -112,18 +115,18 @@ class Cell:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "cell"))
         for record in self.records.every():
             self._take_in(record)
-        residents = list(self.supervisor.residents.values())
-        await asyncio.to_thread(snapshots.renew, residents)
-        wanted = [each for each in residents if each.record.desired == "running"]
+        instances = list(self.supervisor.instances.values())
+        await asyncio.to_thread(snapshots.renew, instances)
+        wanted = [each for each in instances if each.record.desired == "running"]
         adopted = await asyncio.gather(*map(self._adopt, wanted))
         kept = {each.instance_id for each, found in zip(wanted, adopted, strict=True) if found}
-        await asyncio.to_thread(self._end_strays, residents, kept)
-        for resident in wanted:
-            if resident.instance_id not in kept and not resident.failed:
-                self.supervisor.spawn(self._bring_back(resident))
+        await asyncio.to_thread(self._end_strays, instances, kept)
+        for instance in wanted:
+            if instance.instance_id not in kept and not instance.failed:
+                self.supervisor.spawn(self._bring_back(instance))
         await self.supervisor.tick()
         self.supervisor.publish()
-        if any(each.record.spec.domains for each in residents):
+        if any(each.record.spec.domains for each in instances):
             self.supervisor.spawn(self.supervisor.certify_domains())
         self._chores = [
             asyncio.create_task(self._every(self.settings.tick_s, self._tick)),
@@ -163,7 +166,7 @@ class Cell:
                 {
                     "engine": name,
                     "versions": list(driver.versions()),
-                    "extensions": driver.extensions() if isinstance(driver, Extensible) else {},
+                    "extensions": driver.extensions() if isinstance(driver, HasExtensions) else {},
                     "source": driver.source,
                 }
                 for name, driver in sorted(self.drivers.items())
@@ -190,42 +193,42 @@ class Cell:
         if driver is None:
             log.error("cell.engine_missing", instance_id=record.instance_id)
             return
-        self.supervisor.residents[record.instance_id] = Resident(record, site, driver)
+        self.supervisor.instances[record.instance_id] = HostedInstance(record, site, driver)
 
-    async def _adopt(self, resident: Resident) -> bool:
+    async def _adopt(self, instance: HostedInstance) -> bool:
         """Whether its engine is kept; one that still reads its data keeps nobody else waiting."""
-        if (process := self.host.find(resident.site)) is None:
+        if (process := self.host.find(instance.site)) is None:
             return False
         process.resume()
-        if await starting.is_loading(resident):
-            self.supervisor.spawn(self._adopt_loaded(resident))
+        if await starting.is_loading(instance):
+            self.supervisor.spawn(self._adopt_loaded(instance))
             return True
-        async with resident.lock:
-            return await self.supervisor.adopt(resident)
+        async with instance.lock:
+            return await self.supervisor.adopt(instance)
 
-    async def _adopt_loaded(self, resident: Resident) -> None:
-        async with resident.lock:
-            adopted = await self.supervisor.adopt(resident)
+    async def _adopt_loaded(self, instance: HostedInstance) -> None:
+        async with instance.lock:
+            adopted = await self.supervisor.adopt(instance)
         if not adopted:
-            await self._bring_back(resident)
+            await self._bring_back(instance)
 
-    async def _bring_back(self, resident: Resident) -> None:
-        async with resident.lock:
-            if resident.record.desired != "running" or resident.process is not None:
+    async def _bring_back(self, instance: HostedInstance) -> None:
+        async with instance.lock:
+            if instance.record.desired != "running" or instance.process is not None:
                 return
             try:
-                await self.supervisor.bring_up(resident)
+                await self.supervisor.bring_up(instance)
             except (EngineError, OSError) as error:
                 reason = str(error)
             else:
                 return
-        await self.supervisor.restart(resident, reason)
+        await self.supervisor.restart(instance, reason)
 
-    def _end_strays(self, residents: list[Resident], kept: set[str]) -> None:
+    def _end_strays(self, instances: list[HostedInstance], kept: set[str]) -> None:
         """Engines nobody knows would hold their database's lock for ever."""
         known = {
             pid
-            for each in residents
+            for each in instances
             if each.instance_id in kept
             for pid in self.host.strays(each.site)
         }
@@ -244,10 +247,10 @@ class Cell:
 
     async def _tick(self) -> None:
         await self.supervisor.tick()
-        await snapshots.sweep(self.supervisor.residents)
+        await snapshots.sweep(self.supervisor.instances)
         self.lifecycle.forget_erased()
-        for resident in self.supervisor.residents.values():
-            log_files.rotate(resident.site.log, self.settings.log_bytes_max)
+        for instance in self.supervisor.instances.values():
+            log_files.rotate(instance.site.log, self.settings.log_bytes_max)
 
     async def _housekeeping(self) -> None:
         self.signatures.forget_old()
@@ -258,7 +261,7 @@ class Cell:
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()
 
-    def _ensure_certificates(self) -> pki.Certificates:
+    def _ensure_certificates(self) -> pki.CertificateFiles:
         settings = self.settings
         return pki.ensure(
             self.layout.home, settings.region, settings.instance_domain, datetime.now(UTC)

@@ -10,7 +10,7 @@ from specserver import Boundary, Exchange, MethodNotAllowed, Reply, Unauthentica
 _WAIT = re.compile(r"(?:^|[,\s])wait=(\d{1,3})(?:$|[,;\s])", re.ASCII)
 
 
-class Door:
+class CallerBoundary:
     """A boundary that knows by the head who calls, so that a stranger's body is never read."""
 
     def __init__(self, cell: Cell, serve: Callable[[Exchange], Awaitable[Reply]]) -> None:
@@ -50,7 +50,7 @@ def make_boundary(cell: Cell) -> Boundary:
             wait_s=_wait_s(exchange.request.headers.get("Prefer", "")),
         )
 
-    return Door(cell, serve)
+    return CallerBoundary(cell, serve)
 
 
 def make_mounted_boundary(cell: Cell) -> Boundary:
@@ -59,7 +59,7 @@ def make_mounted_boundary(cell: Cell) -> Boundary:
     async def serve(exchange: Exchange) -> Reply:
         return await exchange.invoke_async(exchange.app_state)
 
-    return Door(cell, serve)
+    return CallerBoundary(cell, serve)
 
 
 def _wait_s(preferences: str) -> float | None:

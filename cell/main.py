@@ -11,7 +11,7 @@ from pathlib import Path
 
 import uvicorn
 
-from cell.access.client_address import announced_http
+from cell.access.client_address import proxy_header_http
 from cell.agent import Cell
 from cell.boundary import make_boundary, make_mounted_boundary
 from cell.console import mount
@@ -53,14 +53,14 @@ def make_app(cell: Cell) -> App:
     )
 
 
-async def _serve(settings: CellSettings, ending: "Ending") -> None:
+async def _serve(settings: CellSettings, ending: "ShutdownRequest") -> None:
     cell = Cell(settings)
     app = make_app(cell)
     await cell.open()
     try:
         config = uvicorn.Config(
             app,
-            http=announced_http(
+            http=proxy_header_http(
                 partial(render_problem, type_prefix=PROBLEM_TYPES), cell.gateway_token
             ),
             ws="none",
@@ -88,7 +88,7 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-class Ending:
+class ShutdownRequest:
     """Remembers that the process was asked to end, as uvicorn hears it only while it serves."""
 
     def __init__(self) -> None:
@@ -102,9 +102,9 @@ class Ending:
 
 
 @contextlib.contextmanager
-def _heard() -> Iterator[Ending]:
+def _heard() -> Iterator[ShutdownRequest]:
     """Uvicorn raises the signal that ended it once more; here that must not end the process."""
-    ending = Ending()
+    ending = ShutdownRequest()
     former = {number: signal.signal(number, ending.hear) for number in ENDS}
     try:
         yield ending

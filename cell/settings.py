@@ -58,7 +58,7 @@ class CellSettings:
 
     # How often an engine that runs is looked at; and after how long it is ended and started again
     # where it says that it cannot go on, or says nothing.
-    pulse_every_s: float = 10.0
+    health_every_s: float = 10.0
     stuck_after_s: float = 3.0
     silent_after_s: float = 30.0
 

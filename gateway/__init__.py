@@ -1,1 +1,1 @@
-"""The TLS front door of a cell: the single way in to every instance."""
+"""The TLS proxy before a cell's engines: the only way from the network to an instance."""

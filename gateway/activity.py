@@ -23,7 +23,7 @@ class Former:
 
 
 @dataclass(slots=True)
-class Traffic:
+class ConnectionTraffic:
     """`peaks` are the most connections at once that were let in, of all workers, by the hour."""
 
     connections: int = 0
@@ -50,15 +50,15 @@ class Activity:
         self._total = total
         self._path = directory / f"{os.getpid()}.json"
         self._instances = {
-            instance_id: Traffic(0, told.last_activity_at, dict(told.peaks))
+            instance_id: ConnectionTraffic(0, told.last_activity_at, dict(told.peaks))
             for instance_id, told in former.items()
         }
         self._written = b"{}"
         # The first connection of an instance must be known before the cell thinks it idle.
         self.urgent = False
 
-    def opened(self, instance_id: str) -> Traffic:
-        traffic = self._instances.setdefault(instance_id, Traffic())
+    def opened(self, instance_id: str) -> ConnectionTraffic:
+        traffic = self._instances.setdefault(instance_id, ConnectionTraffic())
         self.urgent = self.urgent or not traffic.connections
         traffic.connections += 1
         traffic.last_activity_at = time.time()
@@ -66,16 +66,16 @@ class Activity:
 
     def let_in(self, instance_id: str) -> None:
         """One more connection counts: this hour's peak may be now."""
-        self._note_peak(instance_id, self._instances.setdefault(instance_id, Traffic()))
+        self._note_peak(instance_id, self._instances.setdefault(instance_id, ConnectionTraffic()))
 
-    def _note_peak(self, instance_id: str, traffic: Traffic) -> None:
+    def _note_peak(self, instance_id: str, traffic: ConnectionTraffic) -> None:
         hour, total = int(time.time() // HOUR_S), self._total(instance_id)
         if total > traffic.peaks.get(hour, 0):
             traffic.peaks[hour] = total
         for past in [each for each in traffic.peaks if each <= hour - PEAK_HOURS]:
             del traffic.peaks[past]
 
-    def closed(self, traffic: Traffic) -> None:
+    def closed(self, traffic: ConnectionTraffic) -> None:
         traffic.connections -= 1
         traffic.last_activity_at = time.time()
 
@@ -104,7 +104,7 @@ class Activity:
         return True
 
 
-def _shown(traffic: Traffic) -> dict[str, float | int | dict[str, int]]:
+def _shown(traffic: ConnectionTraffic) -> dict[str, float | int | dict[str, int]]:
     return {
         "connections": traffic.connections,
         "last_activity_at": round(traffic.last_activity_at, 3),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import customer, levels
 from gateway.crowds import LOGIN, Levels, Member
-from gateway.protocols.front import Turn
+from gateway.protocols.interface import Step
 from gateway.refusal import Refusal
 from gateway.routes import Route
 
@@ -22,7 +22,7 @@ RESERVED_PART: Final = 5
 """One in so many of an instance's connections is kept for the cell's own logins."""
 
 
-class Places:
+class Reservations:
     def __init__(self, shared: "Shared", member: Member) -> None:
         self._shared = shared
         self._member = member
@@ -34,16 +34,16 @@ class Places:
     def enter_cell(self, route: Route, address: str) -> None:
         settings = self._shared.settings
         own = settings.cell_address_connections_max
-        if not self._take(_share(route.place, address), own):
+        if not self._take(_share(route.counted_as, address), own):
             raise _too_many(f"the cell allows {own} from one address")
-        if not self._join(route.place, address, settings.cell_connections_max):
+        if not self._join(route.counted_as, address, settings.cell_connections_max):
             self.leave()
             raise _too_many(f"the cell allows {settings.cell_connections_max}")
 
     def begin_login(self, route: Route, address: str) -> bool:
         """False where there is no place now; raises Refusal where a login would lead nowhere."""
         limit, waiting = route.connections_max, _waiting(route)
-        if limit is not None and self._shared.slots.total(route.place) >= limit:
+        if limit is not None and self._shared.slots.total(route.counted_as) >= limit:
             raise _too_many(f"this size allows {limit}")
         if self.waits:
             self._shared.pools.draw(waiting)
@@ -68,36 +68,36 @@ class Places:
     def _log_in(self, route: Route, address: str) -> bool:
         own, every = self._logins_max(route)
         waited, joined = self.held.copy(), self._joined.copy()
-        if not self._take(_share(route.place, address), own):
+        if not self._take(_share(route.counted_as, address), own):
             return False
         known = self._is_known(route, address)
-        if not self._join(f"{LOGIN}{route.place}", address, every, known=known):
+        if not self._join(f"{LOGIN}{route.counted_as}", address, every, known=known):
             self._give_back(self.held[-1])
             return False
         self.logs_in, self.waits, self._from = True, False, (route, address)
         self._part(waited, joined)
         return True
 
-    def end_login(self, route: Route, turn: Turn) -> None:
+    def end_login(self, route: Route, step: Step) -> None:
         """The client is let in. Where what it asked is done it is too late to refuse it.
 
         Roles that the owner made leave some places free, so that nobody who knows a password of
         one can keep out the owner, who would end it.
         """
-        limit = None if turn.done else route.connections_max
-        roles = f"roles:{route.place}" if turn.of_owners_role else None
+        limit = None if step.done else route.connections_max
+        roles = f"roles:{route.counted_as}" if step.of_owners_role else None
         if roles is not None and limit is not None:
             most = limit - limit // RESERVED_PART
             if not self._shared.slots.enter(roles, most):
                 raise _too_many(f"roles that you created have {most} of the {limit} of this size")
-        if not self._shared.slots.enter(route.place, limit):
+        if not self._shared.slots.enter(route.counted_as, limit):
             if roles is not None:
                 self._shared.slots.leave(roles)
             raise _too_many(f"this size allows {limit}")
         if self._from is not None:
-            self._shared.slots.known.add(route.place, customer(self._from[1]))
+            self._shared.slots.known.add(route.counted_as, customer(self._from[1]))
         self.leave()
-        self.held += [route.place, *([] if roles is None else [roles])]
+        self.held += [route.counted_as, *([] if roles is None else [roles])]
         if route.instance_id is not None:
             self._shared.activity.let_in(route.instance_id)
 
@@ -113,7 +113,7 @@ class Places:
             self._give_back(key)
 
     def _is_known(self, route: Route, address: str) -> bool:
-        return self._shared.slots.known.has(route.place, customer(address))
+        return self._shared.slots.known.has(route.counted_as, customer(address))
 
     def _logins_max(self, route: Route) -> tuple[int, int]:
         """From one address, and all told.
@@ -178,7 +178,7 @@ class Handshake:
 
 
 def _waiting(route: Route) -> str:
-    return f"waiting:{route.place}"
+    return f"waiting:{route.counted_as}"
 
 
 def _share(pool: str, address: str) -> str:

@@ -23,7 +23,7 @@ SHORT_BYTES, LONG_BYTES = 4, 32
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BackendSession:
     """What the backend of a session told it."""
 
     instance_id: str
@@ -48,7 +48,7 @@ class Cancels:
             if self._key(row):
                 self._clear(row)
 
-    def add(self, session: Session) -> tuple[bytes, int | None]:
+    def add(self, session: BackendSession) -> tuple[bytes, int | None]:
         """The secret for the client, and the row to be given back when the session ends.
 
         The process id stays as it is, since clients compare it with `pg_backend_pid()` and with
@@ -66,7 +66,7 @@ class Cancels:
     def remove(self, row: int) -> None:
         self._clear(row)
 
-    def find(self, pid: int, secret: bytes) -> Session | None:
+    def find(self, pid: int, secret: bytes) -> BackendSession | None:
         """None where no running session has this key."""
         if len(secret) not in (SHORT_BYTES, LONG_BYTES):
             return None
@@ -90,7 +90,7 @@ class Cancels:
     def _clear(self, row: int) -> None:
         KEY.pack_into(self._rows, row * ROW_BYTES, 0)
 
-    def _write(self, row: int, session: Session, secret: bytes) -> None:
+    def _write(self, row: int, session: BackendSession, secret: bytes) -> None:
         """The key last: a row is found only when it is whole."""
         name = session.instance_id.encode()
         content = (len(secret), secret, len(name), name)
@@ -98,12 +98,12 @@ class Cancels:
         ROW.pack_into(self._rows, row * ROW_BYTES, 0, *content, *backend)
         KEY.pack_into(self._rows, row * ROW_BYTES, _key(session.pid, secret))
 
-    def _read(self, row: int, secret: bytes) -> Session | None:
+    def _read(self, row: int, secret: bytes) -> BackendSession | None:
         whole = bytes(self._rows[row * ROW_BYTES : row * ROW_BYTES + ROW.size])
         key, own_size, own, name_size, name, pid, size, backend_secret = ROW.unpack(whole)
         if self._key(row) != key or not hmac.compare_digest(own[:own_size], secret):
             return None  # its session ended just now, or only the beginning was right
-        return Session(name[:name_size].decode(), pid, backend_secret[:size])
+        return BackendSession(name[:name_size].decode(), pid, backend_secret[:size])
 
 
 def _key(pid: int, secret: bytes) -> int:

@@ -24,7 +24,7 @@ from gateway.preface import (
     Preface,
     alert,
 )
-from gateway.protocols.front import Begun, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.interface import FirstRequest, PlainReply, Rejected, SideRequest, Step
 from gateway.refusal import Refusal
 from gateway.relay import Relay
 from gateway.routes import Route
@@ -43,8 +43,8 @@ class Connection(Relay):
     ) -> None:
         super().__init__(shared, accepted)
         self._entry = entry
-        self._talk = entry.front.talk()
-        self._preface = Preface(shared.routes, entry, self._talk, address, shared.proxies)
+        self._dialogue = entry.protocol.dialogue()
+        self._preface = Preface(shared.routes, entry, self._dialogue, address, shared.proxies)
         self._host = ""
         self._asked_for: str | None = None  # the authorities whose certificates TLS asked for
         self._received = bytearray()
@@ -56,7 +56,7 @@ class Connection(Relay):
         self._handshake = Handshake(shared, self)
         if not self._preface.is_proxied:
             self._handshake.is_from(self._preface.address)
-        if self._talk.greeting:
+        if self._dialogue.greeting:
             self._read_preface(b"")
         self._client.resume()
 
@@ -80,12 +80,12 @@ class Connection(Relay):
 
     @property
     def gives_way(self) -> bool:
-        return not self._places.logs_in or self._talk.gives_way
+        return not self._reservations.logs_in or self._dialogue.gives_way
 
     def close(self) -> None:
         self._note_abandoned()
         super().close()
-        self._talk.closed()
+        self._dialogue.closed()
         self._shared.connections.discard(self)
         self._handshake.end()
 
@@ -93,7 +93,7 @@ class Connection(Relay):
 
     def _read_preface(self, data: bytes | memoryview) -> None:
         verdict = self._preface.take(data)
-        while isinstance(verdict, Reply):
+        while isinstance(verdict, PlainReply):
             self._client.write([verdict.data])
             if self._client.is_blocked:  # so little is only left by who reads nothing at all
                 self.close()
@@ -105,15 +105,15 @@ class Connection(Relay):
             self._begin_tls(verdict)
         elif isinstance(verdict, Challenged):
             self._begin_challenge(verdict)
-        elif isinstance(verdict, TurnedAway):
+        elif isinstance(verdict, Rejected):
             self._turn_away(verdict)
-        elif isinstance(verdict, Errand):
+        elif isinstance(verdict, SideRequest):
             self._run(verdict)
 
     def _begin_tls(self, admitted: Admitted) -> None:
         context = self._context(admitted)
         if context is None:
-            self._turn_away(TurnedAway("no_certificate", alert(ALERT_INTERNAL_ERROR)))
+            self._turn_away(Rejected("no_certificate", alert(ALERT_INTERNAL_ERROR)))
             return
         self._tls = TlsSession(context)
         self._step = self._shake_hands
@@ -122,7 +122,7 @@ class Connection(Relay):
     def _begin_challenge(self, challenged: Challenged) -> None:
         context = self._shared.certificates.challenge(challenged.host, ACME_TLS.decode())
         if context is None:
-            self._turn_away(TurnedAway("no_challenge", alert(ALERT_UNRECOGNIZED_NAME)))
+            self._turn_away(Rejected("no_challenge", alert(ALERT_UNRECOGNIZED_NAME)))
             return
         self._tls = TlsSession(context)
         self._step = self._prove
@@ -166,8 +166,8 @@ class Connection(Relay):
         self.flush()
         if self._client.closed:
             return
-        begun = self._talk.begin(self._received)
-        if isinstance(begun, Errand):
+        begun = self._dialogue.begin(self._received)
+        if isinstance(begun, SideRequest):
             self._run(begun)
         elif begun is not None:
             self._client.pause()
@@ -177,7 +177,7 @@ class Connection(Relay):
         elif tls.peer_ended:
             self.close()
 
-    def _open(self, begun: Begun) -> None:
+    def _open(self, begun: FirstRequest) -> None:
         self._stop_waiting()
         self._first = begun.first
         if not opening.is_served(self._shared.routes.find(self._host, self._entry.protocols)):
@@ -185,7 +185,7 @@ class Connection(Relay):
             self._shared.routes.refresh()
         route = self._lead(begun)
         if not route.admits(self._preface.address):
-            self._turn_away(TurnedAway("not_allowed"))
+            self._turn_away(Rejected("not_allowed"))
             return
         opening.check_admitted(route, self._preface.address, self._asked_for)
         opening.check(route)
@@ -196,12 +196,12 @@ class Connection(Relay):
                 pass
             else:
                 return
-        if not self._places.held:
-            self._places.wait(route, self._preface.address)
+        if not self._reservations.held:
+            self._reservations.wait(route, self._preface.address)
             self._note(route)
         self._opening = self._shared.loop.create_task(self._open_later())
 
-    def _lead(self, begun: Begun) -> Route:
+    def _lead(self, begun: FirstRequest) -> Route:
         """Where the names lead that TLS and the protocol gave; both must lead to the same."""
         routes, protocols = self._shared.routes, self._entry.protocols
         by_name = routes.named(begun.name, protocols) if begun.name is not None else None
@@ -217,7 +217,7 @@ class Connection(Relay):
         route = opening.check(routes.find(self._host, protocols))
         if begun.name is not None and by_name is None and begun.otherwise is not None:
             self._first = begun.otherwise
-        elif begun.name is not None and (by_name is None or by_name.place != route.place):
+        elif begun.name is not None and (by_name is None or by_name.counted_as != route.counted_as):
             raise Refusal("unknown", "the TLS host and the instance in the login differ")
         return route
 
@@ -239,12 +239,12 @@ class Connection(Relay):
         self._step, self._backend_step = self._hear_client, self._hear_backend
         instance_id = None if self._entered is None else self._entered.instance_id
         first, self._first = self._first, b""
-        if self._entered is not None and self._entered.announces:
+        if self._entered is not None and self._entered.sends_proxy_header:
             first = opening.announcement(self._shared, self._preface.address) + first
-        if self._talk.logs_in and self._places.logs_in:
+        if self._dialogue.logs_in and self._reservations.logs_in:
             self._wait(self._shared.settings.login_timeout_s, "login_timeout")
         logins = opening.logins(self._shared, self._entered, self._entry.protocols)
-        self._take(self._talk.opened(first, instance_id, logins))
+        self._take(self._dialogue.opened(first, instance_id, logins))
         self.asked_last = True
         self._backend.resume()
         if self.session.peer_ended:
@@ -259,63 +259,63 @@ class Connection(Relay):
         self.flush()
         if chunks and self._backend is not None:
             self.asked_last = True
-            self._take(self._talk.from_client(b"".join(chunks)))
+            self._take(self._dialogue.from_client(b"".join(chunks)))
         if tls.peer_ended and not self._client_ended:
             self._client.pause()
             self._on_client_end()
 
     def _hear_backend(self, data: memoryview) -> None:
-        self._take(self._talk.from_backend(bytes(data)))
-        if self._places.logs_in and self._timer is None and not self._client.closed:
+        self._take(self._dialogue.from_backend(bytes(data)))
+        if self._reservations.logs_in and self._timer is None and not self._client.closed:
             self._wait(self._shared.settings.login_timeout_s, "login_timeout")
 
-    def _take(self, turn: Turn) -> None:
-        if turn.spliced:
-            self._let_in(turn)
-            self._session = turn.session
+    def _take(self, step: Step) -> None:
+        if step.spliced:
+            self._let_in(step)
+            self._session = step.session
             self._step, self._backend_step = self._to_backend, self._to_client
             if self._backend is not None:
                 self._client.read_by(splice.from_client(self, self._client, self._backend))
                 self._backend.read_by(splice.from_backend(self, self._backend, self._client))
-        if turn.to_backend and self._backend is not None:
+        if step.to_backend and self._backend is not None:
             self.moved = True
-            self.traffic.bytes_in += len(turn.to_backend)
-            self._backend.write([turn.to_backend])
-        if turn.doubted:
-            self._doubt()
-        if turn.to_client:
-            self._to_client(turn.to_client)
+            self.traffic.bytes_in += len(step.to_backend)
+            self._backend.write([step.to_backend])
+        if step.suspect:
+            self._report_login()
+        if step.to_client:
+            self._to_client(step.to_client)
 
-    # An errand: one message, which counts as no connection.
+    # A side request: one message, which counts as no connection.
 
-    def _run(self, errand: Errand) -> None:
+    def _run(self, side_request: SideRequest) -> None:
         self._client.pause()
         self._handshake.end()
         routes = self._shared.routes
-        route = routes.of_instance(errand.instance_id, self._entry.protocols)
+        route = routes.of_instance(side_request.instance_id, self._entry.protocols)
         if route is None and routes.refresh():
             # Another worker has served a session of it already.
-            route = routes.of_instance(errand.instance_id, self._entry.protocols)
-        led_elsewhere = route is not None and self._host and self._place() != route.place
+            route = routes.of_instance(side_request.instance_id, self._entry.protocols)
+        led_elsewhere = route is not None and self._host and self._counted_as() != route.counted_as
         if route is None or led_elsewhere or not route.admits(self._preface.address):
-            self._end_errand()
+            self._end_side_request()
             return
-        self._opening = self._shared.loop.create_task(self._deliver(route, errand.message))
+        self._opening = self._shared.loop.create_task(self._deliver(route, side_request.message))
 
     async def _deliver(self, route: Route, message: bytes) -> None:
         await opening.deliver(self._shared, route.socket, message)
         self._opening = None
-        self._end_errand()
+        self._end_side_request()
 
-    def _end_errand(self) -> None:
+    def _end_side_request(self) -> None:
         if self._tls is not None:
             self._tls.end()
             self.flush()
         self.close()
 
-    def _place(self) -> str | None:
+    def _counted_as(self) -> str | None:
         route = self._shared.routes.find(self._host, self._entry.protocols)
-        return None if route is None else route.place
+        return None if route is None else route.counted_as
 
     # Refusals.
 
@@ -329,11 +329,11 @@ class Connection(Relay):
         self._stop_waiting()
         self._count(refusal.kind)
         if refusal.kind == "changed_login":
-            self._doubt()
+            self._report_login()
         self._drop_backend()
         route = self._shared.routes.find(self._host, self._entry.protocols)
         problem = route is not None and route.is_cell
-        self.session.write(self._talk.refusal(refusal, problem=problem))
+        self.session.write(self._dialogue.refusal(refusal, problem=problem))
         self.session.end()
         self.flush()
         self._hang_up()
@@ -345,7 +345,7 @@ class Connection(Relay):
             self._backend = None
         self._step = self._ignore
 
-    def _turn_away(self, verdict: TurnedAway) -> None:
+    def _turn_away(self, verdict: Rejected) -> None:
         self._count(verdict.reason)
         if verdict.answer:
             self._client.write([verdict.answer])
@@ -358,13 +358,13 @@ class Connection(Relay):
     def _has_place(self) -> bool:
         route = opening.check(self._shared.routes.find(self._host, self._entry.protocols))
         opening.check_admitted(route, self._preface.address, self._asked_for)
-        return not self._places.waits or self._enter(route)
+        return not self._reservations.waits or self._enter(route)
 
     def _enter(self, route: Route) -> bool:
         """False where it has to wait for a place among those who log in."""
         if route.instance_id is None:
-            self._places.enter_cell(route, self._preface.address)
-        elif not self._places.begin_login(route, self._preface.address):
+            self._reservations.enter_cell(route, self._preface.address)
+        elif not self._reservations.begin_login(route, self._preface.address):
             return False
         self._note(route)
         return True
@@ -389,8 +389,8 @@ class Connection(Relay):
         if self._session is not None and self._entered is not None:
             self._shared.abandoned.note(self._entered.instance_id or "", self._session)
 
-    def _let_in(self, turn: Turn) -> None:
+    def _let_in(self, step: Step) -> None:
         """The engine has let the client in: from now on it counts against the size's limit."""
-        if self._places.logs_in and self._entered is not None:
-            self._places.end_login(self._entered, turn)
+        if self._reservations.logs_in and self._entered is not None:
+            self._reservations.end_login(self._entered, step)
             self._stop_waiting()

@@ -150,7 +150,7 @@ def _shuffled(equals: list[tuple[str, Crowd]]) -> Iterator[tuple[str, Crowd]]:
     yield from equals[:start]
 
 
-class Pools:
+class CrowdedPools:
     """The crowds of a worker by pool. Other workers are asked for room where this one has none."""
 
     def __init__(self, shared: "Shared") -> None:

@@ -4,12 +4,12 @@ import socket
 import time
 from dataclasses import dataclass
 
-from gateway.protocols.front import Front
+from gateway.protocols.interface import GatewayProtocol
 from gateway.settings import GatewaySettings
 
 BACKLOG = 1_024
 BIND_FOR_S = 3.0
-# Served by one front, told apart by host: only these can share a port.
+# Served by one protocol, told apart by host: only these can share a port.
 SHARING = frozenset({"https", "clickhouse_https"})
 
 
@@ -21,7 +21,7 @@ class PortError(OSError):
 class Entry:
     """What a connection knows of the port it came in by."""
 
-    front: Front
+    protocol: GatewayProtocol
     protocols: tuple[str, ...]
 
 

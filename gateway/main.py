@@ -12,8 +12,8 @@ import structlog
 
 from gateway import activity, log_lines, worker
 from gateway.cancels import Cancels
-from gateway.fronts import fronts
 from gateway.listening import listen
+from gateway.protocol_table import protocols_spoken
 from gateway.routes import Routes
 from gateway.settings import GatewaySettings
 from gateway.slots import Slots
@@ -50,7 +50,7 @@ class _Parent:
         activity.take_over(self._home / "activity", set(), self._former)
         self._slots = Slots(settings.workers)
         self._cancels = Cancels(settings.workers)
-        self._fronts = fronts(self._cancels, settings.mysql_version)
+        self._protocols = protocols_spoken(self._cancels, settings.mysql_version)
         self._workers: dict[int, int] = {}
         self._started_at = [0.0] * settings.workers
         self._pause_s = [RESTART_FIRST_S] * settings.workers
@@ -60,7 +60,7 @@ class _Parent:
         self._lifeline, self._held = os.pipe()
         # The parent keeps every port open, so while a worker restarts its clients wait in the
         # queue of the port instead of being refused.
-        self._listeners = listen(settings, frozenset(self._fronts))
+        self._listeners = listen(settings, frozenset(self._protocols))
 
     def run(self) -> None:
         for column in range(self._settings.workers):
@@ -105,7 +105,7 @@ class _Parent:
             worker.run(
                 self._settings,
                 self._listeners[column],
-                self._fronts,
+                self._protocols,
                 self._slots,
                 self._former,
                 self._lifeline,

@@ -11,7 +11,7 @@ from gateway import client_hello, proxy_header
 from gateway.addresses import Network, plain_address
 from gateway.client_hello import ClientHello
 from gateway.listening import Entry
-from gateway.protocols.front import TLS, Errand, Reply, Talk, TurnedAway
+from gateway.protocols.interface import TLS, Dialogue, PlainReply, Rejected, SideRequest
 from gateway.routes import Route, Routes
 
 SIZE_MAX_BYTES = 2 * client_hello.HELLO_MAX_BYTES
@@ -47,7 +47,7 @@ class Challenged:
     hello: bytes
 
 
-Verdict = Admitted | Challenged | Reply | TurnedAway | Errand | None
+Verdict = Admitted | Challenged | PlainReply | Rejected | SideRequest | None
 
 
 class Preface:
@@ -57,16 +57,16 @@ class Preface:
         self,
         routes: Routes,
         entry: Entry,
-        talk: Talk,
+        dialogue: Dialogue,
         address: str,
         proxies: tuple[Network, ...],
     ) -> None:
         self._routes = routes
         self._entry = entry
-        self._talk = talk
+        self._dialogue = dialogue
         self.address = str(plain_address(address))
         self.is_proxied = bool(proxies) and any(plain_address(address) in each for each in proxies)
-        self._greeting = talk.greeting
+        self._greeting = dialogue.greeting
         self._is_tls = False
         self._received = bytearray()
 
@@ -78,11 +78,11 @@ class Preface:
                 return None
             verdict = self._take_first()
         except proxy_header.NotProxyError:
-            return TurnedAway("no_proxy_header")
+            return Rejected("no_proxy_header")
         except client_hello.NotTlsError:
-            return TurnedAway("plaintext")
+            return Rejected("plaintext")
         if verdict is None and len(self._received) > SIZE_MAX_BYTES:
-            return TurnedAway("endless")
+            return Rejected("endless")
         return verdict
 
     def _take_proxy_header(self) -> bool:
@@ -97,31 +97,31 @@ class Preface:
     def _take_first(self) -> Verdict:
         if self._greeting:
             greeting, self._greeting = self._greeting, b""
-            return Reply(greeting)
+            return PlainReply(greeting)
         if not self._is_tls:
-            said = self._talk.before_tls(self._received)
+            said = self._dialogue.before_tls(self._received)
             if said != TLS:
                 return said
             self._is_tls = True
         hello = client_hello.parse(self._received)
         return None if hello is None else self._decide(hello)
 
-    def _decide(self, hello: ClientHello) -> Admitted | Challenged | TurnedAway:
+    def _decide(self, hello: ClientHello) -> Admitted | Challenged | Rejected:
         route = None
         if hello.alpn == (ACME_TLS,) and hello.server_name and "https" in self._entry.protocols:
             return Challenged(hello.server_name, bytes(self._received))
-        if hello.server_name is not None or not self._talk.names_instances:
+        if hello.server_name is not None or not self._dialogue.names_instances:
             host = hello.server_name or ""
             route = self._routes.find(host, self._entry.protocols)
             if not (route and route.admits(self.address)) and self._routes.refresh():
                 # It was made, or its allow-list changed, a moment ago.
                 route = self._routes.find(host, self._entry.protocols)
             if route is None:
-                return TurnedAway("unknown_host", alert(ALERT_UNRECOGNIZED_NAME))
+                return Rejected("unknown_host", alert(ALERT_UNRECOGNIZED_NAME))
             if not route.admits(self.address):
-                return TurnedAway("not_allowed")
-        alpn = self._entry.front.alpn if route is None or route.alpn is None else route.alpn
+                return Rejected("not_allowed")
+        alpn = self._entry.protocol.alpn if route is None or route.alpn is None else route.alpn
         agreed = any(name.encode() in hello.alpn for name in alpn)
-        if not agreed and alpn and (hello.alpn or self._talk.needs_alpn):
-            return TurnedAway("no_protocol", alert(ALERT_NO_APPLICATION_PROTOCOL))
+        if not agreed and alpn and (hello.alpn or self._dialogue.needs_alpn):
+            return Rejected("no_protocol", alert(ALERT_NO_APPLICATION_PROTOCOL))
         return Admitted(route, alpn, bytes(self._received))

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.activity import Traffic
-from gateway.bounds import Places
+from gateway.activity import ConnectionTraffic
+from gateway.bounds import Reservations
 from gateway.routes import Route
 from gateway.stream import Stream
 from gateway.tls_session import TlsSession
@@ -35,8 +35,8 @@ class Relay:
         self._backend_step: Callable[[memoryview], None] = self._to_client
         self._opening: asyncio.Task[None] | None = None
         self._entered: Route | None = None
-        self._places = Places(shared, self)
-        self.traffic = Traffic()
+        self._reservations = Reservations(shared, self)
+        self.traffic = ConnectionTraffic()
         self._client_ended = False
         self._backend_ended = False
         self.asked_last = False
@@ -196,7 +196,7 @@ class Relay:
         return True
 
     def take_turn(self) -> bool:
-        return self._places.take_turn()
+        return self._reservations.take_turn()
 
     def broken_by(self, error: Exception) -> None:
         """What went wrong while bytes were passed on ends this connection and no other."""
@@ -224,13 +224,15 @@ class Relay:
                 return
         self._client.write([output])
 
-    def _doubt(self) -> None:
+    def _report_login(self) -> None:
         """The engine does not have the login that the cell gave it, or may not."""
         if self._entered is not None and self._entered.instance_id is not None:
-            self._shared.doubts.note(self._entered.instance_id, self._shared.routes.cell_socket)
+            self._shared.login_reports.note(
+                self._entered.instance_id, self._shared.routes.cell_socket
+            )
 
     def _leave(self) -> None:
-        self._places.leave()
+        self._reservations.leave()
         if self._entered is not None:
             if self._entered.instance_id is not None:
                 self._shared.activity.closed(self.traffic)

@@ -21,8 +21,9 @@ class Route:
     """Where a host leads by one protocol.
 
     `networks` None admits every address; `connections_max` None counts nothing; `alpn` None is
-    what the protocol has; `client_ca_pem` None asks clients for no certificate; `announces` tells
-    the backend who calls; `logins` are those of which more is known than their names.
+    what the protocol has; `client_ca_pem` None asks clients for no certificate;
+    `sends_proxy_header` tells the backend who calls; `logins` are those of which more is known than
+    their names.
     """
 
     host: str
@@ -35,7 +36,7 @@ class Route:
     refusal: str | None
     client_ca_pem: str | None = None
     alpn: tuple[str, ...] | None = None
-    announces: bool = False
+    sends_proxy_header: bool = False
     logins: Logins = field(default_factory=dict, hash=False)
 
     @property
@@ -43,7 +44,7 @@ class Route:
         return self.instance_id is None
 
     @property
-    def place(self) -> str:
+    def counted_as(self) -> str:
         """Under which its connections are counted."""
         return self.instance_id or "cell"
 
@@ -117,7 +118,7 @@ class Routes:
         if isinstance(cell, dict) and isinstance(cell.get("host"), str):
             entries[cell["host"].lower()] = {
                 "cell": cell.get("socket"),
-                "announces": cell.get("proxy_header") is True,
+                "sends_proxy_header": cell.get("proxy_header") is True,
             }
             self._zone = cell["host"].lower().partition(".")[2]
             self.cell_socket = str(cell.get("socket") or self.cell_socket)
@@ -137,7 +138,7 @@ class Routes:
         self._raw, self._made, self.version = entries, made, document.get("version")
         ranked = _by_rank(made)
         self._routes = {(route.host, route.protocol): route for route in ranked}
-        self._by_instance = {(route.place, route.protocol): route for route in ranked}
+        self._by_instance = {(route.counted_as, route.protocol): route for route in ranked}
         self.authorities = frozenset(each.client_ca_pem for each in ranked if each.client_ca_pem)
 
 
@@ -152,9 +153,19 @@ def _routes(host: str, entry: dict[str, Any]) -> list[Route]:
     """All that one entry says: the host itself, further hosts, and further protocols."""
     if "cell" in entry:
         socket = entry["cell"] if isinstance(entry["cell"], str) else None
-        announces = entry.get("announces") is True
+        sends_proxy_header = entry.get("sends_proxy_header") is True
         return [
-            Route(host, None, socket, "https", "running", None, None, None, announces=announces)
+            Route(
+                host,
+                None,
+                socket,
+                "https",
+                "running",
+                None,
+                None,
+                None,
+                sends_proxy_header=sends_proxy_header,
+            )
         ]
     main = _route(host, entry)
     hosts = [host, *(str(domain).lower() for domain in entry.get("domains") or ())]

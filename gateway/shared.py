@@ -9,8 +9,8 @@ from gateway.abandoned import Abandoned
 from gateway.activity import Activity
 from gateway.addresses import Network
 from gateway.certificates import Certificates
-from gateway.crowds import Crowd, Pools
-from gateway.doubts import Doubts
+from gateway.crowds import Crowd, CrowdedPools
+from gateway.login_reports import LoginReports
 from gateway.routes import Routes
 from gateway.settings import GatewaySettings
 from gateway.slots import Slots
@@ -44,10 +44,10 @@ class Shared:
     handshakes: Crowd = field(default_factory=Crowd)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     abandoned: Abandoned = field(init=False)
-    doubts: Doubts = field(init=False)
-    pools: Pools = field(init=False)
+    login_reports: LoginReports = field(init=False)
+    pools: CrowdedPools = field(init=False)
 
     def __post_init__(self) -> None:
         self.abandoned = Abandoned(self.waker)
-        self.doubts = Doubts(self.waker)
-        self.pools = Pools(self)
+        self.login_reports = LoginReports(self.waker)
+        self.pools = CrowdedPools(self)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from gateway.known import Known
+from gateway.known_addresses import KnownAddresses
 
 log = structlog.get_logger("gateway.slots")
 
@@ -47,7 +47,7 @@ class Slots:
         self._rows: dict[str, int] = {}
         self._column = 0
         self._full_said_at = -FULL_SAID_S
-        self.known = Known()
+        self.known = KnownAddresses()
 
     def use_column(self, column: int) -> None:
         self._column = column

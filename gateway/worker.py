@@ -15,7 +15,7 @@ from gateway.activity import Activity, Former
 from gateway.certificates import Certificates
 from gateway.connection import Connection
 from gateway.listening import Entry, Listening
-from gateway.protocols.front import Front
+from gateway.protocols.interface import GatewayProtocol
 from gateway.routes import Routes
 from gateway.settings import GatewaySettings
 from gateway.shared import Shared
@@ -38,7 +38,7 @@ class Worker:
         self,
         settings: GatewaySettings,
         listeners: list[Listening],
-        fronts: Mapping[str, Front],
+        protocols: Mapping[str, GatewayProtocol],
         slots: Slots,
         former: dict[str, Former],
     ) -> None:
@@ -46,7 +46,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         self._settings = settings
         self._listeners = listeners
-        self._fronts = fronts
+        self._protocols = protocols
         self._stopping = asyncio.Event()
         self._loop = loop
         self._said_version: object = None
@@ -80,7 +80,7 @@ class Worker:
             self._loop.create_task(self._every(ABANDONED_S, self._tell_abandoned)),
         ]
         for each in self._listeners:
-            entry = Entry(self._fronts[each.protocols[0]], each.protocols)
+            entry = Entry(self._protocols[each.protocols[0]], each.protocols)
             self._loop.add_reader(each.socket, self._accept, entry, each.socket)
         self._say("gateway.worker_started")
         await self._stopping.wait()
@@ -94,7 +94,7 @@ class Worker:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._shared.waker.stop()
         await self._shared.abandoned.stop()
-        await self._shared.doubts.stop()
+        await self._shared.login_reports.stop()
         self._report()
         self._shared.activity.write()
         log.info("gateway.worker_stopped")
@@ -194,7 +194,7 @@ class Worker:
 def run(
     settings: GatewaySettings,
     listeners: list[Listening],
-    fronts: Mapping[str, Front],
+    protocols: Mapping[str, GatewayProtocol],
     slots: Slots,
     former: dict[str, Former],
     lifeline: int,
@@ -203,6 +203,6 @@ def run(
     gc.freeze()
 
     async def serve() -> None:
-        await Worker(settings, listeners, fronts, slots, former).run(lifeline)
+        await Worker(settings, listeners, protocols, slots, former).run(lifeline)
 
     uvloop.run(serve())

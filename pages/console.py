@@ -66,7 +66,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Visit:
+class ConsoleCaller:
     """Somebody's request. `secret` is the cookie's and may be anything.
 
     `address` is the one they come from, empty where nobody knows it.
@@ -85,24 +85,24 @@ class Refused(Exception):  # noqa: N818 - an answer, and nobody's fault
         self.status = status
 
 
-class Desk(Protocol):
+class ConsoleBackend(Protocol):
     """Whoever has sessions and runs statements. Each method may raise Refused."""
 
-    def about(self, visit: Visit) -> About | None:
+    def about(self, visit: ConsoleCaller) -> About | None:
         """None where the session is not one of this instance, or has ended."""
 
-    def run(self, visit: Visit, sql: str) -> dict[str, Any]:
+    def run(self, visit: ConsoleCaller, sql: str) -> dict[str, Any]:
         """A table, or `error`."""
 
-    def tables(self, visit: Visit) -> dict[str, Any]:
+    def tables(self, visit: ConsoleCaller) -> dict[str, Any]:
         """`schemas` with their tables and columns, or `error`."""
 
-    def stop(self, visit: Visit) -> None: ...
+    def stop(self, visit: ConsoleCaller) -> None: ...
 
-    def sign_out(self, visit: Visit) -> None: ...
+    def sign_out(self, visit: ConsoleCaller) -> None: ...
 
 
-def make_app(desk: Desk) -> Flask:
+def make_app(backend: ConsoleBackend) -> Flask:
     app = Flask("pages", static_folder="static", template_folder="templates")
     # Werkzeug would send whoever writes a path in another way to the host that they named.
     app.url_map.merge_slashes = False
@@ -112,7 +112,7 @@ def make_app(desk: Desk) -> Flask:
     app.after_request(headers.add)
     app.register_error_handler(HTTPException, _failed)
     app.register_error_handler(Refused, _refused)
-    console = _Console(desk)
+    console = _Console(backend)
     app.add_url_rule("/<instance_id>/", view_func=console.page)
     for view in (console.run, console.tables, console.stop, console.end):
         verb = view.__name__
@@ -121,13 +121,13 @@ def make_app(desk: Desk) -> Flask:
 
 
 class _Console:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, backend: ConsoleBackend) -> None:
+        self._backend = backend
 
     def page(self, instance_id: str) -> ResponseReturnValue:
         if not request.path.endswith("/"):
             return redirect(f"{request.script_root}/{instance_id}/", 308)
-        about = self._desk.about(_visit(instance_id))
+        about = self._backend.about(_visit(instance_id))
         if about is None:
             if _is_from_elsewhere():
                 # A browser keeps a strict cookie to itself on the way from another site. The page
@@ -146,20 +146,20 @@ class _Console:
             return _refusal(400, "Enter a statement to run.")
         if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
             return _refusal(413, f"A statement can have at most {STATEMENT_BYTES_MAX:,} bytes.")
-        return jsonify(self._desk.run(_visit(instance_id), sql))
+        return jsonify(self._backend.run(_visit(instance_id), sql))
 
     def tables(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        return jsonify(self._desk.tables(_visit(instance_id)))
+        return jsonify(self._backend.tables(_visit(instance_id)))
 
     def stop(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        self._desk.stop(_visit(instance_id))
+        self._backend.stop(_visit(instance_id))
         return "", 204
 
     def end(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        self._desk.sign_out(_visit(instance_id))
+        self._backend.sign_out(_visit(instance_id))
         said = {"title": "Signed out", "text": "You can close this page."}
         response = make_response(render_template("notice.html", **said))
         path = f"{request.script_root}/{instance_id}/"
@@ -174,7 +174,7 @@ class _Console:
             abort(403 if _secret() else 401)
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             abort(403)
-        if self._desk.about(_visit(instance_id)) is None:
+        if self._backend.about(_visit(instance_id)) is None:
             abort(401)
 
 
@@ -199,8 +199,8 @@ def link_notice(code: str, detail: str) -> tuple[str, str, str]:
     return title, LINK_TEXTS.get(code, otherwise), ASK_AGAIN
 
 
-def _visit(instance_id: str) -> Visit:
-    return Visit(instance_id, _secret(), request.remote_addr or "")
+def _visit(instance_id: str) -> ConsoleCaller:
+    return ConsoleCaller(instance_id, _secret(), request.remote_addr or "")
 
 
 def _secret() -> str:

@@ -8,7 +8,7 @@ from specserver.http_protocol import HttpProtocol, http_protocol
 from specserver.problems import RenderProblem
 
 
-class Announced(HttpProtocol):
+class ProxyHeaderHttp(HttpProtocol):
     """HTTP of which a connection may begin with a PROXY header, believed with the token only.
 
     Nothing later is read as one, and no header of HTTP is looked at, so whoever came by the gateway
@@ -37,7 +37,9 @@ class Announced(HttpProtocol):
             super().data_received(data)
 
 
-def announced_http(render: RenderProblem, gateway_token: str) -> type[Announced]:
+def proxy_header_http(render: RenderProblem, gateway_token: str) -> type[ProxyHeaderHttp]:
     """For uvicorn's `http=`, as `http_protocol`."""
     members = {"gateway_token": gateway_token.encode()}
-    return cast("type[Announced]", type("Http", (Announced, http_protocol(render)), members))
+    return cast(
+        "type[ProxyHeaderHttp]", type("Http", (ProxyHeaderHttp, http_protocol(render)), members)
+    )

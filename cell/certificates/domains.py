@@ -9,7 +9,7 @@ from typing import Any
 from cell.certificates import pki
 from cell.certificates.acme.certifier import Certifier
 from cell.certificates.acme.ledger import Ledger
-from cell.certificates.served import InForce
+from cell.certificates.served import ServedCertificates
 from cell.settings import CellSettings
 from cell.timestamps import moment
 
@@ -21,14 +21,14 @@ class Domains:
         self._settings = settings
         self._home = home
         self._ledger = ledger
-        self._in_force = InForce(home)
-        self._certifier = Certifier(settings, ledger, home, self._in_force)
+        self._served = ServedCertificates(home)
+        self._certifier = Certifier(settings, ledger, home, self._served)
 
     async def ensure(self, hosts: Iterable[str]) -> None:
         """Returns once each of the hosts, and no other, has a certificate to be served with."""
         wanted = sorted(set(hosts))
         await asyncio.to_thread(self._ensure, wanted)
-        self._in_force.forget_all_but(wanted)
+        self._served.forget_all_but(wanted)
         self._certifier.want(wanted)
 
     async def close(self) -> None:
@@ -44,12 +44,12 @@ class Domains:
         pki.ensure_domains(self._home, settings.region, hosts, now, by_acme=by_acme)
 
     def _certificate(self, host: str) -> dict[str, Any]:
-        leaf, standing = self._in_force.find(host), self._ledger.standing(host)
-        by_acme = leaf is not None and leaf.fingerprint == standing.fingerprint
+        leaf, state = self._served.find(host), self._ledger.state(host)
+        by_acme = leaf is not None and leaf.fingerprint == state.fingerprint
         status, reason, retry_at = "issued", None, None
         if self._settings.acme_directory:
-            if standing.reason is not None:
-                status, reason, retry_at = "failed", standing.reason, standing.next_at
+            if state.reason is not None:
+                status, reason, retry_at = "failed", state.reason, state.next_at
             elif not by_acme:
                 status = "pending"
         return {

@@ -36,7 +36,7 @@ class PkiError(Exception):
 
 
 @dataclass(frozen=True)
-class Certificates:
+class CertificateFiles:
     """Where the files are, and until when the wildcard is valid."""
 
     root_pem: Path
@@ -56,7 +56,7 @@ class _Authority:
     key: ec.EllipticCurvePrivateKey
 
 
-def ensure(home: Path, region: str, domain: str, now: dt.datetime) -> Certificates:
+def ensure(home: Path, region: str, domain: str, now: dt.datetime) -> CertificateFiles:
     """Make or renew whatever is missing, due, or made for another region; change nothing else."""
     directory = home / "pki"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def ensure(home: Path, region: str, domain: str, now: dt.datetime) -> Certificat
         root = _root(directory, region, seal, now)
         intermediate = _intermediate(directory, root, f"{region}.{domain}", seal, now)
         not_after = _wildcard(directory, intermediate, f"{region}.{domain}", now)
-    return Certificates(
+    return CertificateFiles(
         directory / "root.pem",
         directory / "chain.pem",
         directory / "wildcard.pem",

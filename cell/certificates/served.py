@@ -19,7 +19,7 @@ class Leaf:
     renew_at: float
 
 
-class InForce:
+class ServedCertificates:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._read: dict[str, Leaf] = {}

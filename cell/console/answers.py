@@ -27,14 +27,14 @@ class Answers:
     """
 
     def __init__(self, taken_within_s: float = TAKEN_WITHIN_S) -> None:
-        self._places = Turns(EVERY, OF_ONE, reserved=RESERVED)
+        self._turns = Turns(EVERY, OF_ONE, reserved=RESERVED)
         self._taken_within_s = taken_within_s
 
-    def hold(self, whose: Together) -> bool:
-        return self._places.try_enter(whose)
+    def reserve(self, whose: Together) -> bool:
+        return self._turns.try_enter(whose)
 
-    def let_go(self, whose: Together) -> None:
-        self._places.leave(whose)
+    def release(self, whose: Together) -> None:
+        self._turns.leave(whose)
 
     async def send(self, send: Send, content: bytes) -> None:
         """In parts, as the server lets us wait between them; what is late is given up."""

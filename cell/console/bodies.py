@@ -30,9 +30,9 @@ class Bodies:
 
     async def read(
         self, receive: Receive, address: str, has_session: Callable[[], Awaitable[bool]]
-    ) -> "Body":
+    ) -> "BufferedBody":
         """Raises RefusedBody; what it gives has to be let go of."""
-        body = Body(self._held, address)
+        body = BufferedBody(self._held, address)
         try:
             while True:
                 message = await receive()
@@ -42,11 +42,11 @@ class Bodies:
                 if not message.get("more_body"):
                     return body
         except BaseException:
-            body.let_go()
+            body.release()
             raise
 
 
-class Body:
+class BufferedBody:
     def __init__(self, held: Counter[str], address: str) -> None:
         self._held = held
         self._address = address
@@ -63,7 +63,7 @@ class Body:
             self._count(size - self._counted)
         self.content += chunk
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._held[self._address] -= self._counted
         if self._held[self._address] <= 0:
             del self._held[self._address]

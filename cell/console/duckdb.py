@@ -5,8 +5,8 @@ import json
 import re
 from typing import Any
 
-from cell.console.place import Place
 from cell.console.table import TOO_MUCH, Column, StatementError, Table
+from cell.console.target import Target
 from gateway import sockets
 
 ANSWER_BYTES_MAX = 64_000_000
@@ -14,11 +14,11 @@ OK = 200
 _NUMERIC = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$|DOUBLE$|FLOAT$|DECIMAL|BIGNUM$")
 
 
-def run(place: Place, sql: str, table: Table) -> None:
+def run(target: Target, sql: str, table: Table) -> None:
     """The engine interrupts a statement whose connection ends."""
-    connection = sockets.HTTPConnection(place.socket)
+    connection = sockets.HTTPConnection(target.socket)
     try:
-        credential = base64.b64encode(f"{place.username}:{place.password}".encode()).decode()
+        credential = base64.b64encode(f"{target.username}:{target.password}".encode()).decode()
         headers = {"Authorization": f"Basic {credential}", "Content-Type": "application/json"}
         connection.request("POST", "/query", json.dumps({"sql": sql}), headers)
         response = connection.getresponse()

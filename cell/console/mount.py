@@ -12,8 +12,8 @@ from werkzeug.test import run_wsgi_app
 
 from cell.console.answers import SMALL_BYTES, Answers
 from cell.console.bodies import Bodies, RefusedBody
-from cell.console.desk import Desk
-from pages.console import COOKIE, Refused, Visit, make_app
+from cell.console.service import ConsoleService
+from pages.console import COOKIE, ConsoleCaller, Refused, make_app
 
 ROOT = "/console"
 THREADS = 32
@@ -26,9 +26,9 @@ Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
 class Pages:
     """Bodies are bounded both ways, so that each is read and written as a whole."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._app = make_app(desk)
-        self._desk = desk
+    def __init__(self, console: ConsoleService) -> None:
+        self._app = make_app(console)
+        self._console = console
         self._bodies = Bodies()
         self._answers = Answers()
         self._threads = ThreadPoolExecutor(THREADS, "pages")
@@ -50,20 +50,20 @@ class Pages:
                 answering = loop.run_in_executor(self._threads, self._answer, environ)
                 status, headers, content = await answering
             finally:
-                body.let_go()
-        whose = self._desk.whose(_visit(environ)) if len(content) > SMALL_BYTES else None
-        if whose and not self._answers.hold(whose):
+                body.release()
+        whose = self._console.whose(_caller(environ)) if len(content) > SMALL_BYTES else None
+        if whose and not self._answers.reserve(whose):
             whose, status, headers, content = None, 503, _JSON, _TOO_MANY
         try:
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await self._answers.send(send, content)
         finally:
             if whose:
-                self._answers.let_go(whose)
+                self._answers.release(whose)
 
     def _has_session(self, environ: dict[str, Any]) -> bool:
         try:
-            return self._desk.about(_visit(environ)) is not None
+            return self._console.about(_caller(environ)) is not None
         except Refused:
             return False
 
@@ -72,10 +72,10 @@ class Pages:
         return int(status.split()[0]), _encoded(headers), b"".join(chunks)
 
 
-def _visit(environ: dict[str, Any]) -> Visit:
+def _caller(environ: dict[str, Any]) -> ConsoleCaller:
     instance_id = environ["PATH_INFO"].split("/")[1:2]
     secret = parse_cookie(environ.get("HTTP_COOKIE", "")).get(COOKIE, "")
-    return Visit("".join(instance_id), secret, environ["REMOTE_ADDR"])
+    return ConsoleCaller("".join(instance_id), secret, environ["REMOTE_ADDR"])
 
 
 _JSON = [(b"content-type", b"application/json")]

@@ -7,8 +7,8 @@ import pymysql
 from pymysql.constants import CLIENT, ER, FIELD_TYPE, SERVER_STATUS
 from pymysql.cursors import SSCursor
 
-from cell.console.place import Place
 from cell.console.table import Column, StatementError, Table
+from cell.console.target import Target
 from gateway import sockets
 
 DATABASE = "app"
@@ -20,10 +20,10 @@ _NUMERIC = {
 }
 
 
-def run(place: Place, sql: str, table: Table) -> None:
+def run(target: Target, sql: str, table: Table) -> None:
     # One more than is shown, so that it is known that there are more.
     limit = f"SET SESSION sql_select_limit = {table.limits.rows + 1}"
-    connection = _connect(place, init_command=limit)
+    connection = _connect(target, init_command=limit)
     try:
         cursor = connection.cursor(SSCursor)
         cursor.execute(sql)
@@ -36,28 +36,28 @@ def run(place: Place, sql: str, table: Table) -> None:
         raise StatementError(_text(error)) from error
     except BaseException:
         # Stopped or too late: the engine is told, and does not go on for nobody.
-        _kill(place, connection.thread_id())
+        _kill(target, connection.thread_id())
         raise
     finally:
         # Without a goodbye, before which what is left of an answer would be read to its end.
         connection._force_close()  # noqa: SLF001
 
 
-def _connect(place: Place, **more: Any) -> Any:
+def _connect(target: Target, **more: Any) -> Any:
     try:
-        return _connected(place, database=DATABASE, **more)
+        return _connected(target, database=DATABASE, **more)
     except pymysql.err.Error as error:
         if error.args[0] != ER.BAD_DB_ERROR:
             raise StatementError(_text(error)) from error
     # Its owner may drop it, and may want to make it anew.
-    return _connected(place, **more)
+    return _connected(target, **more)
 
 
-def _connected(place: Place, **more: Any) -> Any:
+def _connected(target: Target, **more: Any) -> Any:
     connection = pymysql.connect(
         defer_connect=True,
-        user=place.username,
-        password=place.password,
+        user=target.username,
+        password=target.password,
         charset="utf8mb4",
         autocommit=True,
         client_flag=CLIENT.MULTI_STATEMENTS,
@@ -66,7 +66,7 @@ def _connected(place: Place, **more: Any) -> Any:
         local_infile=False,
         **more,
     )
-    connection.connect(sockets.connect(place.socket, CONNECT_TIMEOUT_S))
+    connection.connect(sockets.connect(target.socket, CONNECT_TIMEOUT_S))
     return connection
 
 
@@ -94,6 +94,6 @@ def _text(error: Exception) -> str:
     return str(error)
 
 
-def _kill(place: Place, thread_id: int) -> None:
-    with contextlib.suppress(pymysql.err.Error, OSError), _connected(place) as other:
+def _kill(target: Target, thread_id: int) -> None:
+    with contextlib.suppress(pymysql.err.Error, OSError), _connected(target) as other:
         other.cursor().execute(f"KILL QUERY {int(thread_id)}")

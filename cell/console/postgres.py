@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 from psycopg import postgres, pq
 
-from cell.console.place import Place
 from cell.console.table import TOO_MUCH, Column, StatementError, Table
+from cell.console.target import Target
 from gateway import sockets
 
 DATABASE = "app"
@@ -27,11 +27,11 @@ _NO_MEMORY = ("out of memory", "cannot allocate memory")
 _COPIES = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 
 
-def run(place: Place, sql: str, table: Table) -> None:
+def run(target: Target, sql: str, table: Table) -> None:
     if "\0" in sql:
         raise StatementError("a statement cannot contain a NUL character")
-    with sockets.folder_of(place.socket) as folder:
-        connection = _connect(place, folder)
+    with sockets.folder_of(target.socket) as folder:
+        connection = _connect(target, folder)
         _run(connection, sql, table)
 
 
@@ -54,14 +54,14 @@ def _run(connection: psycopg.Connection[Any], sql: str, table: Table) -> None:
         connection.close()
 
 
-def _connect(place: Place, folder: str) -> psycopg.Connection[Any]:
-    port = int(Path(place.socket).suffix.removeprefix("."))
+def _connect(target: Target, folder: str) -> psycopg.Connection[Any]:
+    port = int(Path(target.socket).suffix.removeprefix("."))
     try:
         connection = psycopg.connect(
             host=folder,
             port=port,
-            user=place.username,
-            password=place.password,
+            user=target.username,
+            password=target.password,
             dbname=DATABASE,
             options=SETTINGS,
             autocommit=True,
@@ -75,7 +75,7 @@ def _connect(place: Place, folder: str) -> psycopg.Connection[Any]:
     except psycopg.OperationalError as error:
         raise StatementError(str(error)) from error
     try:
-        sockets.check(connection.fileno(), place.socket)
+        sockets.check(connection.fileno(), target.socket)
     except OSError:
         connection.close()
         raise
@@ -182,5 +182,5 @@ def _columns(result: pq.abc.PGresult) -> list[Column]:
 
 
 def _row(result: pq.abc.PGresult, number: int) -> list[str | None]:
-    values = (result.get_value(number, place) for place in range(result.nfields))
+    values = (result.get_value(number, column) for column in range(result.nfields))
     return [None if value is None else value.decode(errors="replace") for value in values]

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import structlog
 
-from cell.console.place import Place
-from cell.console.table import TOO_MUCH, Limits
+from cell.console.table import TOO_MUCH, RunLimits
+from cell.console.target import Target
 
 log = structlog.get_logger("cell.console")
 
@@ -32,19 +32,19 @@ class Run:
     `groups` are what its process enters, which bound the memory of all such processes together.
     """
 
-    def __init__(self, place: Place, limits: Limits, groups: Sequence[Path] = ()) -> None:
+    def __init__(self, target: Target, limits: RunLimits, groups: Sequence[Path] = ()) -> None:
         self._groups = [str(group) for group in groups]
-        self._place = place
+        self._target = target
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
         self._stopped = False
 
     async def answer(self, sql: str) -> dict[str, Any]:
         """The table, or `error` with the engine's words."""
-        if not _is_socket(self._place.socket):
+        if not _is_socket(self._target.socket):
             return {"error": "the engine is not responding", "elapsed_ms": 0}
         told = {
-            "place": asdict(self._place),
+            "target": asdict(self._target),
             "limits": asdict(self._limits),
             "groups": self._groups,
             "sql": sql,

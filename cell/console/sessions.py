@@ -16,7 +16,7 @@ PER_INSTANCE_MAX = 50
 
 
 @dataclass(frozen=True)
-class Session:
+class ConsoleSession:
     """`name` is the instance's, as it was when the session began; `person` is who began it."""
 
     key: str
@@ -25,7 +25,7 @@ class Session:
     person: str = ""
 
 
-class Sessions:
+class ConsoleSessions:
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._database = database
         self._clock = clock
@@ -47,7 +47,7 @@ class Sessions:
             )
         return secret
 
-    def find(self, instance_id: str, secret: str) -> Session | None:
+    def find(self, instance_id: str, secret: str) -> ConsoleSession | None:
         """One that has not ended, of this instance; it is used, and so not idle, from now on."""
         key, now = _hash(secret), self._clock()
         found = self._database.row(
@@ -58,7 +58,7 @@ class Sessions:
         if found is None:
             return None
         self._database.note("UPDATE console_sessions SET used_at = ? WHERE key = ?", now, key)
-        return Session(key, instance_id, *found)
+        return ConsoleSession(key, instance_id, *found)
 
     def end(self, key: str) -> None:
         self._database.write("DELETE FROM console_sessions WHERE key = ?", key)

@@ -24,7 +24,7 @@ class StatementError(Exception):
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """Of one run. `bytes` are those of all rows in JSON, `memory_bytes` of the process's addresses.
 
     `alone_bytes` are of its data where no group bounds the processes of all runs together.
@@ -48,7 +48,7 @@ class Column:
 class Table:
     """`begin` forgets the statement before; `add` answers whether there is room for more."""
 
-    limits: Limits
+    limits: RunLimits
     columns: list[Column] = field(default_factory=list)
     rows: list[list[str | None]] = field(default_factory=list)
     changed: int | None = None

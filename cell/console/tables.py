@@ -5,10 +5,10 @@ Asked as any other statement is, by the same login, so that nobody is shown more
 
 from typing import Any, Final
 
-from cell.console.table import Limits
+from cell.console.table import RunLimits
 
 COLUMNS_MAX: Final = 5_000
-LIMITS: Final = Limits(seconds=10.0, rows=COLUMNS_MAX, bytes=3_000_000)
+LIMITS: Final = RunLimits(seconds=10.0, rows=COLUMNS_MAX, bytes=3_000_000)
 
 _POSTGRES = """
 SELECT n.nspname, c.relname,

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cell.console.place import Place
-from cell.console.table import CHARACTERS_MAX, TOO_MUCH, Limits, StatementError, Table
+from cell.console.table import CHARACTERS_MAX, TOO_MUCH, RunLimits, StatementError, Table
+from cell.console.target import Target
 
 # By the driver's protocol; loaded one at a time, for each takes its while.
 DIALECTS = {"https": "duckdb", "postgres": "postgres", "mysql": "mysql"}
@@ -30,7 +30,7 @@ class Stopped(BaseException):
 
 def main() -> None:
     told = json.load(sys.stdin)
-    limits = Limits(**told["limits"])
+    limits = RunLimits(**told["limits"])
     resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     if not _enter(told["groups"]):
         resource.setrlimit(resource.RLIMIT_DATA, (limits.alone_bytes, limits.alone_bytes))
@@ -39,7 +39,7 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, limits.seconds)
     started = time.monotonic()
     try:
-        answer = _answer(Place(**told["place"]), told["sql"], limits)
+        answer = _answer(Target(**told["target"]), told["sql"], limits)
     except Stopped as stopped:
         # It came while something else that had failed was answered.
         answer = _error(str(stopped), started)
@@ -62,13 +62,13 @@ def _enter(groups: Sequence[str]) -> bool:
     return bool(groups)
 
 
-def _answer(place: Place, sql: str, limits: Limits) -> dict[str, Any]:
+def _answer(target: Target, sql: str, limits: RunLimits) -> dict[str, Any]:
     table = Table(limits)
     started = time.monotonic()
     try:
-        dialect = importlib.import_module(f"cell.console.{DIALECTS[place.protocol]}")
+        dialect = importlib.import_module(f"cell.console.{DIALECTS[target.protocol]}")
         started = time.monotonic()
-        dialect.run(place, sql, table)
+        dialect.run(target, sql, table)
         signal.setitimer(signal.ITIMER_REAL, 0)
     except (StatementError, Stopped) as error:
         return _error(str(error), started)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from cell.engines.driver import Driver, Refusal
+from cell.engines.driver import Driver, EngineRefusal
 from cell.engines.duckdb import DuckDB
 from cell.engines.mysql import mariadb, mysql
 from cell.engines.postgres import PostgreSQL, TimescaleDB
@@ -30,23 +30,23 @@ UNROOTED = (
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundEngines:
     """By engine: the drivers that have a version to run, and why the others have none."""
 
     drivers: dict[str, Driver]
-    refused: dict[str, Refusal]
+    refused: dict[str, EngineRefusal]
 
 
-def find(host: Host, wanted: tuple[str, ...] | None = None) -> Found:
+def find(host: Host, wanted: tuple[str, ...] | None = None) -> FoundEngines:
     """Of all engines, or of those wanted."""
-    found = Found({}, {})
+    found = FoundEngines({}, {})
     for driver in (make(host) for make in DRIVERS):
         if wanted is not None and driver.engine not in wanted:
             continue
         refusal = None if driver.versions() else driver.missing
         if host.runs_as_root:
             lacking = host.confinement["uid"].reason
-            refusal = Refusal(f"no engine runs as root, and {lacking}", UNROOTED)
+            refusal = EngineRefusal(f"no engine runs as root, and {lacking}", UNROOTED)
         if refusal is None:
             found.drivers[driver.engine] = driver
         else:

@@ -21,14 +21,14 @@ class NewLoginError(EngineError):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class EngineRefusal:
     """Why an engine cannot be run here, and what whoever runs the cell can do about it."""
 
     reason: str
     remedy: str
 
 
-class Pulse(Enum):
+class Health(Enum):
     """How an engine that runs is found.
 
     WELL: it answers, be it with a refusal. SILENT: it says nothing in time, as a busy one may for
@@ -93,7 +93,7 @@ class Driver(Protocol):
     """Where the engine comes from, for people."""
     protocol: str
     """What the gateway speaks to it: https, postgres, mysql, resp, mongodb or clickhouse."""
-    missing: Refusal
+    missing: EngineRefusal
     """Told where there are no versions."""
 
     def versions(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class Driver(Protocol):
     async def ready(self, site: Site, login: Login) -> bool:
         """Whether a real login works now."""
 
-    async def pulse(self, site: Site, login: Login) -> Pulse:
+    async def health(self, site: Site, login: Login) -> Health:
         """Whether an engine that was ready still goes on, and is no more than busy or full.
 
         Answers within some seconds, and stops what can be stopped and keeps everybody waiting.
@@ -165,7 +165,7 @@ class Driver(Protocol):
 
 
 @runtime_checkable
-class Extensible(Protocol):
+class HasExtensions(Protocol):
     """A driver whose engine's owners may add to it what its installation has."""
 
     def extensions(self) -> dict[str, list[str]]:
@@ -173,14 +173,14 @@ class Extensible(Protocol):
 
 
 @runtime_checkable
-class Loading(Protocol):
+class ReportsLoading(Protocol):
     """A driver whose engine says that it is reading its data, before it takes logins."""
 
     async def is_loading(self, site: Site) -> bool: ...
 
 
 @runtime_checkable
-class Slow(Protocol):
+class ExplainsSlowStarts(Protocol):
     """A driver whose engine's start an owner can make long."""
 
     slow_start: str
@@ -188,7 +188,7 @@ class Slow(Protocol):
 
 
 @runtime_checkable
-class Sparing(Protocol):
+class StartsWithoutCode(Protocol):
     """A driver whose engine runs its owner's code at each start, and can start without it."""
 
     code: str
@@ -199,7 +199,7 @@ class Sparing(Protocol):
 
 
 @runtime_checkable
-class Explaining(Protocol):
+class ExplainsFailedStarts(Protocol):
     """A driver whose engine says why it did not start."""
 
     def why_not_started(self, site: Site, process: Process) -> str | None:
@@ -207,12 +207,14 @@ class Explaining(Protocol):
 
 
 def why_not_started(driver: Driver, site: Site, process: Process) -> str:
-    said = driver.why_not_started(site, process) if isinstance(driver, Explaining) else None
+    said = (
+        driver.why_not_started(site, process) if isinstance(driver, ExplainsFailedStarts) else None
+    )
     return said or f"{process.exit_reason}; see the instance's logs"
 
 
 @runtime_checkable
-class Ending(Protocol):
+class EndsSessions(Protocol):
     """A driver whose engine works on for a client that has gone."""
 
     async def end_sessions(self, site: Site, numbers: Sequence[int]) -> int:
@@ -220,7 +222,7 @@ class Ending(Protocol):
 
 
 @runtime_checkable
-class Proving(Protocol):
+class RestoresLogins(Protocol):
     """A driver whose engine lets each user change their own password, and so any code of theirs."""
 
     def proofs(self, site: Site) -> dict[str, str]:
@@ -231,7 +233,7 @@ class Proving(Protocol):
 
 
 @runtime_checkable
-class Flushing(Protocol):
+class FlushesWrites(Protocol):
     """A driver whose engine leaves what it wrote in the system's cache.
 
     There the engine's own end cannot lose it, but a power cut would.
@@ -242,7 +244,7 @@ class Flushing(Protocol):
 
 
 @runtime_checkable
-class Finishing(Protocol):
+class FinishesUpgrades(Protocol):
     """A driver whose upgrades leave work that waits until the engine runs under its limits."""
 
     async def finish(self, site: Site) -> None:

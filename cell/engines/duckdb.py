@@ -15,7 +15,15 @@ from urllib.parse import quote
 import httpx
 import orjson
 
-from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
+from cell.engines.driver import (
+    EngineError,
+    EngineRefusal,
+    Health,
+    Login,
+    Metrics,
+    Snapshot,
+    measured,
+)
 from cell.engines.http import ask
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
@@ -45,7 +53,7 @@ READ_BYTES = 1 << 20
 class DuckDB:
     engine = "duckdb"
     protocol = "https"
-    missing = Refusal(
+    missing = EngineRefusal(
         "the package duckdb is not installed with Menagerie",
         "run `make install` in Menagerie's folder on the cell's machine",
     )
@@ -110,13 +118,13 @@ class DuckDB:
             return False
         return all(answer.status_code == httpx.codes.OK for answer in answers)
 
-    async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
+    async def health(self, site: Site, login: Login) -> Health:  # noqa: ARG002 - the contract's
         try:
             # Its process replaces itself where a statement does not end.
             await ask(str(site.socket), "GET", "/health")
         except httpx.HTTPError:
-            return Pulse.SILENT
-        return Pulse.WELL
+            return Health.SILENT
+        return Health.WELL
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> None:
         # Passwords have 256 random bits, so their plain hash tells nothing.

@@ -7,8 +7,8 @@ from cell.instances import login_checks
 
 
 async def wake(cell: Cell, instance_id: str) -> dict[str, Any]:
-    resident = await cell.lifecycle.wake(instance_id)
-    return {"instance_id": instance_id, "status": resident.status}
+    instance = await cell.lifecycle.wake(instance_id)
+    return {"instance_id": instance_id, "status": instance.status}
 
 
 async def check_logins(cell: Cell, instance_id: str) -> dict[str, Any]:

@@ -11,13 +11,13 @@ Body = dict[str, Any]
 
 
 async def list_(cell: Cell) -> Body:
-    residents = sorted(cell.supervisor.residents.items())
+    instances = sorted(cell.supervisor.instances.items())
     open_ = cell.lasting_access.held()
-    cell.lifecycle.told_erased(resident for _, resident in residents)
+    cell.lifecycle.told_erased(instance for _, instance in instances)
     return {
         "items": [
-            {**cell.lifecycle.observation(resident), "access": open_.get(instance_id, [])}
-            for instance_id, resident in residents
+            {**cell.lifecycle.observation(instance), "access": open_.get(instance_id, [])}
+            for instance_id, instance in instances
         ]
     }
 
@@ -27,8 +27,8 @@ async def get(cell: Cell, instance_id: str) -> Body:
 
 
 async def put(cell: Cell, instance_id: str, body: Body) -> Body:
-    resident = await cell.lifecycle.put(instance_id, Spec.parse(body))
-    return cell.lifecycle.observation(resident)
+    instance = await cell.lifecycle.put(instance_id, Spec.parse(body))
+    return cell.lifecycle.observation(instance)
 
 
 async def pause(cell: Cell, instance_id: str) -> Body:
@@ -40,8 +40,8 @@ async def resume(cell: Cell, instance_id: str) -> Body:
 
 
 async def resize(cell: Cell, instance_id: str, body: Body) -> Body:
-    resident = await cell.lifecycle.resize(instance_id, Size.parse(body["size"]))
-    return cell.lifecycle.observation(resident)
+    instance = await cell.lifecycle.resize(instance_id, Size.parse(body["size"]))
+    return cell.lifecycle.observation(instance)
 
 
 async def snapshot(cell: Cell, instance_id: str, body: Body) -> Body:
@@ -67,10 +67,10 @@ async def end_access(cell: Cell, instance_id: str, body: Body) -> Reply:
 
 
 async def capacity(cell: Cell, instance_id: str) -> Body:
-    resident = cell.lifecycle.find(instance_id)
-    await asyncio.to_thread(cell.supervisor.measure, resident)
-    observed = cell.lifecycle.observation(resident)
-    size = resident.record.spec.size
+    instance = cell.lifecycle.find(instance_id)
+    await asyncio.to_thread(cell.supervisor.measure, instance)
+    observed = cell.lifecycle.observation(instance)
+    size = instance.record.spec.size
     limits = {
         "storage_limit_bytes": size.storage_bytes,
         "memory_limit_bytes": size.memory_bytes,

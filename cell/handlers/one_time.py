@@ -8,11 +8,11 @@ import structlog
 from cell.access import network
 from cell.agent import Cell
 from cell.console import mount
-from cell.console.desk import has_console
+from cell.console.service import has_console
 from cell.console.sessions import LASTS_S
-from cell.instances.log_followers import Follower
-from cell.instances.pools import taker
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
+from cell.instances.log_followers import LogFollower
+from cell.instances.pools import share_of
 from cell.instances.state import GONE
 from cell.runtime import log_files
 from pages import alone
@@ -32,12 +32,12 @@ async def reveal(cell: Cell, token: str) -> dict[str, Any]:
 
 async def rotate(cell: Cell, token: str) -> dict[str, Any]:
     claims = cell.tokens.check(token, "rotate")
-    resident = _spend(cell, token, "rotate")
+    instance = _spend(cell, token, "rotate")
     # To replace a credential is to shut out whoever came by the former one.
     cell.tokens.outdate(claims)
-    cell.console.end_all(resident.instance_id)
-    cell.supervisor.pools.followed_logs.end_all(resident.instance_id)
-    return await cell.lifecycle.rotate(resident)
+    cell.console.end_all(instance.instance_id)
+    cell.supervisor.pools.followed_logs.end_all(instance.instance_id)
+    return await cell.lifecycle.rotate(instance)
 
 
 async def console(cell: Cell, token: str, request: Request) -> Reply:
@@ -52,11 +52,11 @@ async def console(cell: Cell, token: str, request: Request) -> Reply:
 
 def _begin_console(cell: Cell, token: str, address: str) -> Reply:
     claims = cell.tokens.check(token, "console")
-    resident = cell.lifecycle.find(claims.instance_id)
-    driver = resident.driver
+    instance = cell.lifecycle.find(claims.instance_id)
+    driver = instance.driver
     if not has_console(driver.engine, driver.protocol):
         raise Conflict(f"{driver.engine} has no SQL console")
-    network.check_console(resident.record.spec, address)
+    network.check_console(instance.record.spec, address)
     instance_id = _spend(cell, token, "console").instance_id
     secret = cell.console.sessions.begin(instance_id, claims.name, claims.holder, claims.person)
     path = f"{mount.ROOT}/{instance_id}/"
@@ -74,9 +74,9 @@ async def logs(cell: Cell, token: str, follow: bool, tail_lines: int, request: R
 
 def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> Held:
     claims, followers = cell.tokens.check(token, "logs"), cell.supervisor.pools.followed_logs
-    resident = cell.lifecycle.find(claims.instance_id)
-    whose = taker(resident.record.tenant, claims.person)
-    follower = Follower(resident, address, whose, claims.holder)
+    instance = cell.lifecycle.find(claims.instance_id)
+    whose = share_of(instance.record.tenant, claims.person)
+    follower = LogFollower(instance, address, whose, claims.holder)
     if makes_room := followers.has_most(follower):
         # A URL that was used already ends nobody's.
         _spend(cell, token, "logs")
@@ -87,24 +87,24 @@ def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> Held:
     try:
         if not makes_room:
             _spend(cell, token, "logs")
-        path = resident.site.log
+        path = instance.site.log
         return Held(log_files.follow(path, tail_lines, follower.is_over), leave)
     except BaseException:
         leave()
         raise
 
 
-def _spend(cell: Cell, token: str, action: str) -> Resident:
+def _spend(cell: Cell, token: str, action: str) -> HostedInstance:
     """Uses the token up, unless there is nothing yet that it could give."""
     claims = cell.tokens.check(token, action)
-    resident = cell.lifecycle.find(claims.instance_id)
-    if resident.record.desired in GONE or not cell.lifecycle.has_credentials(resident):
-        raise Conflict(f"the instance is {resident.status}")
+    instance = cell.lifecycle.find(claims.instance_id)
+    if instance.record.desired in GONE or not cell.lifecycle.has_credentials(instance):
+        raise Conflict(f"the instance is {instance.status}")
     cell.tokens.burn(claims)
     log.info(
         "cell.one_time_used",
         action=action,
-        instance_id=resident.instance_id,
+        instance_id=instance.instance_id,
         issued_by=claims.request_id,
     )
-    return resident
+    return instance

@@ -4,24 +4,24 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cell.engines.driver import Finishing, Flushing
-from cell.instances.residents import Resident
+from cell.engines.driver import FinishesUpgrades, FlushesWrites
+from cell.instances.hosted import HostedInstance
 from cell.runtime.process import Process
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-def flush(resident: Resident, spawn: Spawn) -> None:
+def flush(instance: HostedInstance, spawn: Spawn) -> None:
     """One at a time: a slow disk must not pile them up."""
-    driver, former = resident.driver, resident.flush
-    if isinstance(driver, Flushing) and resident.process and (former is None or former.done()):
-        resident.flush = spawn(driver.flush(resident.site))
+    driver, former = instance.driver, instance.flush
+    if isinstance(driver, FlushesWrites) and instance.process and (former is None or former.done()):
+        instance.flush = spawn(driver.flush(instance.site))
 
 
-async def until_ended(resident: Resident, process: Process, spawn: Spawn) -> None:
+async def until_ended(instance: HostedInstance, process: Process, spawn: Spawn) -> None:
     """What an upgrade left to do is done meanwhile, under the limits of the engine's size."""
-    driver = resident.driver
-    work = spawn(driver.finish(resident.site)) if isinstance(driver, Finishing) else None
+    driver = instance.driver
+    work = spawn(driver.finish(instance.site)) if isinstance(driver, FinishesUpgrades) else None
     try:
         await process.ended()
     finally:

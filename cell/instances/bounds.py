@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from cell.engines.driver import EngineError
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
 from cell.runtime import budget
 from cell.runtime.host import FILE_BYTES_MIN, Host
 
@@ -38,32 +38,32 @@ class _Bound:
 
 @contextlib.asynccontextmanager
 async def in_turn(
-    resident: Resident, turn: AbstractAsyncContextManager[object]
+    instance: HostedInstance, turn: AbstractAsyncContextManager[object]
 ) -> AsyncIterator[None]:
     """Whoever deletes the instance does not wait until there is a place."""
     async with contextlib.AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(None) as resident.waits:
+            async with asyncio.timeout(None) as instance.waits:
                 await stack.enter_async_context(turn)
         except TimeoutError as error:
-            raise EngineError(resident.why_work_ends() or "its turn did not come") from error
+            raise EngineError(instance.why_work_ends() or "its turn did not come") from error
         finally:
-            resident.waits = None
+            instance.waits = None
         yield
 
 
 @contextlib.asynccontextmanager
 async def bounded(
-    host: Host, resident: Resident, work: str, bytes_max: int, within_s: float
+    host: Host, instance: HostedInstance, work: str, bytes_max: int, within_s: float
 ) -> AsyncIterator[None]:
     """Ends what runs where it takes longer, or writes more than two copies of so many bytes."""
     bound = _Bound(bytes_max, within_s)
 
     def why() -> str | None:
-        return bound.reason or resident.why_work_ends()
+        return bound.reason or instance.why_work_ends()
 
-    with resident.at_work(work), budget.limit(bytes_max, ended=why):
-        watch = asyncio.create_task(_watch(host, resident, bound))
+    with instance.at_work(work), budget.limit(bytes_max, ended=why):
+        watch = asyncio.create_task(_watch(host, instance, bound))
         try:
             yield
         except Exception as error:
@@ -75,9 +75,9 @@ async def bounded(
             await asyncio.gather(watch, return_exceptions=True)
 
 
-async def _watch(host: Host, resident: Resident, bound: _Bound) -> None:
+async def _watch(host: Host, instance: HostedInstance, bound: _Bound) -> None:
     began = time.monotonic()
-    directory = resident.site.directory
+    directory = instance.site.directory
     before_bytes = await asyncio.to_thread(_taken_bytes, directory)
     while bound.reason is None:
         looked_at = time.monotonic()
@@ -89,42 +89,42 @@ async def _watch(host: Host, resident: Resident, bound: _Bound) -> None:
             bound.reason = f"it took longer than {bound.within_s:.0f} s"
         else:
             await asyncio.sleep(max(LOOK_EVERY_S, LOOKING_SHARE * (now - looked_at)))
-    log.warning("cell.work_ended", instance_id=resident.instance_id, reason=bound.reason)
+    log.warning("cell.work_ended", instance_id=instance.instance_id, reason=bound.reason)
     while True:
-        await _end_processes(host, resident)
+        await _end_processes(host, instance)
         await asyncio.sleep(END_EVERY_S)
 
 
 @contextlib.asynccontextmanager
-async def taken(host: Host, resident: Resident) -> AsyncIterator[None]:
+async def locked_to_remove(host: Host, instance: HostedInstance) -> AsyncIterator[None]:
     """Holds the lock of an instance that is to go; what is done with it is ended for that."""
-    resident.leaving += 1
-    ending = asyncio.create_task(_end_work(host, resident))
+    instance.leaving += 1
+    ending = asyncio.create_task(_end_work(host, instance))
     try:
-        await resident.lock.acquire()
+        await instance.lock.acquire()
     finally:
-        resident.leaving -= 1
+        instance.leaving -= 1
         ending.cancel()
         await asyncio.gather(ending, return_exceptions=True)
     try:
         yield
     finally:
-        resident.lock.release()
+        instance.lock.release()
 
 
-async def _end_work(host: Host, resident: Resident) -> None:
+async def _end_work(host: Host, instance: HostedInstance) -> None:
     """An engine that its owner uses is left alone: it ends in order once this is the turn."""
     while True:
-        if resident.waits is not None:
-            resident.waits.reschedule(asyncio.get_running_loop().time())
-        elif resident.work is not None and not resident.usable:
-            await _end_processes(host, resident)
+        if instance.waits is not None:
+            instance.waits.reschedule(asyncio.get_running_loop().time())
+        elif instance.work is not None and not instance.usable:
+            await _end_processes(host, instance)
         await asyncio.sleep(END_EVERY_S)
 
 
-async def _end_processes(host: Host, resident: Resident) -> None:
+async def _end_processes(host: Host, instance: HostedInstance) -> None:
     """Only data that is copied, or read to be recovered, is in their hands."""
-    for pid in await asyncio.to_thread(host.strays, resident.site):
+    for pid in await asyncio.to_thread(host.strays, instance.site):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

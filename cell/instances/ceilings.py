@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cell.engines.driver import EngineError
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
 from cell.runtime.host import size_bytes
 from cell.runtime.process import Process
 
@@ -17,17 +17,17 @@ class FullError(EngineError):
     """The instance's files exceed the ceiling; trying again does not help."""
 
 
-def excess(resident: Resident) -> str | None:
+def excess(instance: HostedInstance) -> str | None:
     """The reason shown to the owner if a running engine exceeds its ceiling, as last measured."""
-    if resident.process is None:
+    if instance.process is None:
         return None
-    nameless = nameless_bytes(resident.process, resident.site.data)
-    return _told(resident, resident.metrics.storage_bytes + nameless)
+    nameless = nameless_bytes(instance.process, instance.site.data)
+    return _told(instance, instance.metrics.storage_bytes + nameless)
 
 
-def check(resident: Resident) -> None:
+def check(instance: HostedInstance) -> None:
     """Raises FullError if an engine that is not running must not be started."""
-    if (told := _told(resident, size_bytes(resident.site.data))) is not None:
+    if (told := _told(instance, size_bytes(instance.site.data))) is not None:
         raise FullError(told)
 
 
@@ -58,8 +58,8 @@ def _descriptors(pids: Iterable[int]) -> Iterator[Path]:
             yield from Path(f"/proc/{pid}/fd").iterdir()
 
 
-def _told(resident: Resident, used_bytes: int) -> str | None:
-    size = resident.record.spec.size
+def _told(instance: HostedInstance, used_bytes: int) -> str | None:
+    size = instance.record.spec.size
     if used_bytes <= size.ceiling_bytes:
         return None
     return (

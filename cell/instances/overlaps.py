@@ -8,7 +8,7 @@ import structlog
 
 from cell.access.credentials import Credentials
 from cell.engines.driver import EngineError, NewLoginError
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
 
 log = structlog.get_logger("cell.overlaps")
 
@@ -20,7 +20,7 @@ class Overlaps:
     """`hand_out` tells an engine of what is valid now, within the instance's lock."""
 
     def __init__(
-        self, credentials: Credentials, hand_out: Callable[[Resident], Awaitable[None]]
+        self, credentials: Credentials, hand_out: Callable[[HostedInstance], Awaitable[None]]
     ) -> None:
         self._credentials = credentials
         self._hand_out = hand_out
@@ -38,14 +38,14 @@ class Overlaps:
         self._ending |= found
         return found
 
-    async def end(self, instance_id: str, resident: Resident | None) -> None:
+    async def end(self, instance_id: str, instance: HostedInstance | None) -> None:
         """Tried again at a later tick where the engine cannot be told now."""
         try:
-            if resident is not None:
+            if instance is not None:
                 # Not beside a rotation: engines refuse two changes of one login at once.
-                async with resident.lock:
-                    if resident.record.desired != "erased":
-                        await self._tell(resident)
+                async with instance.lock:
+                    if instance.record.desired != "erased":
+                        await self._tell(instance)
             # Forgotten once the engine knows, and not before: else it would never be told.
             self._credentials.forget_expired(instance_id)
             self._owed.discard(instance_id)
@@ -55,25 +55,25 @@ class Overlaps:
         finally:
             self._ending.discard(instance_id)
 
-    async def _tell(self, resident: Resident) -> None:
+    async def _tell(self, instance: HostedInstance) -> None:
         try:
-            await self._hand_out(resident)
+            await self._hand_out(instance)
         except NewLoginError:
             # Nobody could get in then.
             raise
         except (EngineError, OSError) as error:
-            self._end_late(resident, error)
+            self._end_late(instance, error)
             raise
-        log.info("cell.credential_ended", instance_id=resident.instance_id)
+        log.info("cell.credential_ended", instance_id=instance.instance_id)
 
-    def _end_late(self, resident: Resident, error: Exception) -> None:
+    def _end_late(self, instance: HostedInstance, error: Exception) -> None:
         """Whatever the reason: a credential has no effect on an engine that does not run."""
         now = time.monotonic()
-        since = self._failing_since.setdefault(resident.instance_id, now)
-        if now - since < WITHIN_S or resident.process is None:
+        since = self._failing_since.setdefault(instance.instance_id, now)
+        if now - since < WITHIN_S or instance.process is None:
             return
-        self._failing_since.pop(resident.instance_id)
+        self._failing_since.pop(instance.instance_id)
         reason = f"it could not be told that a credential ended: {error}"
-        resident.expect_end(reason)
-        log.warning("cell.engine_cut", instance_id=resident.instance_id, reason=reason)
-        resident.process.signal(signal.SIGKILL)
+        instance.expect_end(reason)
+        log.warning("cell.engine_cut", instance_id=instance.instance_id, reason=reason)
+        instance.process.signal(signal.SIGKILL)

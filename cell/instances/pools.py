@@ -2,7 +2,7 @@
 
 import os
 
-from cell.instances.log_followers import Followers
+from cell.instances.log_followers import LogFollowers
 from specserver.turns import Together, Turns
 
 FOLLOWED_LOGS = 20
@@ -28,11 +28,11 @@ class Pools:
         self.slow_starts = Turns(slow, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.snapshots = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
-        self.followed_logs = Followers(
+        self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)
         )
 
 
-def taker(tenant: str, person: str) -> Together:
+def share_of(tenant: str, person: str) -> Together:
     """Of whose share a place is; nobody knows the person of what an older version began."""
     return Together((f"tenant {tenant}", f"person {person}") if person else (f"tenant {tenant}",))

@@ -9,12 +9,16 @@ import psycopg
 
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, relay, roles
-from cell.engines.postgres.connections import HeldUpError, NotRunningError, WrongPasswordError
-from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.connections import (
+    NotRunningError,
+    PostgresHeldUpError,
+    WrongPasswordError,
+)
+from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.settings import SOCKET
 from cell.instances import login_checks
+from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
-from cell.instances.residents import Resident
 from cell.instances.supervisor import Supervisor
 from cell.runtime.host import Host
 from instance_services.queues.installation import Connection
@@ -57,12 +61,12 @@ class QueueDatabases:
     @contextlib.asynccontextmanager
     async def owner(self, instance_id: str) -> AsyncIterator[Connection]:
         """Conflict where the instance has no queues or does not run."""
-        resident = self._running(instance_id)
+        instance = self._running(instance_id)
         # Who uses queues does not come through the gateway, and the instance is not idle.
-        resident.touch()
-        bounded = relay.opened(resident.site.run / SOCKET, bytes_max=BYTES_MAX, within_s=WITHIN_S)
+        instance.touch()
+        bounded = relay.opened(instance.site.run / SOCKET, bytes_max=BYTES_MAX, within_s=WITHIN_S)
         async with self._turn(instance_id), bounded as way:
-            connection = await self._connect(resident, way)
+            connection = await self._connect(instance, way)
             try:
                 yield connection
             except _RolesHeldUp:
@@ -84,7 +88,7 @@ class QueueDatabases:
                 await roles.make_groups(connection, names)
         except NotRunningError as error:
             raise _not_now() from error
-        except HeldUpError as error:
+        except PostgresHeldUpError as error:
             detail = f"the roles of the data API cannot be made now: {error}; try again"
             raise _RolesHeldUp(detail, headers=RETRY_AFTER) from error
         except psycopg.Error as error:
@@ -106,23 +110,23 @@ class QueueDatabases:
             if not self._asking[instance_id]:
                 del self._asking[instance_id], self._turns[instance_id]
 
-    def _running(self, instance_id: str) -> Resident:
-        resident = self._lifecycle.find(instance_id)
-        engine = resident.record.spec.engine
+    def _running(self, instance_id: str) -> HostedInstance:
+        instance = self._lifecycle.find(instance_id)
+        engine = instance.record.spec.engine
         if engine != ENGINE:
             raise Conflict(f"queues need a postgres instance; this instance is {engine}")
-        if resident.status != "running":
-            raise Conflict(f"queues need a running instance; this instance is {resident.status}")
-        return resident
+        if instance.status != "running":
+            raise Conflict(f"queues need a running instance; this instance is {instance.status}")
+        return instance
 
-    async def _connect(self, resident: Resident, way: Relay) -> Connection:
-        login = self._supervisor.login(resident)
+    async def _connect(self, instance: HostedInstance, way: LimitedRelay) -> Connection:
+        login = self._supervisor.login(instance)
         try:
             return await connections.connect(way, login, roles.DATABASE, SETTINGS)
         except NotRunningError as error:
             raise _not_now() from error
         except WrongPasswordError as error:
-            await login_checks.check(resident)
+            await login_checks.check(instance)
             raise _not_now() from error
         except psycopg.OperationalError as error:
             if connections.is_full(error):
@@ -140,7 +144,7 @@ async def _wait_for(turns: asyncio.Semaphore) -> None:
         raise Unavailable(detail, headers=RETRY_AFTER) from error
 
 
-def _broken_off(way: Relay) -> Exception | None:
+def _broken_off(way: LimitedRelay) -> Exception | None:
     """What it is to the caller that the relay ended the connection."""
     if way.exceeded:
         return Conflict(

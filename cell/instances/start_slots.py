@@ -1,37 +1,37 @@
-"""The place that an engine has among those that start: for some seconds, then among the slow."""
+"""How many engines start at a time: each has a slot for some seconds, then one among the slow."""
 
 import asyncio
 import time
 from types import TracebackType
 from typing import Self
 
+from cell.instances.hosted import HostedInstance
 from cell.instances.pools import Pools
-from cell.instances.residents import Resident
 from cell.runtime.host import Host
 from specserver.turns import Turns
 
 # Longer than a start takes that has nothing to recover.
-PLACE_S = 3.0
+SLOT_S = 3.0
 SLOW_VCPU = 1.0
 
 
-class StartPlace:
-    """Waits for its tenant's turn. After `PLACE_S` the place is another's.
+class StartSlot:
+    """Waits for its tenant's turn. After `SLOT_S` the slot is another's.
 
-    What starts on then has a CPU while it has a place among the slow, and until then, as one that
+    What starts on then has a CPU while it has a slot among the slow, and until then, as one that
     runs, what its size has: so it takes nothing from others, however long it goes on.
     """
 
-    def __init__(self, pools: Pools, host: Host, resident: Resident) -> None:
+    def __init__(self, pools: Pools, host: Host, instance: HostedInstance) -> None:
         self._pools = pools
         self._host = host
-        self._resident = resident
+        self._instance = instance
         self._held: Turns | None = None
         self._waits_since: float | None = None
         self._waited_s = 0.0
 
     async def __aenter__(self) -> Self:
-        await self._pools.starts.enter(self._resident.record.tenant)
+        await self._pools.starts.enter(self._instance.record.tenant)
         self._held = self._pools.starts
         self._becoming_slow = asyncio.create_task(self._become_slow())
         return self
@@ -48,30 +48,30 @@ class StartPlace:
 
     @property
     def waited_s(self) -> float:
-        """How long it had no place: that is not the engine's fault."""
+        """How long it had no slot: that is not the engine's fault."""
         since = self._waits_since
         return self._waited_s + (0.0 if since is None else time.monotonic() - since)
 
     def limit_cpu(self) -> None:
-        """Of the engine, where it runs by now, to what its place allows."""
-        process, vcpu = self._resident.process, self._resident.record.spec.size.vcpu
+        """Of the engine, where it runs by now, to what its slot allows."""
+        process, vcpu = self._instance.process, self._instance.record.spec.size.vcpu
         if process is None or self._held is self._pools.starts:
             return
         slow = self._held is self._pools.slow_starts
         self._host.limit_cpu(process, max(SLOW_VCPU, vcpu) if slow else vcpu)
 
     async def _become_slow(self) -> None:
-        await asyncio.sleep(PLACE_S)
+        await asyncio.sleep(SLOT_S)
         self._leave()
-        if not self._pools.slow_starts.try_enter(self._resident.record.tenant):
+        if not self._pools.slow_starts.try_enter(self._instance.record.tenant):
             self._waits_since = time.monotonic()
             self.limit_cpu()
-            await self._pools.slow_starts.enter(self._resident.record.tenant)
+            await self._pools.slow_starts.enter(self._instance.record.tenant)
             self._waited_s, self._waits_since = self.waited_s, None
         self._held = self._pools.slow_starts
         self.limit_cpu()
 
     def _leave(self) -> None:
         if self._held is not None:
-            self._held.leave(self._resident.record.tenant)
+            self._held.leave(self._instance.record.tenant)
             self._held = None

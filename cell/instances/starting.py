@@ -6,9 +6,16 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from cell.engines.driver import EngineError, Loading, Login, Slow, Sparing, why_not_started
-from cell.instances.residents import Resident
-from cell.instances.start_slots import StartPlace
+from cell.engines.driver import (
+    EngineError,
+    ExplainsSlowStarts,
+    Login,
+    ReportsLoading,
+    StartsWithoutCode,
+    why_not_started,
+)
+from cell.instances.hosted import HostedInstance
+from cell.instances.start_slots import StartSlot
 from cell.runtime import log_files
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -62,85 +69,87 @@ class _Work:
         self._seen = (now, cpu_s)
 
 
-async def sparing(resident: Resident, start: Callable[[Resident], Awaitable[None]]) -> None:
+async def sparing(
+    instance: HostedInstance, start: Callable[[HostedInstance], Awaitable[None]]
+) -> None:
     """Without its owner's code where it does not start with it.
 
     What ended it may pass, so that it is tried once more with all there is; not so its slowness.
     """
-    again = resident.failed or resident.failures > 1
-    driver = resident.driver
+    again = instance.failed or instance.failures > 1
+    driver = instance.driver
     try:
-        await start(resident)
+        await start(instance)
     except EngineError as error:
-        if not isinstance(driver, Sparing) or not (again or isinstance(error, SlowError)):
+        if not isinstance(driver, StartsWithoutCode) or not (again or isinstance(error, SlowError)):
             raise
-        if (put_back := await driver.leave_out(resident.site)) is None:
+        if (put_back := await driver.leave_out(instance.site)) is None:
             raise
         reason = str(error)
     else:
         return
     try:
-        await start(resident)
+        await start(instance)
     except BaseException:
         await asyncio.to_thread(put_back)
         raise
-    resident.explain(f"started without {driver.code}, because it did not start with them")
-    log_files.write(resident.site.log, f"{moment(time.time())} menagerie: {resident.reason}")
-    log.warning("cell.started_without_code", instance_id=resident.instance_id, reason=reason)
+    instance.explain(f"started without {driver.code}, because it did not start with them")
+    log_files.write(instance.site.log, f"{moment(time.time())} menagerie: {instance.reason}")
+    log.warning("cell.started_without_code", instance_id=instance.instance_id, reason=reason)
 
 
-async def is_loading(resident: Resident) -> bool:
-    driver = resident.driver
-    return isinstance(driver, Loading) and await driver.is_loading(resident.site)
+async def is_loading(instance: HostedInstance) -> bool:
+    driver = instance.driver
+    return isinstance(driver, ReportsLoading) and await driver.is_loading(instance.site)
 
 
-async def until_loaded(resident: Resident, process: Process, limit_s: float) -> None:
+async def until_loaded(instance: HostedInstance, process: Process, limit_s: float) -> None:
     """Of one that an earlier cell started: it cannot be told of credentials before."""
     deadline = time.monotonic() + limit_s
-    while process.alive and await is_loading(resident):
+    while process.alive and await is_loading(instance):
         if time.monotonic() > deadline:
             raise EngineError(f"the engine was still reading its data after {limit_s:.0f} s")
-        resident.explain(SLOW)
+        instance.explain(SLOW)
         await asyncio.sleep(LOOK_AGAIN_MAX_S)
 
 
 async def until_usable(
-    resident: Resident,
+    instance: HostedInstance,
     process: Process,
     login: Login,
     settings: CellSettings,
-    place: StartPlace | None = None,
+    slot: StartSlot | None = None,
 ) -> None:
     """Raises EngineError where it ends, or accepts nobody for too long.
 
     One that reads its data is waited for longer: ended and started again, it would have to begin
-    anew, and never be done. How long it had no `place` among those that start does not count.
+    anew, and never be done. How long it had no `slot` among those that start does not count.
     """
     began = time.monotonic()
     wait_s = FIRST_LOOK_S
     work = _Work(process, settings.start_timeout_s)
-    while not await _is_ready(resident, login, settings.start_timeout_s):
+    while not await _is_ready(instance, login, settings.start_timeout_s):
         if not process.alive:
             await process.ended()
-            why = why_not_started(resident.driver, resident.site, process)
+            why = why_not_started(instance.driver, instance.site, process)
             raise EngineError(f"the engine did not start: {why}")
-        waited_s = time.monotonic() - began - (place.waited_s if place else 0.0)
+        waited_s = time.monotonic() - began - (slot.waited_s if slot else 0.0)
         work.look()
         if waited_s > settings.start_timeout_s:
-            await _look_whether_it_loads(resident, login, waited_s, settings, work)
-        if resident.reason is None and waited_s > SLOW_AFTER_S:
-            resident.explain(SLOW)
+            await _look_whether_it_loads(instance, login, waited_s, settings, work)
+        if instance.reason is None and waited_s > SLOW_AFTER_S:
+            instance.explain(SLOW)
         await asyncio.sleep(wait_s)
         wait_s = min(LOOK_AGAIN_MAX_S, wait_s * 1.2)
 
 
-async def _is_ready(resident: Resident, login: Login, limit_s: float) -> bool:
+async def _is_ready(instance: HostedInstance, login: Login, limit_s: float) -> bool:
     """What the engine is told of credentials first may be long work too."""
-    asking = asyncio.ensure_future(resident.driver.ready(resident.site, login))
+    asking = asyncio.ensure_future(instance.driver.ready(instance.site, login))
     try:
         done, _ = await asyncio.wait({asking}, timeout=SLOW_AFTER_S)
-        if not done and resident.reason is None:
-            resident.explain(SLOW)
+        if not done and instance.reason is None:
+            instance.explain(SLOW)
         return await asyncio.wait_for(asking, limit_s)
     except TimeoutError:
         return False
@@ -149,25 +158,25 @@ async def _is_ready(resident: Resident, login: Login, limit_s: float) -> bool:
 
 
 async def _look_whether_it_loads(
-    resident: Resident, login: Login, waited_s: float, settings: CellSettings, work: _Work
+    instance: HostedInstance, login: Login, waited_s: float, settings: CellSettings, work: _Work
 ) -> None:
-    driver, limit_s, while_ = resident.driver, settings.start_timeout_s, ""
-    if await is_loading(resident) or work.goes_on:
+    driver, limit_s, while_ = instance.driver, settings.start_timeout_s, ""
+    if await is_loading(instance) or work.goes_on:
         limit_s = settings.load_timeout_s
-        helps = driver.slow_start if isinstance(driver, Slow) else "restore a backup"
+        helps = driver.slow_start if isinstance(driver, ExplainsSlowStarts) else "restore a backup"
         while_ = f", and was still reading its data; {helps}"
     # It may have finished between the two looks.
-    if waited_s > limit_s and not await _is_ready(resident, login, settings.start_timeout_s):
+    if waited_s > limit_s and not await _is_ready(instance, login, settings.start_timeout_s):
         failure = SlowError if while_ else EngineError
         raise failure(f"the engine accepted no login within {limit_s:.0f} s{while_}")
 
 
-async def limit(host: Host, resident: Resident, process: Process) -> None:
+async def limit(host: Host, instance: HostedInstance, process: Process) -> None:
     """What it has beyond its size while it starts ends, before anybody is let in.
 
     Raises EngineError where its data takes more memory than the size has.
     """
-    size = resident.record.spec.size
+    size = instance.record.spec.size
     deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
     while not await asyncio.to_thread(host.headroom.take_back, process.group, size.memory_bytes):
         if not process.alive or time.monotonic() > deadline:

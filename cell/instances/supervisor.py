@@ -14,11 +14,12 @@ from cell.certificates.pki import PkiError
 from cell.engines.driver import Driver, EngineError, Login, NewLoginError
 from cell.instances import activity, background, bounds, ceilings, liveness, snapshots, starting
 from cell.instances.activity import Traffic
+from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.overlaps import Overlaps
 from cell.instances.pools import Pools
 from cell.instances.records import Records
-from cell.instances.residents import ROUTED, Resident, Routes
-from cell.instances.start_slots import StartPlace
+from cell.instances.route_file import RouteFile
+from cell.instances.start_slots import StartSlot
 from cell.layout import Layout
 from cell.runtime import log_files
 from cell.runtime.host import Host
@@ -42,7 +43,7 @@ class Supervisor:
         host: Host,
         records: Records,
         credentials: Credentials,
-        routes: Routes,
+        routes: RouteFile,
         domains: Domains,
     ) -> None:
         self._settings = settings
@@ -53,7 +54,7 @@ class Supervisor:
         self._routes = routes
         self.domains = domains
         self.pools = Pools()
-        self.residents: dict[str, Resident] = {}
+        self.instances: dict[str, HostedInstance] = {}
         self.traffic: dict[str, Traffic] = {}
         self._stopping = False
         self.overlaps = Overlaps(credentials, self.hand_out_credentials)
@@ -61,150 +62,150 @@ class Supervisor:
 
     def publish(self) -> None:
         """Tells the gateway how things are now."""
-        self._routes.write(self.residents.values())
+        self._routes.write(self.instances.values())
 
     async def certify_domains(self) -> None:
         """Certificates for the custom domains of all instances, and no others."""
-        residents = [each for each in self.residents.values() if each.record.desired in ROUTED]
-        await self.domains.ensure(host for each in residents for host in each.record.spec.domains)
+        instances = [each for each in self.instances.values() if each.record.desired in ROUTED]
+        await self.domains.ensure(host for each in instances for host in each.record.spec.domains)
 
-    async def drop_domains(self, resident: Resident) -> None:
+    async def drop_domains(self, instance: HostedInstance) -> None:
         """Once it is not routed any more; what is in the way of that must not keep the instance."""
-        if not resident.record.spec.domains:
+        if not instance.record.spec.domains:
             return
         try:
             await self.certify_domains()
         except (PkiError, OSError) as error:
             # Tried again each hour.
             reason = str(error)
-            log.warning("cell.domains_kept", instance_id=resident.instance_id, reason=reason)
+            log.warning("cell.domains_kept", instance_id=instance.instance_id, reason=reason)
 
-    def save(self, resident: Resident) -> None:
-        self._records.save(resident.record)
+    def save(self, instance: HostedInstance) -> None:
+        self._records.save(instance.record)
         self.publish()
 
-    def login(self, resident: Resident) -> Login:
-        newest = self._credentials.valid(resident.instance_id)[0]
-        return login_of(resident.driver, newest)
+    def login(self, instance: HostedInstance) -> Login:
+        newest = self._credentials.valid(instance.instance_id)[0]
+        return login_of(instance.driver, newest)
 
-    async def hand_out_credentials(self, resident: Resident) -> None:
+    async def hand_out_credentials(self, instance: HostedInstance) -> None:
         """Makes what is valid now what the engine accepts."""
-        valid = self._credentials.valid(resident.instance_id)
-        logins = [login_of(resident.driver, each) for each in valid]
+        valid = self._credentials.valid(instance.instance_id)
+        logins = [login_of(instance.driver, each) for each in valid]
         try:
-            if resident.usable and logins:
-                await self._try_newest(resident, logins)
-            await liveness.tell(resident, logins)
+            if instance.usable and logins:
+                await self._try_newest(instance, logins)
+            await liveness.set_credentials(instance, logins)
         finally:
             # Known to the gateway before anybody has the credential.
-            if await asyncio.to_thread(resident.read_proofs):
+            if await asyncio.to_thread(instance.read_proofs):
                 self.publish()
 
-    async def _try_newest(self, resident: Resident, logins: list[Login]) -> None:
+    async def _try_newest(self, instance: HostedInstance, logins: list[Login]) -> None:
         """Before an older one ends, lest nobody can get in; NewLoginError, and it stays then."""
-        ended = self._credentials.ended(resident.instance_id)
-        driver, site = resident.driver, resident.site
+        ended = self._credentials.ended(instance.instance_id)
+        driver, site = instance.driver, instance.site
         if not ended or await driver.ready(site, logins[0]):
             return
         former = [login_of(driver, each) for each in ended]
-        await liveness.tell(resident, [*logins, *former])
+        await liveness.set_credentials(instance, [*logins, *former])
         # Where the engine takes neither it is busy, which must not keep the former alive.
         if not await driver.ready(site, logins[0]) and await driver.ready(site, former[0]):
             raise NewLoginError(
                 "the engine does not accept the new login; the previous one stays valid"
             )
 
-    async def bring_up(self, resident: Resident) -> None:
+    async def bring_up(self, instance: HostedInstance) -> None:
         """In its tenant's turn; raises EngineError or OSError."""
-        with resident.at_work("started"):
-            if snapshots.is_owed(resident):
-                resident.site.make(self.host.owner(resident.site))
-                turn = self.pools.snapshots.turn(resident.record.tenant)
-                limits = (resident.record.spec.size.ceiling_bytes, self._settings.upgrade_timeout_s)
+        with instance.at_work("started"):
+            if snapshots.is_owed(instance):
+                instance.site.make(self.host.owner(instance.site))
+                turn = self.pools.snapshots.turn(instance.record.tenant)
+                limits = (instance.record.spec.size.ceiling_bytes, self._settings.upgrade_timeout_s)
                 async with (
-                    bounds.in_turn(resident, turn),
-                    bounds.bounded(self.host, resident, "begun", *limits),
+                    bounds.in_turn(instance, turn),
+                    bounds.bounded(self.host, instance, "begun", *limits),
                 ):
-                    await snapshots.begin(resident, self._layout)
-            place = StartPlace(self.pools, self.host, resident)
-            async with bounds.in_turn(resident, place):
-                await self.prepare(resident)
-                await asyncio.to_thread(ceilings.check, resident)
-                await self.start(resident, place)
+                    await snapshots.begin(instance, self._layout)
+            slot = StartSlot(self.pools, self.host, instance)
+            async with bounds.in_turn(instance, slot):
+                await self.prepare(instance)
+                await asyncio.to_thread(ceilings.check, instance)
+                await self.start(instance, slot)
 
-    async def prepare(self, resident: Resident) -> None:
+    async def prepare(self, instance: HostedInstance) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
-        resident.site.make(self.host.owner(resident.site))
-        if not self._credentials.valid(resident.instance_id):
-            self._credentials.make(resident.instance_id, 0)
-        await self.hand_out_credentials(resident)
-        await resident.driver.provision(resident.site, resident.record.spec)
+        instance.site.make(self.host.owner(instance.site))
+        if not self._credentials.valid(instance.instance_id):
+            self._credentials.make(instance.instance_id, 0)
+        await self.hand_out_credentials(instance)
+        await instance.driver.provision(instance.site, instance.record.spec)
 
-    async def start(self, resident: Resident, place: StartPlace) -> None:
+    async def start(self, instance: HostedInstance, slot: StartSlot) -> None:
         """Returns when a login works; raises EngineError, and leaves nothing running then."""
-        await starting.sparing(resident, lambda one: self._start(one, place))
+        await starting.sparing(instance, lambda one: self._start(one, slot))
 
-    async def _start(self, resident: Resident, place: StartPlace) -> None:
+    async def _start(self, instance: HostedInstance, slot: StartSlot) -> None:
         started = time.monotonic()
-        spec = resident.record.spec
-        kills = self.host.memory_kills(resident.site)
+        spec = instance.record.spec
+        kills = self.host.memory_kills(instance.site)
         try:
-            process = await resident.driver.start(resident.site, spec)
+            process = await instance.driver.start(instance.site, spec)
         except OSError as error:
             raise EngineError(f"the engine cannot be started: {error}") from error
-        resident.engine_started(process)
-        place.limit_cpu()
+        instance.engine_started(process)
+        slot.limit_cpu()
         self.host.headroom.give(process.group, spec.size.memory_bytes)
         try:
-            await self._until_usable(resident, process, place)
+            await self._until_usable(instance, process, slot)
         except EngineError as error:
-            resident.engine_ended()
-            await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
-            if self.host.memory_kills(resident.site) > kills:
+            instance.engine_ended()
+            await instance.driver.stop(instance.site, process, self._settings.stop_timeout_s)
+            if self.host.memory_kills(instance.site) > kills:
                 raise EngineError(starting.OUT_OF_MEMORY) from error
             raise
-        self._usable(resident, process)
+        self._usable(instance, process)
         elapsed_s = round(time.monotonic() - started, 3)
-        log.info("cell.usable", instance_id=resident.instance_id, elapsed_s=elapsed_s)
+        log.info("cell.usable", instance_id=instance.instance_id, elapsed_s=elapsed_s)
 
-    async def stop(self, resident: Resident) -> None:
+    async def stop(self, instance: HostedInstance) -> None:
         """Ends the engine, and does not take that for a crash."""
-        process = resident.engine_ended()
+        process = instance.engine_ended()
         if process is not None:
             # Ending, too, has work to do, and a small share of a CPU would draw it out.
             self.host.limit_cpu(process, None)
-            await resident.driver.stop(resident.site, process, self._settings.stop_timeout_s)
-            log.info("cell.engine_stopped", instance_id=resident.instance_id)
-        await asyncio.to_thread(self.host.forget, resident.site)
+            await instance.driver.stop(instance.site, process, self._settings.stop_timeout_s)
+            log.info("cell.engine_stopped", instance_id=instance.instance_id)
+        await asyncio.to_thread(self.host.forget, instance.site)
 
-    async def adopt(self, resident: Resident) -> bool:
+    async def adopt(self, instance: HostedInstance) -> bool:
         """Takes over an engine that outlived an earlier cell; False where none answers."""
-        process = self.host.find(resident.site)
+        process = self.host.find(instance.site)
         if process is None:
             return False
         process.resume()
-        resident.engine_started(process)
+        instance.engine_started(process)
         try:
-            await starting.until_loaded(resident, process, self._settings.load_timeout_s)
+            await starting.until_loaded(instance, process, self._settings.load_timeout_s)
             # The former cell may have died between making a credential and handing it out.
-            await self.hand_out_credentials(resident)
-            await self._until_usable(resident, process)
+            await self.hand_out_credentials(instance)
+            await self._until_usable(instance, process)
         except (EngineError, OSError):
-            await self.stop(resident)
+            await self.stop(instance)
             return False
-        self._usable(resident, process)
-        log.info("cell.adopted", instance_id=resident.instance_id, pid=process.pid)
+        self._usable(instance, process)
+        log.info("cell.adopted", instance_id=instance.instance_id, pid=process.pid)
         return True
 
     async def _until_usable(
-        self, resident: Resident, process: Process, place: StartPlace | None = None
+        self, instance: HostedInstance, process: Process, slot: StartSlot | None = None
     ) -> None:
-        login = self.login(resident)
-        await starting.until_usable(resident, process, login, self._settings, place)
-        await starting.limit(self.host, resident, process)
+        login = self.login(instance)
+        await starting.until_usable(instance, process, login, self._settings, slot)
+        await starting.limit(self.host, instance, process)
 
-    def watch(self, resident: Resident, process: Process) -> None:
-        resident.watch = self.spawn(self._watch(resident, process))
+    def watch(self, instance: HostedInstance, process: Process) -> None:
+        instance.watch = self.spawn(self._watch(instance, process))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that is not lost, and whose failure is said."""
@@ -220,143 +221,143 @@ class Supervisor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if stop_engines:
             # One that does not stop must not keep the others from it.
-            running = [each for each in self.residents.values() if each.process is not None]
+            running = [each for each in self.instances.values() if each.process is not None]
             await asyncio.gather(*map(self.stop, running), return_exceptions=True)
 
     async def tick(self) -> None:
         """What is due now and then: idle instances, ended overlaps, figures."""
         self.traffic = activity.read(self._layout.activity)
-        for resident in list(self.residents.values()):
-            if self._is_idle(resident) and not resident.lock.locked():
-                self.spawn(self._sleep(resident))
-            background.flush(resident, self.spawn)
-            if liveness.is_due(resident, self._settings):
-                login = self.login(resident)
-                resident.look = self.spawn(liveness.look(resident, login, self._settings))
+        for instance in list(self.instances.values()):
+            if self._is_idle(instance) and not instance.lock.locked():
+                self.spawn(self._sleep(instance))
+            background.flush(instance, self.spawn)
+            if liveness.is_due(instance, self._settings):
+                login = self.login(instance)
+                instance.look = self.spawn(liveness.check(instance, login, self._settings))
         for instance_id in self.overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
-            self.spawn(self.overlaps.end(instance_id, self.residents.get(instance_id)))
-        full = await asyncio.to_thread(self._measure, list(self.residents.values()))
+            self.spawn(self.overlaps.end(instance_id, self.instances.get(instance_id)))
+        full = await asyncio.to_thread(self._measure, list(self.instances.values()))
         for instance_id, reason in full.items():
-            self._end_full(self.residents[instance_id], reason)
+            self._end_full(self.instances[instance_id], reason)
 
-    def _end_full(self, resident: Resident, reason: str) -> None:
+    def _end_full(self, instance: HostedInstance, reason: str) -> None:
         """What works on it must not let it grow on: there it ends as a crashed one does."""
-        log.warning("cell.storage_exceeded", instance_id=resident.instance_id, reason=reason)
-        if not resident.lock.locked():
-            self.spawn(self._stop_full(resident, reason))
-        elif resident.process is not None:
-            resident.expect_end(reason)
-            resident.process.signal(signal.SIGKILL)
+        log.warning("cell.storage_exceeded", instance_id=instance.instance_id, reason=reason)
+        if not instance.lock.locked():
+            self.spawn(self._stop_full(instance, reason))
+        elif instance.process is not None:
+            instance.expect_end(reason)
+            instance.process.signal(signal.SIGKILL)
 
-    async def _stop_full(self, resident: Resident, reason: str) -> None:
-        async with resident.lock:
-            if resident.process is None or ceilings.excess(resident) is None:
+    async def _stop_full(self, instance: HostedInstance, reason: str) -> None:
+        async with instance.lock:
+            if instance.process is None or ceilings.excess(instance) is None:
                 return
-            await self.stop(resident)
+            await self.stop(instance)
             self.publish()
         # What was temporary is gone now, and it may run again.
-        await self.restart(resident, reason)
+        await self.restart(instance, reason)
 
-    def traffic_of(self, resident: Resident) -> Traffic:
-        return self.traffic.get(resident.instance_id, Traffic())
+    def traffic_of(self, instance: HostedInstance) -> Traffic:
+        return self.traffic.get(instance.instance_id, Traffic())
 
-    def _measure(self, residents: Iterable[Resident]) -> dict[str, str]:
+    def _measure(self, instances: Iterable[HostedInstance]) -> dict[str, str]:
         """Answers which are past their storage, and what their owners are told."""
         full = {}
-        for resident in residents:
-            if resident.record.desired != "erased":
-                self.measure(resident)
-                if (told := ceilings.excess(resident)) is not None:
-                    full[resident.instance_id] = told
+        for instance in instances:
+            if instance.record.desired != "erased":
+                self.measure(instance)
+                if (told := ceilings.excess(instance)) is not None:
+                    full[instance.instance_id] = told
         return full
 
     @staticmethod
-    def measure(resident: Resident) -> None:
-        resident.metrics = resident.driver.metrics(resident.site, resident.process)
+    def measure(instance: HostedInstance) -> None:
+        instance.metrics = instance.driver.metrics(instance.site, instance.process)
 
-    def _usable(self, resident: Resident, process: Process) -> None:
-        resident.unwell_since, resident.looked_at = None, time.monotonic()
-        resident.touch()
-        resident.became_usable(self.host.memory_kills(resident.site))
+    def _usable(self, instance: HostedInstance, process: Process) -> None:
+        instance.unwell_since, instance.looked_at = None, time.monotonic()
+        instance.touch()
+        instance.became_usable(self.host.memory_kills(instance.site))
         self.publish()
-        self.watch(resident, process)
+        self.watch(instance, process)
 
-    async def _watch(self, resident: Resident, process: Process) -> None:
-        await background.until_ended(resident, process, self.spawn)
-        async with resident.lock:
-            if resident.process is not process or self._stopping:
+    async def _watch(self, instance: HostedInstance, process: Process) -> None:
+        await background.until_ended(instance, process, self.spawn)
+        async with instance.lock:
+            if instance.process is not process or self._stopping:
                 return
-            reason = resident.why_ended(process, self.host.memory_kills(resident.site))
-            resident.engine_ended()
+            reason = instance.why_ended(process, self.host.memory_kills(instance.site))
+            instance.engine_ended()
             self.publish()
         if time.time() - process.started_at > self._settings.healthy_after_s:
-            resident.was_healthy()
-        log.warning("cell.engine_ended", instance_id=resident.instance_id, reason=reason)
-        await self.restart(resident, reason)
+            instance.was_healthy()
+        log.warning("cell.engine_ended", instance_id=instance.instance_id, reason=reason)
+        await self.restart(instance, reason)
 
-    async def restart(self, resident: Resident, reason: str) -> None:
+    async def restart(self, instance: HostedInstance, reason: str) -> None:
         """Until it runs again, or somebody wants it otherwise; called without the lock."""
         while True:
-            wait_s = self._count_failure(resident, reason)
+            wait_s = self._count_failure(instance, reason)
             await asyncio.sleep(wait_s)
-            async with resident.lock:
-                if resident.record.desired != "running" or resident.process is not None:
+            async with instance.lock:
+                if instance.record.desired != "running" or instance.process is not None:
                     return
-                await asyncio.to_thread(self.host.forget, resident.site)
+                await asyncio.to_thread(self.host.forget, instance.site)
                 try:
-                    await self.bring_up(resident)
+                    await self.bring_up(instance)
                 except ceilings.FullError as error:
-                    resident.start_failed(str(error))
+                    instance.start_failed(str(error))
                     self.publish()
                     return
                 except (EngineError, OSError) as error:
                     reason = str(error)
                     continue
-                resident.restarted(resident.reason or reason)
-                self._tell(resident)
+                instance.restarted(instance.reason or reason)
+                self._tell(instance)
                 return
 
-    def _tell(self, resident: Resident) -> None:
+    def _tell(self, instance: HostedInstance) -> None:
         """Its owner, by the status and the log, why it was away for a moment."""
-        line = f"{moment(time.time())} menagerie: {resident.reason}"
-        log_files.write(resident.site.log, line)
+        line = f"{moment(time.time())} menagerie: {instance.reason}"
+        log_files.write(instance.site.log, line)
         self.publish()
 
-    def _count_failure(self, resident: Resident, reason: str) -> float:
+    def _count_failure(self, instance: HostedInstance, reason: str) -> float:
         """Notes it, and answers how long to wait before the next attempt."""
         settings = self._settings
-        resident.restarting(reason, settings.failures_max)
-        if resident.failures >= settings.failures_max:
-            log.error("cell.failed", instance_id=resident.instance_id, reason=reason)
+        instance.restarting(reason, settings.failures_max)
+        if instance.failures >= settings.failures_max:
+            log.error("cell.failed", instance_id=instance.instance_id, reason=reason)
             self.publish()
-        return settings.restart_wait_s(resident.failures)
+        return settings.restart_wait_s(instance.failures)
 
-    def _is_idle(self, resident: Resident) -> bool:
-        limit_s = resident.record.spec.idle_pause_s
-        if limit_s is None or resident.status != "running":
+    def _is_idle(self, instance: HostedInstance) -> bool:
+        limit_s = instance.record.spec.idle_pause_s
+        if limit_s is None or instance.status != "running":
             return False
-        traffic = self.traffic_of(resident)
-        last = max(traffic.last_activity_at or 0.0, resident.awake_since)
+        traffic = self.traffic_of(instance)
+        last = max(traffic.last_activity_at or 0.0, instance.awake_since)
         return traffic.connections == 0 and time.time() - last > limit_s
 
-    async def _sleep(self, resident: Resident) -> None:
+    async def _sleep(self, instance: HostedInstance) -> None:
         """The gateway is told first, so that no connection finds its engine ending."""
-        async with resident.lock:
-            if not self._is_idle(resident):
+        async with instance.lock:
+            if not self._is_idle(instance):
                 return
-            resident.begin_sleep()
+            instance.begin_sleep()
             self.publish()
             try:
                 await asyncio.sleep(SETTLE_S)
                 self.traffic = activity.read(self._layout.activity)
-                if self._is_idle(resident):
-                    resident.fall_asleep()
-                    self._records.save(resident.record)
-                    await self.stop(resident)
-                    log.info("cell.idle_paused", instance_id=resident.instance_id)
+                if self._is_idle(instance):
+                    instance.fall_asleep()
+                    self._records.save(instance.record)
+                    await self.stop(instance)
+                    log.info("cell.idle_paused", instance_id=instance.instance_id)
             finally:
-                resident.end_sleep()
+                instance.end_sleep()
                 self.publish()
 
     def _done(self, task: asyncio.Task[None]) -> None:

@@ -26,7 +26,7 @@ from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox,
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
 from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, mark_of, strays
-from cell.runtime.reach import Python, Shelf, passable
+from cell.runtime.reach import Python, SharedPrograms, passable
 from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
@@ -147,8 +147,8 @@ class Host:
         return await asyncio.to_thread(self._shelf.python)
 
     @cached_property
-    def _shelf(self) -> Shelf:
-        return Shelf(self._home / "programs", self._sandbox.packages)
+    def _shelf(self) -> SharedPrograms:
+        return SharedPrograms(self._home / "programs", self._sandbox.packages)
 
     def secret(self, site: Site, purpose: str) -> str:
         """The same 256 bits each time, as text; what a driver logs in with as an administrator."""

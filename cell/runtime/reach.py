@@ -73,7 +73,7 @@ def share_tree(
         Path(folder).chmod(0o755)
 
 
-class Shelf:
+class SharedPrograms:
     """Programs and the interpreter in a folder that all may enter, each put there when wanted."""
 
     def __init__(self, folder: Path, packages: Iterable[Path]) -> None:

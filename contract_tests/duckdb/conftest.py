@@ -7,7 +7,7 @@ import pytest
 
 from contract_tests.duckdb.process import Service, running
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.session import Session
 
 
@@ -30,6 +30,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """The way through the engine without HTTP, where thousands of statements are run."""
     home = tmp_path_factory.mktemp("session")
     database, spill = home / "database.duckdb", home / "temp"
-    connection = open_database(database, spill, Limits(memory_bytes=400_000_000, threads=1))
+    connection = open_database(database, spill, EngineLimits(memory_bytes=400_000_000, threads=1))
     yield Session(connection, Allowance(database, spill, None))
     connection.close()

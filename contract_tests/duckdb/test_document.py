@@ -15,10 +15,10 @@ from requests.auth import HTTPBasicAuth
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from contract_tests.duckdb.process import PASSWORD, digest, until
-from instance_services.duckdb.database import Limits
+from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import DOCUMENT, make_app
-from instance_services.duckdb.turns import Turns
+from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
 
 TIMEOUT_S = 60
@@ -32,8 +32,8 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The service in this process and on a port, which is what schemathesis can speak to."""
     home = tmp_path_factory.mktemp("document")
     (home / "users.json").write_text('{"app": ["' + digest(PASSWORD) + '"]}')
-    limits = Limits(memory_bytes=400_000_000, threads=1)
-    turns = Turns()
+    limits = EngineLimits(memory_bytes=400_000_000, threads=1)
+    turns = QueryTurns()
     engine = Engine(turns, home / "database.duckdb", home / "temp", limits)
     app = make_app(engine, Users(home / "users.json"))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))

@@ -9,7 +9,7 @@ import pytest
 
 from instance_services.duckdb import prepared
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.session import Failed, Session
 
 INTERRUPTED = 300
@@ -26,7 +26,7 @@ def test_a_request_that_is_interrupted_leaves_no_transaction_open(
 ) -> None:
     monkeypatch.setattr(prepared, "_AFTER_RUNS", 2)
     monkeypatch.setattr(prepared, "_QUICK_S", 60.0)
-    limits = Limits(memory_bytes=400_000_000, threads=1)
+    limits = EngineLimits(memory_bytes=400_000_000, threads=1)
     connection = open_database(tmp_path / "db.duckdb", tmp_path / "temp", limits)
     session = Session(connection, Allowance(tmp_path / "db.duckdb", tmp_path / "temp", None))
     session.answer("CREATE TABLE t (i INTEGER)", [])

@@ -15,20 +15,20 @@ import orjson
 import pytest
 
 from contract_tests.duckdb.process import Service, running, until
-from instance_services.duckdb.database import Limits
+from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import Broken, Engine, Overloaded
 from instance_services.duckdb.session import Failed
-from instance_services.duckdb.turns import Turns
+from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.waiting import trouble
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"
 
 
 def _with_engine(home: Path, use: Callable[[Engine], Awaitable[None]], **options: Any) -> None:
-    turns = Turns()
+    turns = QueryTurns()
 
     async def run() -> None:
-        limits = Limits(memory_bytes=400_000_000, threads=1)
+        limits = EngineLimits(memory_bytes=400_000_000, threads=1)
         engine = Engine(turns, home / "database.duckdb", home / "temp", limits, **options)
         await engine.start()
         try:

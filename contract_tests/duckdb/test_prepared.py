@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from instance_services.duckdb import prepared
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.session import Failed, Session
 
 OFTEN = 14
@@ -79,7 +79,7 @@ class Asked:
         home.mkdir(exist_ok=True)
         self._home = home
         self._allowance = Allowance(home / "db.duckdb", home / "temp", None)
-        limits = Limits(memory_bytes=400_000_000, threads=1)
+        limits = EngineLimits(memory_bytes=400_000_000, threads=1)
         self.connection = open_database(home / "db.duckdb", home / "temp", limits)
         self.session = Session(self.connection, self._allowance)
         for name in ("TABLE t", "VIEW seen", "MACRO twice", "TABLE u"):

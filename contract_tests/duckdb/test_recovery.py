@@ -15,12 +15,12 @@ import pytest
 from contract_tests.duckdb.process import Service, running
 from instance_services.duckdb import recovery
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.durable import Changes
 from instance_services.duckdb.recovery import Unreadable, open_recovered
 from instance_services.duckdb.session import Session
 
-LIMITS = Limits(memory_bytes=200_000_000, threads=1)
+LIMITS = EngineLimits(memory_bytes=200_000_000, threads=1)
 BEFORE = """
 CREATE MACRO m(x) AS x + 1; CREATE SEQUENCE s; CREATE SCHEMA other; CREATE MACRO other.mm(x) AS x;
 CREATE TYPE mood AS ENUM ('x', 'y'); SET VARIABLE v = 3;
@@ -196,9 +196,10 @@ ENDS = """
 import os, sys
 from pathlib import Path
 from instance_services.duckdb import recovery
-from instance_services.duckdb.database import Limits
+from instance_services.duckdb.database import EngineLimits
 recovery.open_database = lambda *_: os.kill(os.getpid(), 9)
-recovery.open_recovered(Path(sys.argv[1]), Path(sys.argv[2]), Limits(memory_bytes=1, threads=1))
+limits = EngineLimits(memory_bytes=1, threads=1)
+recovery.open_recovered(Path(sys.argv[1]), Path(sys.argv[2]), limits)
 """
 
 
@@ -254,7 +255,9 @@ def test_a_log_is_not_given_up_for_want_of_memory(
     for name in (recovery.ALLOWED, "database.duckdb.unacknowledged"):
         left.with_name(name).touch()
     with pytest.raises(duckdb.Error, match="MiB used"):
-        open_recovered(left, left.with_name("temp"), Limits(memory_bytes=3_000_000, threads=1))
+        open_recovered(
+            left, left.with_name("temp"), EngineLimits(memory_bytes=3_000_000, threads=1)
+        )
     assert log.stat().st_size == written_bytes
     opened = open_recovered(left, left.with_name("temp"), LIMITS)
     assert opened.execute("SELECT count(*) FROM t").fetchall() == [(15001,)]

@@ -9,7 +9,7 @@ import pytest
 
 from contract_tests.duckdb import corpus
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import OFFERED, PRAGMAS, STATEMENTS, Refusals, Refused
 from instance_services.duckdb.session import Session
@@ -104,7 +104,7 @@ def test_what_an_earlier_version_let_in_is_dropped_at_start(tmp_path: Path) -> N
     path = tmp_path / "database.duckdb"
     with duckdb.connect(str(path)) as former:
         former.execute(corpus.STORED)
-    connection = open_database(path, tmp_path / "temp", Limits(400_000_000, 1))
+    connection = open_database(path, tmp_path / "temp", EngineLimits(400_000_000, 1))
     session = Session(connection, Allowance(path, tmp_path / "temp", None))
     left = json.loads(session.answer(corpus.WHAT_IS_STORED, []))["rows"]
     assert left == [["kept_macro"], ["kept_view"]]

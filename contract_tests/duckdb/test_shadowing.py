@@ -16,7 +16,7 @@ from contract_tests.attacks.statements import called
 from contract_tests.duckdb.process import Service
 from instance_services.duckdb import catalog
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.session import Failed, Session
 
 ROOM = Path(instance_services.duckdb.__file__).parent
@@ -50,7 +50,7 @@ def shadow(connection: Any) -> None:
 
 def opened(path: Path) -> tuple[Any, Session]:
     spill = path.with_name("temp")
-    connection = open_database(path, spill, Limits(400_000_000, 1))
+    connection = open_database(path, spill, EngineLimits(400_000_000, 1))
     return connection, Session(connection, Allowance(path, spill, None))
 
 

@@ -12,7 +12,7 @@ import pytest
 from contract_tests.duckdb import corpus
 from instance_services.duckdb import catalog, refusals, stored
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, open_database
+from instance_services.duckdb.database import EngineLimits, open_database
 from instance_services.duckdb.session import Failed, Session
 
 VIEWS = 20
@@ -31,7 +31,7 @@ def connection(place: Path) -> Iterator[Any]:
             former.execute(f"CREATE VIEW of_a_table_{number} AS FROM 'kept.csv'")
             former.execute(f"CREATE VIEW of_a_text_{number} AS SELECT 'a.csv'")
         former.execute(corpus.STORED)
-    connection = open_database(place, place.with_name("temp"), Limits(400_000_000, 1))
+    connection = open_database(place, place.with_name("temp"), EngineLimits(400_000_000, 1))
     yield connection
     connection.close()
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import pytest
 
 from instance_services.duckdb import turns as module
-from instance_services.duckdb.turns import Turns
+from instance_services.duckdb.turns import QueryTurns
 
 PATIENCE_S = 90
 _name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
 
 
-def _run(use: Callable[[Turns], Any]) -> Any:
-    turns = Turns()
+def _run(use: Callable[[QueryTurns], Any]) -> Any:
+    turns = QueryTurns()
     return turns.run(asyncio.wait_for(use(turns), PATIENCE_S))
 
 
@@ -32,7 +32,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_short_work_is_done_on_the_thread_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_S", 60)
 
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         for _ in range(100):
             assert await turns.call(threading.get_ident) == threading.get_ident()
 
@@ -49,7 +49,7 @@ def _waits_for_the_loop(loop: asyncio.AbstractEventLoop) -> int:
 
 @pytest.mark.parametrize("idle_s", [0, 0.2])
 def test_the_loop_goes_on_beside_long_work(idle_s: float) -> None:
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         loop = asyncio.get_running_loop()
         for _ in range(5):
             await asyncio.sleep(idle_s)
@@ -60,7 +60,7 @@ def test_the_loop_goes_on_beside_long_work(idle_s: float) -> None:
 
 
 def test_work_that_comes_while_the_loop_is_beside_waits_its_turn() -> None:
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         may_end, begun = threading.Event(), threading.Event()
         done: list[int] = []
 
@@ -114,7 +114,7 @@ async def _counted(upto: int) -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-async def _asks(turns: Turns, chance: random.Random, numbers: Any, count: int) -> int:
+async def _asks(turns: QueryTurns, chance: random.Random, numbers: Any, count: int) -> int:
     """Puts work, some of which it no longer waits for; gives how often it got an answer."""
     answered = 0
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -145,7 +145,7 @@ def test_random_work_is_done_in_order_and_one_at_a_time(
     monkeypatch.setattr(Checked, "performed", [])
     callers, each = 6, 120
 
-    async def use(turns: Turns) -> int:
+    async def use(turns: QueryTurns) -> int:
         numbers = iter(range(callers * each))
         asking = [_asks(turns, random.Random(seed * 10 + i), numbers, each) for i in range(callers)]
         answered = await asyncio.gather(*asking)
@@ -158,7 +158,7 @@ def test_random_work_is_done_in_order_and_one_at_a_time(
 
 @pytest.mark.usefixtures("often")
 def test_threads_call_in_while_the_loop_moves() -> None:
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         loop = asyncio.get_running_loop()
         heard: list[int] = []
 
@@ -178,7 +178,7 @@ def test_threads_call_in_while_the_loop_moves() -> None:
 
 
 def test_what_work_raises_is_raised_where_it_is_waited_for() -> None:
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         with pytest.raises(ZeroDivisionError):
             await turns.call(lambda: 1 // 0)
         assert await turns.call(lambda: 2) == 2
@@ -188,7 +188,7 @@ def test_what_work_raises_is_raised_where_it_is_waited_for() -> None:
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_what_ends_the_run_is_raised_from_it(error: type[BaseException]) -> None:
-    async def fail(_: Turns) -> None:
+    async def fail(_: QueryTurns) -> None:
         raise error
 
     with pytest.raises(error):
@@ -205,7 +205,7 @@ def test_work_that_breaks_its_word_ends_the_run(takes_s: float) -> None:
         def settle(self) -> None:
             raise AssertionError
 
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         turns.put(Breaking())
         await asyncio.sleep(PATIENCE_S)
 
@@ -216,7 +216,7 @@ def test_work_that_breaks_its_word_ends_the_run(takes_s: float) -> None:
 def test_work_without_an_end_does_not_hold_up_the_end_of_the_run() -> None:
     may_end = threading.Event()
 
-    async def use(turns: Turns) -> int:
+    async def use(turns: QueryTurns) -> int:
         turns.put(module.Call(may_end.wait, asyncio.get_running_loop().create_future()))
         await asyncio.sleep(0.05)
         return 7
@@ -262,7 +262,7 @@ class Contested:
 @pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("taker_is_slow", [True, False])
 def test_work_that_ends_in_the_moment_of_the_taking(*, taker_is_slow: bool) -> None:
-    async def use(turns: Turns) -> None:
+    async def use(turns: QueryTurns) -> None:
         lock = Contested(turns._holding, taker_is_slow=taker_is_slow)
 
         def perform() -> int:

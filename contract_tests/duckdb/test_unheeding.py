@@ -105,8 +105,8 @@ def test_the_service_stops_in_time_beside_such_a_statement(impatient: Service) -
 # The service as it is, with a statement that holds the interpreter as a huge value would.
 HOLDING = """
 import re
-from instance_services.duckdb import pulse, session
-pulse._WORKED_S = 1
+from instance_services.duckdb import watchdog, session
+watchdog._WORKED_S = 1
 answer = session.Session.answer
 def hold(self, sql, params):
     if "hold" in sql:
@@ -124,7 +124,7 @@ def test_a_loop_without_a_turn_ends_the_process(tmp_path: Path) -> None:
         service.query("CREATE TABLE kept AS SELECT 42 AS i")
         service.end(signal.SIGTERM)
         service.start("-c", HOLDING)
-        # The pulse begins with a query that takes long.
+        # The watchdog begins with a query that takes long.
         long = threading.Thread(target=_abandon, args=(service, corpus.HEEDING[2], 0.5))
         long.start()
         time.sleep(0.3)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cell.engines import Found
+from cell.engines import FoundEngines
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation
 from menagerie import waiting
@@ -142,7 +142,7 @@ def test_names_that_do_not_resolve_are_told(settings: Settings) -> None:
 def test_a_machine_that_runs_no_engine_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
     every = list(machine.confinement_and_engines())
     assert only(every, "engine duckdb").status == "ok"
-    monkeypatch.setattr(machine, "find", lambda _host: Found({}, {}))
+    monkeypatch.setattr(machine, "find", lambda _host: FoundEngines({}, {}))
     assert only(machine.confinement_and_engines(), "engines").status == "failure"
 
 

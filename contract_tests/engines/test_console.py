@@ -8,10 +8,10 @@ import pytest
 import structlog
 
 from cell.console import tables
-from cell.console.desk import has_console
-from cell.console.place import Place
 from cell.console.runs import Run
-from cell.console.table import CHARACTERS_MAX, NOTE_CHARACTERS_MAX, Limits
+from cell.console.service import has_console
+from cell.console.table import CHARACTERS_MAX, NOTE_CHARACTERS_MAX, RunLimits
+from cell.console.target import Target
 from cell.engines import DRIVERS
 from cell.runtime.host import Host
 from contract_tests.cell.rig import until
@@ -42,13 +42,13 @@ SLEEPS = {
 }
 
 
-def place(subject: Subject) -> Place:
+def place(subject: Subject) -> Target:
     socket = str(subject.driver.socket(subject.site))
-    return Place(subject.driver.protocol, socket, subject.login.username, subject.login.password)
+    return Target(subject.driver.protocol, socket, subject.login.username, subject.login.password)
 
 
 def perform(subject: Subject, sql: str, **limits: Any) -> dict[str, Any]:
-    run = Run(place(subject), Limits(**limits))
+    run = Run(place(subject), RunLimits(**limits))
     return dict(subject.run(run.answer(sql)))
 
 
@@ -141,7 +141,7 @@ def test_time_and_memory_have_an_end(running: Subject) -> None:
     assert "error" not in perform(running, "SELECT 1")
 
     async def stopped() -> dict[str, Any]:
-        run = Run(place(running), Limits())
+        run = Run(place(running), RunLimits())
         answer = asyncio.ensure_future(run.answer(sleep))
         await asyncio.sleep(1)
         run.stop()
@@ -169,7 +169,7 @@ def test_an_answer_that_breaks_off_is_no_traceback(
     async def asked() -> dict[str, Any]:
         path = tmp_path / "engine.sock"
         async with await asyncio.start_unix_server(broken, path):
-            run = Run(Place("https", str(path), "app", "secret"), Limits())
+            run = Run(Target("https", str(path), "app", "secret"), RunLimits())
             return await run.answer("SELECT 1")
 
     with structlog.testing.capture_logs() as lines:
@@ -184,7 +184,7 @@ def test_a_link_in_the_place_of_the_socket_is_not_followed(running: Subject) -> 
     link = running.site.directory / real.name
     link.symlink_to(real)
     there = place(running)
-    run = Run(Place(there.protocol, str(link), there.username, there.password), Limits())
+    run = Run(Target(there.protocol, str(link), there.username, there.password), RunLimits())
     assert running.run(run.answer("SELECT 1"))["error"] == "the engine is not responding"
 
 

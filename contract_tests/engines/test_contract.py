@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cell.engines import DRIVERS, Found, find
+from cell.engines import DRIVERS, FoundEngines, find
 from cell.layout import Layout
 from cell.runtime.host import Host
 from cell.runtime.process import MARK
@@ -24,7 +24,7 @@ def test_only_what_can_run_is_reported(host: Host) -> None:
     assert all(driver.versions() for driver in found.drivers.values())
     assert found.drivers.keys() | found.refused.keys() == set(SPEAKERS)
     assert not found.drivers.keys() & found.refused.keys()
-    assert find(host, ("no-such-engine",)) == Found({}, {})
+    assert find(host, ("no-such-engine",)) == FoundEngines({}, {})
 
 
 # What each machine has on which `make test` may install what it needs, or where CI runs.

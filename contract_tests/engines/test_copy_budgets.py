@@ -9,8 +9,8 @@ import pytest
 
 from cell.engines.driver import EngineError
 from cell.instances import snapshots
+from cell.instances.hosted import HostedInstance
 from cell.instances.records import Record
-from cell.instances.residents import Resident
 from cell.runtime import budget, tools
 from cell.runtime.host import size_bytes
 from contract_tests.engines.conftest import Subject
@@ -42,13 +42,13 @@ def _sparse(subject: Subject) -> None:
     os.truncate(max(files, key=lambda path: path.stat().st_size), SPARSE_BYTES)
 
 
-def _resident(subject: Subject) -> Resident:
+def _instance(subject: Subject) -> HostedInstance:
     size = replace(subject.spec.size, storage_bytes=60 * 10**6)
     spec = replace(subject.spec, size=size)
     record = Record(subject.site.instance_id, subject.site.uid, spec, "running", None, time.time())
     subject.site.snapshots.mkdir(exist_ok=True)
     usable = subject.process is not None
-    made = Resident(record, subject.site, subject.driver)
+    made = HostedInstance(record, subject.site, subject.driver)
     if subject.process is not None:
         made.engine_started(subject.process)
     if usable:
@@ -63,9 +63,9 @@ def test_no_snapshot_is_larger_than_it_may_be(running: Subject, folder: Path) ->
     with pytest.raises((EngineError, OSError), match=TOO_LARGE):
         running.run(_copied(running, folder))
     assert size_bytes(folder) <= LIMIT_BYTES + 2**20
-    resident = _resident(running)
+    instance = _instance(running)
     with pytest.raises(EngineError, match=r"the snapshot failed: .*choose more storage"):
-        running.run(snapshots.make(resident, "manual", running.login))
+        running.run(snapshots.make(instance, "manual", running.login))
     assert list(running.site.snapshots.iterdir()) == []
 
 
@@ -77,7 +77,7 @@ def test_a_running_server_is_copied_up_to_its_limit(running: Subject, folder: Pa
         running.run(_copied(running, folder))
     assert size_bytes(folder) <= LIMIT_BYTES + 2**20
     with pytest.raises(EngineError, match="the snapshot failed"):
-        running.run(snapshots.make(_resident(running), "manual", running.login))
+        running.run(snapshots.make(_instance(running), "manual", running.login))
     assert list(running.site.snapshots.iterdir()) == []
 
 

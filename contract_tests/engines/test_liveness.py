@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from cell.engines import find
-from cell.engines.driver import Pulse
+from cell.engines.driver import Health
 from cell.runtime.host import Host
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.conftest import Subject
@@ -20,7 +20,7 @@ from contract_tests.engines.mysql_sessions import use_up_threads
 from contract_tests.engines.speakers import ONCE
 
 # No second answer comes before the engine has been asked once more.
-SETTINGS: dict[str, Any] = {"pulse_every_s": 0.5, "stuck_after_s": 1.0, "silent_after_s": 1.0}
+SETTINGS: dict[str, Any] = {"health_every_s": 0.5, "stuck_after_s": 1.0, "silent_after_s": 1.0}
 LOOP = "while true do end"
 WRITTEN = f"redis.call('SET', KEYS[1], 'written') {LOOP}"
 FUNCTION = f"#!lua name=hog\nredis.register_function('hog', function() {LOOP} end)"
@@ -174,11 +174,11 @@ def test_an_engine_that_wanted_too_much_memory_says_so(rig: Rig, host: Host) -> 
 
 
 def test_an_engine_at_work_is_well(running: Subject) -> None:
-    pulse = running.driver.pulse(running.site, running.login)
-    assert running.run(pulse) is Pulse.WELL
+    pulse = running.driver.health(running.site, running.login)
+    assert running.run(pulse) is Health.WELL
     running.stop()
-    pulse = running.driver.pulse(running.site, running.login)
-    assert running.run(pulse) is Pulse.SILENT
+    pulse = running.driver.health(running.site, running.login)
+    assert running.run(pulse) is Health.SILENT
 
 
 def _connect(rig: Rig, instance_id: str) -> Any:

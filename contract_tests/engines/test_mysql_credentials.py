@@ -13,7 +13,7 @@ import pymysql
 import pytest
 from pymysql.constants import ER
 
-from cell.engines.driver import Login, Pulse
+from cell.engines.driver import Health, Login
 from cell.engines.mysql import accounts, driver
 from contract_tests.attacks.statements import called
 from contract_tests.cell.rig import until
@@ -203,7 +203,7 @@ def test_no_session_outlives_its_password_where_the_cell_cannot_log_in(
     process = running.process
     assert process is not None
     held = use_up_threads(process.pid, lambda: opened(running, former))
-    assert running.run(running.driver.pulse(running.site, running.login)) is Pulse.FULL
+    assert running.run(running.driver.health(running.site, running.login)) is Health.FULL
     told = running.run(running.driver.set_credentials(running.site, [running.login]))
     assert "it did not take new credentials" in told
     assert not process.alive

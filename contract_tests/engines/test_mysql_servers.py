@@ -94,14 +94,18 @@ def test_without_a_server_nothing_is_reported(
 def test_tools_are_those_of_the_server(tmp_path: Path) -> None:
     program = _program(tmp_path / "one" / "sbin", "mariadbd", "")
     tool = _program(tmp_path / "one" / "bin", "mariadb-backup", "server 11.8.3-MariaDB debian")
-    server = servers.Server("mariadb", (11, 8, 2), program)
+    server = servers.ServerInstallation("mariadb", (11, 8, 2), program)
     assert server.tool("mariadb-backup") == tool
     assert server.tool("absent", "mariadb-backup") == tool
     assert server.tool("absent") is None
     assert servers.same_release(tool, server)
-    assert not servers.same_release(tool, servers.Server("mariadb", (10, 11, 2), program))
+    assert not servers.same_release(
+        tool, servers.ServerInstallation("mariadb", (10, 11, 2), program)
+    )
     assert [mount.source for mount in server.mounts] == [tmp_path / "one"]
-    assert servers.Server("mariadb", (11, 8, 2), Path("/usr/sbin/mariadbd")).mounts == []
+    assert (
+        servers.ServerInstallation("mariadb", (11, 8, 2), Path("/usr/sbin/mariadbd")).mounts == []
+    )
 
 
 def test_mysql_is_started_with_the_login_the_gateway_can_pass_on(
@@ -110,7 +114,7 @@ def test_mysql_is_started_with_the_login_the_gateway_can_pass_on(
     """Nothing here has run: no MySQL is to be had on this machine."""
     words = {}
     for number in ((8, 0, 20), (8, 0, 43), (8, 4, 6)):
-        server = servers.Server("mysql", number, tmp_path / "bin" / "mysqld")
+        server = servers.ServerInstallation("mysql", number, tmp_path / "bin" / "mysqld")
         words[number] = dialects.MYSQL.options(server, SIZE)
     assert "--default-authentication-plugin=mysql_native_password" in words[8, 0, 20]
     assert "--mysql-native-password=ON" in words[8, 4, 6]

@@ -11,7 +11,7 @@ from ulid import ULID
 
 from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.mysql import snapshots
-from cell.engines.mysql.servers import Server
+from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Layout
 from contract_tests.engines.conftest import UID, Subject
 from contract_tests.engines.mysql_sessions import (
@@ -71,10 +71,12 @@ def _restored(subject: Subject, folder: Path) -> None:
 @pytest.fixture(params=["backup tool", "held still"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of copying a running server; the tool may be missing here."""
-    find: Callable[..., Path | None] = Server.tool
+    find: Callable[..., Path | None] = ServerInstallation.tool
     if request.param == "held still":
         monkeypatch.setattr(
-            Server, "tool", lambda *names: None if "backup" in names[1] else find(*names)
+            ServerInstallation,
+            "tool",
+            lambda *names: None if "backup" in names[1] else find(*names),
         )
     return str(request.param)
 

@@ -11,8 +11,8 @@ from cell.access.credentials import Credentials
 from cell.database import Database
 from cell.engines.driver import EngineError, Login
 from cell.engines.resp.driver import Redis
+from cell.instances.hosted import HostedInstance
 from cell.instances.records import Record
-from cell.instances.residents import Resident
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout, Site
 from cell.sealing import Sealer
@@ -36,18 +36,18 @@ def test_the_former_goes_on_where_the_newest_is_not_taken(
     credentials = Credentials(Database(tmp_path / "cell.db"), sealer)
     nothing: Any = None
     record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
-    resident = Resident(record, running.site, running.driver)
-    resident.became_usable(0)
+    instance = HostedInstance(record, running.site, running.driver)
+    instance.became_usable(0)
     supervisor = Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
-    former = credentials.make(resident.instance_id, 0)
-    running.run(supervisor.hand_out_credentials(resident))
+    former = credentials.make(instance.instance_id, 0)
+    running.run(supervisor.hand_out_credentials(instance))
     assert running.works(Login("app", former.password))
-    credentials.make(resident.instance_id, 0)
-    resident.driver = Forgetful(running.host)
+    credentials.make(instance.instance_id, 0)
+    instance.driver = Forgetful(running.host)
     with pytest.raises(EngineError, match="does not accept the new login"):
-        running.run(supervisor.hand_out_credentials(resident))
+        running.run(supervisor.hand_out_credentials(instance))
     assert running.works(Login("app", former.password))
-    resident.driver = running.driver
-    running.run(supervisor.hand_out_credentials(resident))
+    instance.driver = running.driver
+    running.run(supervisor.hand_out_credentials(instance))
     assert not running.works(Login("app", former.password))
-    assert running.works(supervisor.login(resident))
+    assert running.works(supervisor.login(instance))

@@ -11,9 +11,9 @@ from cell.database import Database
 from cell.engines.driver import Login, NewLoginError
 from cell.engines.resp.configuration import USERS
 from cell.instances import overlaps
+from cell.instances.hosted import HostedInstance
 from cell.instances.overlaps import Overlaps
 from cell.instances.records import Record
-from cell.instances.residents import Resident
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout
 from cell.sealing import Sealer
@@ -39,10 +39,10 @@ def supervisor(
 
 
 @pytest.fixture
-def resident(running: Subject, credentials: Credentials, supervisor: Supervisor) -> Resident:
+def instance(running: Subject, credentials: Credentials, supervisor: Supervisor) -> HostedInstance:
     """With a credential whose overlap is over, and the next."""
     record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
-    made = Resident(record, running.site, running.driver)
+    made = HostedInstance(record, running.site, running.driver)
     assert running.process is not None
     made.engine_started(running.process)
     made.became_usable(0)
@@ -58,9 +58,9 @@ def test_an_engine_that_cannot_be_told_is_ended(
     monkeypatch: pytest.MonkeyPatch,
     credentials: Credentials,
     supervisor: Supervisor,
-    resident: Resident,
+    instance: HostedInstance,
 ) -> None:
-    process, instance_id = running.process, resident.instance_id
+    process, instance_id = running.process, instance.instance_id
     assert process is not None
     file = running.site.configuration / USERS
     ending = Overlaps(credentials, supervisor.hand_out_credentials)
@@ -68,32 +68,35 @@ def test_an_engine_that_cannot_be_told_is_ended(
     file.mkdir()
     assert ending.due() == {instance_id}
     assert ending.due() == set()
-    running.run(ending.end(instance_id, resident))
+    running.run(ending.end(instance_id, instance))
     assert process.alive
     monkeypatch.setattr(overlaps, "WITHIN_S", 0.0)
     assert ending.due() == {instance_id}
-    running.run(ending.end(instance_id, resident))
+    running.run(ending.end(instance_id, instance))
     running.run(process.ended())
-    assert "could not be told" in resident.why_ended(process, 0)
+    assert "could not be told" in instance.why_ended(process, 0)
     file.rmdir()
-    running.run(supervisor.hand_out_credentials(resident))
+    running.run(supervisor.hand_out_credentials(instance))
     former = credentials.ended(instance_id)[0]
-    running.login = supervisor.login(resident)
+    running.login = supervisor.login(instance)
     running.start()
     assert running.works(running.login)
     assert not running.works(Login("app", former.password))
 
 
 def test_nobody_is_locked_out_by_a_login_that_does_not_work(
-    running: Subject, monkeypatch: pytest.MonkeyPatch, credentials: Credentials, resident: Resident
+    running: Subject,
+    monkeypatch: pytest.MonkeyPatch,
+    credentials: Credentials,
+    instance: HostedInstance,
 ) -> None:
-    async def refused(_: Resident) -> None:
+    async def refused(_: HostedInstance) -> None:
         raise NewLoginError("it does not work")
 
     monkeypatch.setattr(overlaps, "WITHIN_S", 0.0)
     ending = Overlaps(credentials, refused)
     for _ in range(2):
-        running.run(ending.end(resident.instance_id, resident))
+        running.run(ending.end(instance.instance_id, instance))
     assert running.process is not None
     assert running.process.alive
-    assert credentials.ended(resident.instance_id)
+    assert credentials.ended(instance.instance_id)

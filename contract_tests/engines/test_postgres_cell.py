@@ -153,7 +153,7 @@ def test_a_newer_version_is_had_with_the_data(rig: Rig) -> None:
 
 
 @pytest.fixture
-def door(rig: Rig) -> Iterator[tuple[int, Path]]:
+def gateway(rig: Rig) -> Iterator[tuple[int, Path]]:
     """The gateway's port and the authority of its certificates."""
     settings = json.dumps({"ports": {"postgres": 0}})
     process = subprocess.Popen(
@@ -169,8 +169,8 @@ def door(rig: Rig) -> Iterator[tuple[int, Path]]:
         process.wait()
 
 
-def test_clients_reach_it_through_the_gateway(rig: Rig, door: tuple[int, Path]) -> None:
-    port, authority = door
+def test_clients_reach_it_through_the_gateway(rig: Rig, gateway: tuple[int, Path]) -> None:
+    port, authority = gateway
     instance_id = order(rig)
     rig.rotate(instance_id)
     shown = rig.reveal(instance_id)

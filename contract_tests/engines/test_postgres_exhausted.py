@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cell.engines.driver import Login, Pulse
-from cell.engines.postgres import connections, driver, ended
+from cell.engines.driver import Health, Login
+from cell.engines.postgres import connections, driver, ended_logins
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import every_version, newest, session
 from gateway import logins
@@ -86,8 +86,8 @@ def test_connections_that_are_used_up_keep_no_credential_alive(running: Subject)
 @newest
 def test_a_lock_table_that_stays_full_is_noticed(running: Subject) -> None:
     with full_of_locks(running, running.login):
-        pulse = running.run(running.driver.pulse(running.site, running.login))
-    assert pulse is Pulse.FULL
+        pulse = running.run(running.driver.health(running.site, running.login))
+    assert pulse is Health.FULL
 
 
 @newest
@@ -118,7 +118,7 @@ def test_a_session_that_does_not_end_ends_with_the_server(
     running: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in the middle of something that is not interrupted; here its process does not run."""
-    monkeypatch.setattr(ended, "GONE_WITHIN_S", 0.5)
+    monkeypatch.setattr(ended_logins, "GONE_WITHIN_S", 0.5)
     former, new = running.login, running.new_login()
     process = running.process
     assert process is not None

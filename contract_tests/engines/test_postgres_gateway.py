@@ -36,7 +36,7 @@ CREATE TRIGGER mine BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION mine()
 Shown = dict[str, Any]
 
 
-class Door(GatewayProcess):
+class PostgresGateway(GatewayProcess):
     def connect(self, shown: Shown, password: str = "") -> psycopg.Connection[Any]:
         return psycopg.connect(
             host=shown["host"],
@@ -66,72 +66,74 @@ class Door(GatewayProcess):
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresGateway]:
     if not {NEWEST, OLDEST} <= set(sources.best(sources.find())):
         pytest.skip("the wheel with PostgreSQL is not installed")
     # The cell itself looks rarely here, so that what is put back was told by the gateway.
-    with running(tmp_path_factory.mktemp("logins") / "cell", pulse_every_s=3600) as rig:
-        made = Door(rig, "postgres")
+    with running(tmp_path_factory.mktemp("logins") / "cell", health_every_s=3600) as rig:
+        made = PostgresGateway(rig, "postgres")
         try:
             yield made
         finally:
             made.stop()
 
 
-def attacked(door: Door, version: str) -> tuple[str, Shown, Shown]:
+def attacked(gateway: PostgresGateway, version: str) -> tuple[str, Shown, Shown]:
     """The instance, and the credentials before and after its rotation."""
-    instance_id = door.rig.make(engine="postgres", engine_version=version)
-    former = door.rig.reveal(instance_id)
-    with door.connect(former) as connection:
+    instance_id = gateway.rig.make(engine="postgres", engine_version=version)
+    former = gateway.rig.reveal(instance_id)
+    with gateway.connect(former) as connection:
         connection.execute(TRIGGER)
-    new = door.rig.rotate(instance_id)
+    new = gateway.rig.rotate(instance_id)
     assert new["username"] == "app_2"
     return instance_id, former, new
 
 
 @pytest.mark.parametrize("version", [NEWEST, pytest.param(OLDEST, marks=pytest.mark.nightly)])
-def test_a_password_that_a_trigger_set_lets_nobody_in(door: Door, version: str) -> None:
-    instance_id, former, new = attacked(door, version)
+def test_a_password_that_a_trigger_set_lets_nobody_in(
+    gateway: PostgresGateway, version: str
+) -> None:
+    instance_id, former, new = attacked(gateway, version)
     for said in (KNOWN, "md5" + "0" * 32, scram.verifier(KNOWN)):
-        with door.connect(former) as connection:
+        with gateway.connect(former) as connection:
             connection.execute("UPDATE chosen SET said = %s", [said])
-        with door.connect(new) as connection:
+        with gateway.connect(new) as connection:
             connection.execute("INSERT INTO orders VALUES (1)")
         with pytest.raises(psycopg.OperationalError, match="was changed in the database"):
-            door.connect(new, KNOWN)
-        until(lambda: door.works(new), "the credential works again")
-        assert not door.works(new, KNOWN)
-        assert door.works(former)
-    assert "the password of app_2 was changed" in log_of(door, instance_id)
+            gateway.connect(new, KNOWN)
+        until(lambda: gateway.works(new), "the credential works again")
+        assert not gateway.works(new, KNOWN)
+        assert gateway.works(former)
+    assert "the password of app_2 was changed" in log_of(gateway, instance_id)
 
 
-def test_a_credential_that_fails_is_put_right(door: Door) -> None:
+def test_a_credential_that_fails_is_put_right(gateway: PostgresGateway) -> None:
     """Also where salt and iterations are ours, which anybody who tries to log in is told."""
-    _, former, new = attacked(door, NEWEST)
+    _, former, new = attacked(gateway, NEWEST)
     for name, salted in ((new, True), (former, False)):
-        with door.connect(name) as connection:
+        with gateway.connect(name) as connection:
             told = ScramClient(name["username"], "x")
-            with contextlib.closing(door.tls(name["host"])) as stream:
+            with contextlib.closing(gateway.tls(name["host"])) as stream:
                 told.begin(stream, {"database": "app"})
             salt = told.salt if salted else None
             connection.execute("SET ROLE NONE")
             said = scram.verifier(KNOWN, salt)
             connection.execute(f"ALTER ROLE {name['username']} PASSWORD '{said}'".encode())
-        assert not door.works(name)
-        until(partial(door.works, name), "the credential works again")
+        assert not gateway.works(name)
+        until(partial(gateway.works, name), "the credential works again")
 
 
-def test_a_statement_sent_with_the_proof_is_not_run(door: Door) -> None:
+def test_a_statement_sent_with_the_proof_is_not_run(gateway: PostgresGateway) -> None:
     """With salt and iterations of ours, so that only the server's signature tells."""
-    _, former, new = attacked(door, NEWEST)
-    with contextlib.closing(door.tls(new["host"])) as stream:
+    _, former, new = attacked(gateway, NEWEST)
+    with contextlib.closing(gateway.tls(new["host"])) as stream:
         client = ScramClient(new["username"], KNOWN)
         client.begin(stream, {"database": "app"})
-    with door.connect(new) as connection:
+    with gateway.connect(new) as connection:
         connection.execute("SET ROLE NONE")
         said = scram.verifier(KNOWN, client.salt)
         connection.execute(f"ALTER ROLE app_2 PASSWORD '{said}'".encode())
-    with contextlib.closing(door.tls(new["host"])) as stream:
+    with contextlib.closing(gateway.tls(new["host"])) as stream:
         client = ScramClient(new["username"], KNOWN)
         client.begin(stream, {"database": "app"})
         statement = b"CREATE TABLE stolen (n int)\0"
@@ -142,31 +144,31 @@ def test_a_statement_sent_with_the_proof_is_not_run(door: Door) -> None:
             heard += chunk
     assert heard[:1] == b"E"
     assert b"was changed in the database" in heard
-    with door.connect(former) as connection:
+    with gateway.connect(former) as connection:
         ended = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app_2'"
         until(lambda: connection.execute(ended).fetchone() == (0,), "its session has ended")
         found = connection.execute("SELECT to_regclass('stolen')").fetchone()
         assert found == (None,)
 
 
-def test_what_owners_made_is_theirs_to_change(door: Door) -> None:
-    instance_id = door.rig.make(engine="postgres", engine_version=NEWEST)
-    shown = door.rig.reveal(instance_id)
-    with door.connect(shown) as connection:
+def test_what_owners_made_is_theirs_to_change(gateway: PostgresGateway) -> None:
+    instance_id = gateway.rig.make(engine="postgres", engine_version=NEWEST)
+    shown = gateway.rig.reveal(instance_id)
+    with gateway.connect(shown) as connection:
         connection.execute("CREATE ROLE reporting LOGIN PASSWORD 'first'")
         connection.execute("ALTER ROLE reporting PASSWORD 'second'")
-    assert door.works({**shown, "username": "reporting"}, "second")
-    assert asyncio.run(by_asyncpg(door, shown)) == 42
+    assert gateway.works({**shown, "username": "reporting"}, "second")
+    assert asyncio.run(by_asyncpg(gateway, shown)) == 42
 
 
-async def by_asyncpg(door: Door, shown: Shown) -> Any:
+async def by_asyncpg(gateway: PostgresGateway, shown: Shown) -> Any:
     connection = await asyncpg.connect(
         host="127.0.0.1",
-        port=door.port,
+        port=gateway.port,
         user=f"{shown['username']}",
         password=shown["password"],
         database="app",
-        ssl=named(door, shown["host"]),
+        ssl=named(gateway, shown["host"]),
     )
     try:
         return await connection.fetchval("SELECT 40 + $1", 2)
@@ -174,7 +176,7 @@ async def by_asyncpg(door: Door, shown: Shown) -> Any:
         await connection.close()
 
 
-def named(door: Door, host: str) -> ssl.SSLContext:
+def named(gateway: PostgresGateway, host: str) -> ssl.SSLContext:
     """Names the host that a resolver would lead here."""
 
     class Named(ssl.SSLContext):
@@ -182,9 +184,9 @@ def named(door: Door, host: str) -> ssl.SSLContext:
             return super().wrap_bio(*given, **{**named, "server_hostname": host})
 
     context = Named(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(door.authority)
+    context.load_verify_locations(gateway.authority)
     return context
 
 
-def log_of(door: Door, instance_id: str) -> str:
-    return (door.rig.home / "instances" / instance_id / "log" / "engine.log").read_text()
+def log_of(gateway: PostgresGateway, instance_id: str) -> str:
+    return (gateway.rig.home / "instances" / instance_id / "log" / "engine.log").read_text()

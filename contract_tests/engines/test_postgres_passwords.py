@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cell.engines.driver import Login, Proving, Pulse
+from cell.engines.driver import Health, Login, RestoresLogins
 from cell.engines.postgres import connections, relay, scram
 from cell.engines.postgres.connections import WrongPasswordError
-from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.settings import SOCKET
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
@@ -25,7 +25,7 @@ from contract_tests.engines.postgres_sessions import (
 
 
 def restore(running: Subject) -> list[str]:
-    assert isinstance(running.driver, Proving)
+    assert isinstance(running.driver, RestoresLogins)
     restored: list[str] = running.run(running.driver.restore_logins(running.site))
     return restored
 
@@ -52,7 +52,7 @@ def test_a_password_that_a_trigger_sets_is_put_back(running: Subject) -> None:
     before = kept(running, new.username)
     ask(running, "INSERT INTO orders VALUES (1)", new)
     assert not running.works(new)
-    assert running.run(running.driver.pulse(running.site, new)) is Pulse.CHANGED
+    assert running.run(running.driver.health(running.site, new)) is Health.CHANGED
     assert restore(running) == [new.username]
     assert kept(running, new.username) == before
     assert running.works(new)
@@ -99,14 +99,14 @@ def test_nobody_works_out_more_iterations_than_the_cell_asked_for(running: Subje
     mine = f"SCRAM-SHA-256$50000:{salting.partition(':')[2]}${keys}"
     ask(running, f"ALTER ROLE app PASSWORD '{mine}'")
 
-    async def asked() -> Relay:
+    async def asked() -> LimitedRelay:
         async with relay.opened(running.site.run / SOCKET, bytes_max=100_000) as way:
             with pytest.raises(WrongPasswordError, match="password authentication failed"):
                 await connections.connect(way, running.login, "app")
             return way
 
     assert running.run(asked()).foreign
-    assert running.run(running.driver.pulse(running.site, running.login)) is Pulse.CHANGED
+    assert running.run(running.driver.health(running.site, running.login)) is Health.CHANGED
     assert not running.works(running.login)
     assert restore(running) == ["app"]
     assert running.works(running.login)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cell.engines.postgres import connections, relay
-from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.settings import SOCKET
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
@@ -27,8 +27,8 @@ PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; EN
 
 def through(
     running: Subject, ask: ASK, *, bytes_max: int = FEW, within_s: float | None = None
-) -> Relay:
-    async def asked() -> Relay:
+) -> LimitedRelay:
+    async def asked() -> LimitedRelay:
         target = running.site.run / SOCKET
         async with relay.opened(target, bytes_max=bytes_max, within_s=within_s) as way:
             connection = await connections.connect(way, running.login, "app")
@@ -36,7 +36,7 @@ def through(
             await connection.close()
         return way
 
-    way: Relay = running.run(asked())
+    way: LimitedRelay = running.run(asked())
     assert not way.folder.exists()
     return way
 

@@ -11,7 +11,7 @@ import redis
 
 from cell.engines.driver import Driver, EngineError
 from cell.engines.resp import files, functions
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
 from cell.instances.starting import SlowError, sparing
 from cell.layout import Layout, Site
 from contract_tests.cell.rig import SMALL, Rig, running, until
@@ -135,22 +135,22 @@ def test_code_is_left_out_only_where_that_helps(
     site = Layout.make(tmp_path).site("inst_x", 1)
     site.log.parent.mkdir(parents=True)
     record: Any = type("Record", (), {"instance_id": "inst_x"})
-    resident = Resident(record, site, cast("Driver", driver))
+    instance = HostedInstance(record, site, cast("Driver", driver))
     if failed_before:
-        resident.start_failed("it exited")
+        instance.start_failed("it exited")
     left = list(failures)
 
-    async def start(_resident: Resident) -> None:
+    async def start(_instance: HostedInstance) -> None:
         driver.done.append("start")
         if left:
             raise left.pop(0)
 
     starts = done[-1] == "start" and done.count("start") > len(failures)
     with contextlib.nullcontext() if starts else pytest.raises(EngineError):
-        asyncio.run(sparing(resident, start))
+        asyncio.run(sparing(instance, start))
     assert driver.done == done
     told = "started without its function libraries"
-    assert (told in (resident.reason or "")) is ("left out" in done and starts)
+    assert (told in (instance.reason or "")) is ("left out" in done and starts)
 
 
 @pytest.mark.nightly

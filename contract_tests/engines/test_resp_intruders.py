@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from cell.engines.driver import Pulse
+from cell.engines.driver import Health
 from cell.engines.resp import driver
-from cell.engines.resp.connection import Connection, RefusalError
+from cell.engines.resp.connection import RefusalError, RespConnection
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
@@ -117,8 +117,8 @@ def test_an_engine_without_a_place_for_the_cell_keeps_no_credential_alive(
         ours.config_set("maxclients", 1)
     with client(running, "app", former.password) as session:
         until(lambda: answers(session), "it has the only place")
-        pulse = running.driver.pulse(running.site, running.login)
-        assert running.run(pulse) is not Pulse.WELL
+        pulse = running.driver.health(running.site, running.login)
+        assert running.run(pulse) is not Health.WELL
         running.accept(running.login)
         assert running.process is not None
         running.run(running.process.ended())
@@ -139,10 +139,10 @@ def test_what_broke_off_is_told_again_with_the_end_of_sessions(
 ) -> None:
     """As where a script begins between the two, and the engine is busy."""
     former, running.login = running.login, running.new_login()
-    ask = Connection.ask
+    ask = RespConnection.ask
     broken: list[tuple[str, ...]] = []
 
-    async def once(connection: Connection, *words: str) -> str:
+    async def once(connection: RespConnection, *words: str) -> str:
         if words[0] == "CLIENT" and not broken:
             broken.append(words)
             raise RefusalError("BUSY")
@@ -150,7 +150,7 @@ def test_what_broke_off_is_told_again_with_the_end_of_sessions(
 
     with client(running, "app", former.password) as session:
         assert answers(session)
-        monkeypatch.setattr(Connection, "ask", once)
+        monkeypatch.setattr(RespConnection, "ask", once)
         running.accept(running.login)
         assert broken
         assert not answers(session)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from cell.engines.driver import Pulse
+from cell.engines.driver import Health
 from cell.engines.resp import upkeep
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.conftest import Subject, on_either_resp
@@ -42,8 +42,8 @@ def load(own: Any, *names: str) -> None:
 
 
 def look(subject: Subject) -> None:
-    pulse = subject.driver.pulse(subject.site, subject.login)
-    assert subject.run(pulse) is Pulse.WELL
+    pulse = subject.driver.health(subject.site, subject.login)
+    assert subject.run(pulse) is Health.WELL
 
 
 def names(own: Any) -> set[str]:

@@ -17,8 +17,8 @@ import redis
 
 from cell.engines.driver import Driver, EngineError, Login, why_not_started
 from cell.engines.duckdb import OPENING, DuckDB
-from cell.engines.postgres.places import LOCK, STATUS_LINE, is_starting
-from cell.instances.residents import Resident
+from cell.engines.postgres.data_folder import LOCK, STATUS_LINE, is_starting
+from cell.instances.hosted import HostedInstance
 from cell.instances.starting import until_usable
 from cell.layout import Site
 from cell.runtime.host import Host
@@ -160,7 +160,9 @@ class Alive:
     ],
 )
 def test_nothing_is_waited_for_without_end(loads: bool, share: float, within: str) -> None:
-    resident = Resident(cast("Any", None), cast("Any", None), cast("Driver", Hanging(loads=loads)))
+    instance = HostedInstance(
+        cast("Any", None), cast("Any", None), cast("Driver", Hanging(loads=loads))
+    )
     settings = CellSettings(
         home=Path("unused"),
         cell_id="cell_x",
@@ -169,7 +171,7 @@ def test_nothing_is_waited_for_without_end(loads: bool, share: float, within: st
         load_timeout_s=0.6,
     )
     with pytest.raises(EngineError, match=within):
-        asyncio.run(until_usable(resident, cast("Process", Alive(share)), LOGIN, settings))
+        asyncio.run(until_usable(instance, cast("Process", Alive(share)), LOGIN, settings))
 
 
 @pytest.mark.parametrize(("status", "starting"), [("starting", True), ("ready   ", False)])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cell.console.desk import has_console
-from cell.console.place import Place
 from cell.console.runs import Run
-from cell.console.table import Limits
+from cell.console.service import has_console
+from cell.console.table import RunLimits
+from cell.console.target import Target
 from cell.engines.driver import EngineError
 from contract_tests.engines.conftest import Subject
 from gateway import opening, sockets
@@ -84,8 +84,8 @@ def knock(subject: Subject) -> None:
         subject.accept(subject.login)
     if has_console(subject.driver.engine, subject.driver.protocol):
         login = subject.login
-        place = Place(subject.driver.protocol, path, login.username, login.password)
-        answer = subject.run(Run(place, Limits(seconds=5)).answer("SELECT 1"))
+        place = Target(subject.driver.protocol, path, login.username, login.password)
+        answer = subject.run(Run(place, RunLimits(seconds=5)).answer("SELECT 1"))
         assert "error" in answer
     with pytest.raises(sockets.NotTheEngineError):
         opening.connect(path)

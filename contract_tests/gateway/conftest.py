@@ -5,38 +5,38 @@ from typing import Any
 
 import pytest
 
-from contract_tests.gateway.door import Door, has_ipv6
 from contract_tests.gateway.mysql_clients import PASSWORD
 from contract_tests.gateway.postgres_clients import Postgres
+from contract_tests.gateway.rig import GatewayRig, has_ipv6
 from contract_tests.gateway.servers import MariaDb, Resp, run_mariadb, run_redis
 from gateway import ports
 
-MakeDoor = Callable[..., Door]
+MakeGateway = Callable[..., GatewayRig]
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[Door]:
+def gateway() -> Iterator[GatewayRig]:
     """Instances are added by the tests under names of their own."""
     listen = "127.0.0.1,::1" if has_ipv6() else "127.0.0.1"
-    made = Door(listen=listen)
+    made = GatewayRig(listen=listen)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def hasty_door() -> Iterator[Door]:
+def hasty_gateway() -> Iterator[GatewayRig]:
     """For clients that do not get through the handshake; an honest one need not, when it stalls."""
-    made = Door(handshake_timeout_s=1.0)
+    made = GatewayRig(handshake_timeout_s=1.0)
     yield made
     made.close()
 
 
 @pytest.fixture
-def make_door() -> Iterator[MakeDoor]:
-    made: list[Door] = []
+def make_gateway() -> Iterator[MakeGateway]:
+    made: list[GatewayRig] = []
 
-    def make(**options: Any) -> Door:
-        made.append(Door(**options))
+    def make(**options: Any) -> GatewayRig:
+        made.append(GatewayRig(**options))
         return made[-1]
 
     yield make
@@ -45,9 +45,9 @@ def make_door() -> Iterator[MakeDoor]:
 
 
 @pytest.fixture(scope="module")
-def fronts_door() -> Iterator[Door]:
+def protocols_gateway() -> Iterator[GatewayRig]:
     """Speaks every protocol, each on a port of its own."""
-    made = Door(ports=dict.fromkeys(ports.DEFAULT, 0))
+    made = GatewayRig(ports=dict.fromkeys(ports.DEFAULT, 0))
     yield made
     made.close()
 
@@ -60,8 +60,8 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def pg_door() -> Iterator[Door]:
-    made = Door(ports={"https": 0, "postgres": 0})
+def pg_gateway() -> Iterator[GatewayRig]:
+    made = GatewayRig(ports={"https": 0, "postgres": 0})
     yield made
     made.close()
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL behind a gateway, and ways to knock on its door."""
+"""A real PostgreSQL behind a gateway, and ways to connect by it."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from contract_tests.databases import Cluster
-from contract_tests.gateway.door import WAIT_S, ZONE, Door
+from contract_tests.gateway.rig import WAIT_S, ZONE, GatewayRig
 
 PASSWORD = "a password of the test"
 HBA = "local all menagerie,open trust\nlocal all all scram-sha-256\n"
@@ -47,50 +47,50 @@ class Postgres:
         shutil.rmtree(self._home)
 
 
-def add_postgres(door: Door, name: str, postgres: Postgres, **members: Any) -> str:
+def add_postgres(gateway: GatewayRig, name: str, postgres: Postgres, **members: Any) -> str:
     """The host of a new instance that this server stands behind."""
     given = {"protocol": "postgres", "socket": str(postgres.socket), **members}
-    return door.add_instance(name, backend=False, **given)
+    return gateway.add_instance(name, backend=False, **given)
 
 
-def options(door: Door, host: str, **further: Any) -> dict[str, Any]:
+def options(gateway: GatewayRig, host: str, **further: Any) -> dict[str, Any]:
     """What libpq needs to connect with everything verified."""
     return {
         "host": host,
         "hostaddr": "127.0.0.1",
-        "port": door.ports["postgres"],
+        "port": gateway.ports["postgres"],
         "dbname": "postgres",
         "user": "app",
         "password": PASSWORD,
         "sslmode": "verify-full",
-        "sslrootcert": str(door.home / "pki" / "root.pem"),
+        "sslrootcert": str(gateway.home / "pki" / "root.pem"),
         "connect_timeout": int(WAIT_S),
         **further,
     }
 
 
-def connect(door: Door, host: str, **further: Any) -> psycopg.Connection[tuple[Any, ...]]:
-    return psycopg.connect(**options(door, host, **further), autocommit=True)
+def connect(gateway: GatewayRig, host: str, **further: Any) -> psycopg.Connection[tuple[Any, ...]]:
+    return psycopg.connect(**options(gateway, host, **further), autocommit=True)
 
 
-def libpq_environment(door: Door, host: str, **further: str) -> dict[str, str]:
-    given = options(door, host)
+def libpq_environment(gateway: GatewayRig, host: str, **further: str) -> dict[str, str]:
+    given = options(gateway, host)
     names = {"dbname": "PGDATABASE", "connect_timeout": "PGCONNECT_TIMEOUT"}
     found = {names.get(key, f"PG{key.upper()}"): str(value) for key, value in given.items()}
     return {**os.environ, **found, **further}
 
 
-def dial(door: Door, source: str | None = None) -> socket.socket:
+def dial(gateway: GatewayRig, source: str | None = None) -> socket.socket:
     bound = (source, 0) if source else None
-    return socket.create_connection(("127.0.0.1", door.ports["postgres"]), WAIT_S, bound)
+    return socket.create_connection(("127.0.0.1", gateway.ports["postgres"]), WAIT_S, bound)
 
 
-def asked_for_tls(door: Door, host: str | None) -> ssl.SSLSocket:
+def asked_for_tls(gateway: GatewayRig, host: str | None) -> ssl.SSLSocket:
     """A connection after SSLRequest and handshake."""
-    plain = dial(door)
+    plain = dial(gateway)
     plain.sendall(SSL_REQUEST)
     assert plain.recv(1) == b"S"
-    context = door.context()
+    context = gateway.context()
     context.check_hostname = host is not None
     return context.wrap_socket(plain, server_hostname=host)
 

@@ -13,7 +13,7 @@ import pymysql
 import pytest
 import redis
 
-from contract_tests.gateway.door import WAIT_S, until
+from contract_tests.gateway.rig import WAIT_S, until
 
 SETTINGS = (
     "--no-defaults",

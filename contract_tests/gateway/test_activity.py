@@ -10,47 +10,53 @@ from typing import Any
 import pytest
 
 from cell.instances.activity import read
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import WAIT_S, Door, raw_get, until
+from contract_tests.gateway.conftest import MakeGateway
+from contract_tests.gateway.rig import WAIT_S, GatewayRig, raw_get, until
 from gateway.activity import HOUR_S, Activity, Former, take_over
 
 
-def activity(door: Door) -> dict[str, Any]:
-    files = list((door.home / "activity").glob("*.json"))
+def activity(gateway: GatewayRig) -> dict[str, Any]:
+    files = list((gateway.home / "activity").glob("*.json"))
     assert len(files) <= 1
     return dict(json.loads(files[0].read_bytes())) if files else {}
 
 
-def test_connections_and_bytes_are_told(make_door: MakeDoor) -> None:
-    door = make_door()
-    host = door.add_instance("told")
-    assert activity(door) == {}
+def test_connections_and_bytes_are_told(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway()
+    host = gateway.add_instance("told")
+    assert activity(gateway) == {}
     began_at = time.time()
-    with door.connect(host) as one, door.connect(host) as two:
+    with gateway.connect(host) as one, gateway.connect(host) as two:
         raw_get(one, "/bytes/100000")
         raw_get(two)
-        until(lambda: activity(door).get("inst_told", {}).get("connections") == 2, "both are told")
-    until(lambda: activity(door)["inst_told"]["connections"] == 0, "their end is told")
-    told = activity(door)["inst_told"]
+        until(
+            lambda: activity(gateway).get("inst_told", {}).get("connections") == 2, "both are told"
+        )
+    until(lambda: activity(gateway)["inst_told"]["connections"] == 0, "their end is told")
+    told = activity(gateway)["inst_told"]
     assert told["bytes_out"] > 100_000
     assert 0 < told["bytes_in"] < 1_000
     # It is told in milliseconds, rounded.
     assert began_at - 0.001 <= told["last_activity_at"] <= time.time() + 0.001
 
 
-def test_the_file_is_named_by_the_worker_and_a_probe_is_no_activity(make_door: MakeDoor) -> None:
-    door = make_door()
-    host, other = door.add_instance("named"), door.add_instance("other")
-    door.get(host)
-    (worker,) = door.workers()
-    path = door.home / "activity" / f"{worker}.json"
-    until(lambda: activity(door).get("inst_named", {}).get("connections") == 0, "its end is told")
-    before = activity(door)["inst_named"]
-    with door.connect(host):
+def test_the_file_is_named_by_the_worker_and_a_probe_is_no_activity(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway()
+    host, other = gateway.add_instance("named"), gateway.add_instance("other")
+    gateway.get(host)
+    (worker,) = gateway.workers()
+    path = gateway.home / "activity" / f"{worker}.json"
+    until(
+        lambda: activity(gateway).get("inst_named", {}).get("connections") == 0, "its end is told"
+    )
+    before = activity(gateway)["inst_named"]
+    with gateway.connect(host):
         # What comes after the probe is told, and would have been told with it.
-        door.get(other)
-        until(lambda: activity(door).get("inst_other", {}).get("connections") == 0, "it is told")
-    assert activity(door)["inst_named"] == before
+        gateway.get(other)
+        until(lambda: activity(gateway).get("inst_other", {}).get("connections") == 0, "it is told")
+    assert activity(gateway)["inst_named"] == before
     assert [each.name for each in path.parent.glob("*.json")] == [path.name]
 
 
@@ -66,29 +72,31 @@ def test_the_file_is_only_written_when_something_has_changed(tmp_path: Path) -> 
     assert told.write()
 
 
-def test_refused_connections_are_no_activity(make_door: MakeDoor) -> None:
-    door = make_door()
-    host = door.add_instance("refused", state="paused", refusal="paused")
-    assert door.get(host).status_code == 503
-    listed = door.add_instance("kept-out", allow_cidrs=[])
-    assert not door.connectable(listed)
-    other = door.add_instance("counted")
-    door.get(other)
-    until(lambda: "inst_counted" in activity(door), "the served one is told")
-    assert list(activity(door)) == ["inst_counted"]
+def test_refused_connections_are_no_activity(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway()
+    host = gateway.add_instance("refused", state="paused", refusal="paused")
+    assert gateway.get(host).status_code == 503
+    listed = gateway.add_instance("kept-out", allow_cidrs=[])
+    assert not gateway.connectable(listed)
+    other = gateway.add_instance("counted")
+    gateway.get(other)
+    until(lambda: "inst_counted" in activity(gateway), "the served one is told")
+    assert list(activity(gateway)) == ["inst_counted"]
 
 
-def test_a_dead_workers_connections_go_and_its_last_activity_stays(make_door: MakeDoor) -> None:
-    door = make_door()
-    host = door.add_instance("dead")
-    with door.connect(host) as connection:
+def test_a_dead_workers_connections_go_and_its_last_activity_stays(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway()
+    host = gateway.add_instance("dead")
+    with gateway.connect(host) as connection:
         raw_get(connection)
-        until(lambda: activity(door).get("inst_dead", {}).get("bytes_out"), "it is told")
-        before = activity(door)["inst_dead"]
-        (worker,) = door.workers()
+        until(lambda: activity(gateway).get("inst_dead", {}).get("bytes_out"), "it is told")
+        before = activity(gateway)["inst_dead"]
+        (worker,) = gateway.workers()
         os.kill(worker, signal.SIGKILL)
-        until(lambda: door.workers() != [worker] and activity(door), "it is replaced")
-    assert activity(door)["inst_dead"] == {
+        until(lambda: gateway.workers() != [worker] and activity(gateway), "it is replaced")
+    assert activity(gateway)["inst_dead"] == {
         "connections": 0,
         "last_activity_at": before["last_activity_at"],
         "bytes_in": 0,
@@ -98,34 +106,36 @@ def test_a_dead_workers_connections_go_and_its_last_activity_stays(make_door: Ma
     assert list(before["peaks"].values()) == [1]
 
 
-def test_a_gateway_that_restarts_knows_the_last_activity(make_door: MakeDoor) -> None:
-    door = make_door(restarts=True)
-    host = door.add_instance("restarted")
-    assert door.get(host).status_code == 200
-    door.process.terminate()
-    door.process.wait(WAIT_S)
-    before = activity(door)["inst_restarted"]["last_activity_at"]
-    door.restart()
-    after = until(lambda: activity(door).get("inst_restarted"), "it is told again")
+def test_a_gateway_that_restarts_knows_the_last_activity(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(restarts=True)
+    host = gateway.add_instance("restarted")
+    assert gateway.get(host).status_code == 200
+    gateway.process.terminate()
+    gateway.process.wait(WAIT_S)
+    before = activity(gateway)["inst_restarted"]["last_activity_at"]
+    gateway.restart()
+    after = until(lambda: activity(gateway).get("inst_restarted"), "it is told again")
     assert after is not None
     assert after["last_activity_at"] == before
 
 
-def test_the_peak_of_the_hour_is_of_all_workers_together(make_door: MakeDoor) -> None:
-    door = make_door(workers=2)
-    host = door.add_instance("busy", connections_max=20)
-    held = [door.connect(host) for _ in range(8)]
+def test_the_peak_of_the_hour_is_of_all_workers_together(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(workers=2)
+    host = gateway.add_instance("busy", connections_max=20)
+    held = [gateway.connect(host) for _ in range(8)]
     assert [raw_get(each)[0] for each in held] == [200] * 8
     for each in held:
         each.close()
-    until(lambda: _peak(door, "inst_busy") == 8, "the peak is told")
-    until(lambda: read(door.home / "activity")["inst_busy"].connections == 0, "their end is told")
-    assert door.get(host).status_code == 200
+    until(lambda: _peak(gateway, "inst_busy") == 8, "the peak is told")
+    until(
+        lambda: read(gateway.home / "activity")["inst_busy"].connections == 0, "their end is told"
+    )
+    assert gateway.get(host).status_code == 200
     # Two workers that share the connections know the same of them: nothing is counted twice.
-    for worker in door.workers():
+    for worker in gateway.workers():
         os.kill(worker, signal.SIGKILL)
-    until(lambda: tries_get(door, host), "it serves")
-    until(lambda: _peak(door, "inst_busy") == 8, "the next ones know it")
+    until(lambda: tries_get(gateway, host), "it serves")
+    until(lambda: _peak(gateway, "inst_busy") == 8, "the next ones know it")
 
 
 def test_connections_that_stay_are_of_the_next_hour_too(
@@ -158,13 +168,13 @@ def test_connections_that_stay_are_of_the_next_hour_too(
     assert read(tmp_path)["inst_a"].peaks == {11: 1, 16: 3}
 
 
-def _peak(door: Door, instance_id: str) -> int:
-    told = read(door.home / "activity").get(instance_id)
+def _peak(gateway: GatewayRig, instance_id: str) -> int:
+    told = read(gateway.home / "activity").get(instance_id)
     return max(told.peaks.values(), default=0) if told else 0
 
 
-def tries_get(door: Door, host: str) -> bool:
+def tries_get(gateway: GatewayRig, host: str) -> bool:
     try:
-        return door.get(host).status_code == 200
+        return gateway.get(host).status_code == 200
     except OSError:
         return False

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from contract_tests.gateway.backends import answer
-from contract_tests.gateway.door import TOKEN, ZONE, Door, has_ipv6, raw_get, until
+from contract_tests.gateway.rig import TOKEN, ZONE, GatewayRig, has_ipv6, raw_get, until
 from gateway import proxy_header
 
 CELL = f"cell.{ZONE}"
@@ -16,13 +16,13 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 class Cell:
     """Keeps what each connection began with."""
 
-    def __init__(self, door: Door, **members: object) -> None:
-        self.door = door
+    def __init__(self, gateway: GatewayRig, **members: object) -> None:
+        self.gateway = gateway
         self.begun: list[bytes] = []
-        door.cell = members
-        door.write_routes()
-        self.backend = door.serve(door.cell_socket, self._serve)
-        until(lambda: door.all_know(door._version), "the routes are known")
+        gateway.cell = members
+        gateway.write_routes()
+        self.backend = gateway.serve(gateway.cell_socket, self._serve)
+        until(lambda: gateway.all_know(gateway._version), "the routes are known")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.begun.append(await reader.readuntil(b"host: x\r\n\r\n"))
@@ -31,14 +31,14 @@ class Cell:
         await reader.read()
 
     def hear(self, first: bytes = b"", address: str = "127.0.0.1", source: str = "") -> bytes:
-        with self.door.connect(CELL, address=address, source=source or None) as connection:
+        with self.gateway.connect(CELL, address=address, source=source or None) as connection:
             connection.sendall(first)
             assert raw_get(connection, "/")[0] == 200
         return self.begun[-1]
 
 
-def test_the_cell_is_told_who_calls(door: Door) -> None:
-    cell = Cell(door, proxy_header=True)
+def test_the_cell_is_told_who_calls(gateway: GatewayRig) -> None:
+    cell = Cell(gateway, proxy_header=True)
     try:
         for source in ("127.0.0.1", "127.0.0.2"):
             said = cell.hear(source=source)
@@ -54,8 +54,8 @@ def test_the_cell_is_told_who_calls(door: Door) -> None:
         cell.backend.stop()
 
 
-def test_what_a_client_says_of_itself_comes_after(door: Door) -> None:
-    cell = Cell(door, proxy_header=True)
+def test_what_a_client_says_of_itself_comes_after(gateway: GatewayRig) -> None:
+    cell = Cell(gateway, proxy_header=True)
     try:
         said = cell.hear(FORGED)
         header = proxy_header.parse(said)
@@ -68,15 +68,15 @@ def test_what_a_client_says_of_itself_comes_after(door: Door) -> None:
 
 @pytest.mark.parametrize("members", [{}, {"proxy_header": False}, {"proxy_header": "yes"}])
 def test_a_cell_that_does_not_ask_for_it_is_told_nothing(
-    door: Door, members: dict[str, object]
+    gateway: GatewayRig, members: dict[str, object]
 ) -> None:
-    cell = Cell(door, **members)
+    cell = Cell(gateway, **members)
     try:
         assert cell.hear().startswith(b"GET / ")
     finally:
         cell.backend.stop()
 
 
-def test_an_instance_is_told_nothing(door: Door) -> None:
-    host = door.add_instance("unannounced", proxy_header=True)
-    assert door.get(host).text == "unannounced"
+def test_an_instance_is_told_nothing(gateway: GatewayRig) -> None:
+    host = gateway.add_instance("unannounced", proxy_header=True)
+    assert gateway.get(host).text == "unannounced"

@@ -10,16 +10,7 @@ import psycopg
 import pytest
 
 from contract_tests.gateway.backends import http
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import (
-    WAIT_S,
-    ZONE,
-    Door,
-    is_hung_up_on,
-    raw_get,
-    read_answer,
-    until,
-)
+from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.postgres_clients import (
     SSL_REQUEST,
     Postgres,
@@ -28,10 +19,19 @@ from contract_tests.gateway.postgres_clients import (
     dial,
     startup,
 )
+from contract_tests.gateway.rig import (
+    WAIT_S,
+    ZONE,
+    GatewayRig,
+    is_hung_up_on,
+    raw_get,
+    read_answer,
+    until,
+)
 from contract_tests.gateway.test_allow_list import proxied
 from gateway.addresses import customer
-from gateway.protocols.https import HttpsTalk
-from gateway.protocols.resp import RespTalk
+from gateway.protocols.https import HttpsDialogue
+from gateway.protocols.resp import RespDialogue
 
 CROWD = "127.0.0.2"
 UNFINISHED = b"POST /v1/x HTTP/1.1\r\nhost: x\r\nauthorization: x\r\ncontent-length: 9\r\n\r\nx"
@@ -40,60 +40,64 @@ ANYBODY = b"GET /name HTTP/1.1\r\nhost: x\r\n\r\n"
 
 @contextlib.contextmanager
 def not_logged_in(
-    door: Door, host: str, count: int, source: str = CROWD
+    gateway: GatewayRig, host: str, count: int, source: str = CROWD
 ) -> Iterator[list[ssl.SSLSocket]]:
     """So many sessions of PostgreSQL from another address, which have sent a startup packet."""
     with contextlib.ExitStack() as held:
         made = []
         for _ in range(count):
-            plain = held.enter_context(dial(door, source))
+            plain = held.enter_context(dial(gateway, source))
             plain.sendall(SSL_REQUEST)
             assert plain.recv(1) == b"S"
-            made.append(held.enter_context(door.context().wrap_socket(plain, server_hostname=host)))
+            made.append(
+                held.enter_context(gateway.context().wrap_socket(plain, server_hostname=host))
+            )
             made[-1].sendall(startup(user="app", database="postgres"))
         yield made
 
 
 def test_who_has_not_logged_in_takes_no_place_of_those_who_have(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
-    host = add_postgres(pg_door, "crowded", postgres, connections_max=2)
-    with not_logged_in(pg_door, host, 22):
-        with connect(pg_door, host) as one, connect(pg_door, host) as two:
+    host = add_postgres(pg_gateway, "crowded", postgres, connections_max=2)
+    with not_logged_in(pg_gateway, host, 22):
+        with connect(pg_gateway, host) as one, connect(pg_gateway, host) as two:
             assert [c.execute("SELECT 1").fetchone() for c in (one, two)] == [(1,), (1,)]
             with pytest.raises(psycopg.OperationalError, match="allows 2"):
-                connect(pg_door, host)
-        until(lambda: _connects(pg_door, host), "places are given back")
+                connect(pg_gateway, host)
+        until(lambda: _connects(pg_gateway, host), "places are given back")
 
 
-def _connects(door: Door, host: str) -> bool:
+def _connects(gateway: GatewayRig, host: str) -> bool:
     try:
-        connect(door, host).close()
+        connect(gateway, host).close()
     except psycopg.OperationalError:
         return False
     return True
 
 
-def test_a_login_has_an_end(make_door: MakeDoor, postgres: Postgres) -> None:
-    door = make_door(ports={"postgres": 0}, login_timeout_s=1.0)
-    host = add_postgres(door, "slow", postgres)
-    with not_logged_in(door, host, 1) as (slow,), connect(door, host) as fast:
+def test_a_login_has_an_end(make_gateway: MakeGateway, postgres: Postgres) -> None:
+    gateway = make_gateway(ports={"postgres": 0}, login_timeout_s=1.0)
+    host = add_postgres(gateway, "slow", postgres)
+    with not_logged_in(gateway, host, 1) as (slow,), connect(gateway, host) as fast:
         while slow.recv(1_000):  # the server's question, and then the end
             pass
         assert fast.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_whoever_waits_too_long_for_a_login_is_told(
-    make_door: MakeDoor, postgres: Postgres
+    make_gateway: MakeGateway, postgres: Postgres
 ) -> None:
-    door = make_door(ports={"postgres": 0}, logins_max=3, address_logins_max=2, login_wait_s=0.2)
-    host = add_postgres(door, "full", postgres)
-    with not_logged_in(door, host, 3) as crowd:
+    gateway = make_gateway(
+        ports={"postgres": 0}, logins_max=3, address_logins_max=2, login_wait_s=0.2
+    )
+    host = add_postgres(gateway, "full", postgres)
+    with not_logged_in(gateway, host, 3) as crowd:
         # Two of one address are the most, so that the third place is another's.
         said = b"".join(each.recv(1_000) for each in crowd)
         assert b"53300" in said
         assert b"still logging in" in said
-        with connect(door, host) as other:
+        with connect(gateway, host) as other:
             assert other.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -111,20 +115,20 @@ def test_whoever_waits_too_long_for_a_login_is_told(
     ],
 )
 def test_an_error_of_redis_lets_nobody_in(said: list[bytes], let_in: bool) -> None:
-    talk = RespTalk()
-    talk.opened(b"", "inst_x", {})
-    assert [talk.from_backend(part).spliced for part in said][-1] == let_in
+    dialogue = RespDialogue()
+    dialogue.opened(b"", "inst_x", {})
+    assert [dialogue.from_backend(part).spliced for part in said][-1] == let_in
 
 
-def test_https_counts_who_shows_credentials_that_are_good(door: Door) -> None:
-    host = door.add_instance("https-crowd", connections_max=1)
+def test_https_counts_who_shows_credentials_that_are_good(gateway: GatewayRig) -> None:
+    host = gateway.add_instance("https-crowd", connections_max=1)
     with contextlib.ExitStack() as held:
         for _ in range(8):
-            crowd = held.enter_context(door.connect(host, source=CROWD))
+            crowd = held.enter_context(gateway.connect(host, source=CROWD))
             crowd.sendall(ANYBODY)
             assert read_answer(crowd)[0] == 200
-        assert raw_get(held.enter_context(door.connect(host)))[0] == 200
-        refused, _, body = raw_get(held.enter_context(door.connect(host)))
+        assert raw_get(held.enter_context(gateway.connect(host)))[0] == 200
+        refused, _, body = raw_get(held.enter_context(gateway.connect(host)))
         assert refused == 503
         assert b"this size allows 1" in body
 
@@ -143,16 +147,16 @@ def test_https_counts_who_shows_credentials_that_are_good(door: Door) -> None:
     ],
 )
 def test_what_anybody_may_ask_lets_nobody_in(head: bytes) -> None:
-    talk = HttpsTalk()
-    assert talk.begin(bytearray(head + b"\r\nauthorization: x\r\n\r\n"))
-    talk.opened(b"", "inst_x", {})
-    assert not talk.from_backend(b"HTTP/1.1 200 OK\r\n\r\n").spliced
+    dialogue = HttpsDialogue()
+    assert dialogue.begin(bytearray(head + b"\r\nauthorization: x\r\n\r\n"))
+    dialogue.opened(b"", "inst_x", {})
+    assert not dialogue.from_backend(b"HTTP/1.1 200 OK\r\n\r\n").spliced
 
 
-def test_https_without_a_login_ends(make_door: MakeDoor) -> None:
-    door = make_door(login_timeout_s=0.5)
-    host = door.add_instance("https-idle")
-    with door.connect(host) as idle, door.connect(host) as working:
+def test_https_without_a_login_ends(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(login_timeout_s=0.5)
+    host = gateway.add_instance("https-idle")
+    with gateway.connect(host) as idle, gateway.connect(host) as working:
         assert raw_get(working)[0] == 200
         idle.sendall(ANYBODY)
         assert read_answer(idle)[0] == 200
@@ -160,12 +164,14 @@ def test_https_without_a_login_ends(make_door: MakeDoor) -> None:
         assert raw_get(working)[0] == 200
 
 
-def test_a_crowd_of_unfinished_requests_leaves_the_cell_to_others(make_door: MakeDoor) -> None:
-    door = make_door(cell_address_connections_max=3, cell_connections_max=10)
-    door.serve(door.cell_socket, http("cell"))
+def test_a_crowd_of_unfinished_requests_leaves_the_cell_to_others(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway(cell_address_connections_max=3, cell_connections_max=10)
+    gateway.serve(gateway.cell_socket, http("cell"))
     cell = f"cell.{ZONE}"
     with contextlib.ExitStack() as held:
-        crowd = [held.enter_context(door.connect(cell, source=CROWD)) for _ in range(12)]
+        crowd = [held.enter_context(gateway.connect(cell, source=CROWD)) for _ in range(12)]
         for each in crowd:
             each.sendall(UNFINISHED)
         # Which of them came first is not known; all but three are told.
@@ -178,36 +184,43 @@ def test_a_crowd_of_unfinished_requests_leaves_the_cell_to_others(make_door: Mak
                 assert b"the cell allows 3 from one address" in body
                 refused += 1
         assert refused == 9
-        assert raw_get(held.enter_context(door.connect(cell)))[0] == 200
+        assert raw_get(held.enter_context(gateway.connect(cell)))[0] == 200
 
 
 def test_two_addresses_that_hold_all_logins_give_way(
-    make_door: MakeDoor, postgres: Postgres
+    make_gateway: MakeGateway, postgres: Postgres
 ) -> None:
-    door = make_door(ports={"postgres": 0}, logins_max=6, address_logins_max=3, login_wait_s=3_600)
-    host = add_postgres(door, "held", postgres)
+    gateway = make_gateway(
+        ports={"postgres": 0}, logins_max=6, address_logins_max=3, login_wait_s=3_600
+    )
+    host = add_postgres(gateway, "held", postgres)
     with (
-        not_logged_in(door, host, 3) as first,
-        not_logged_in(door, host, 3, "127.0.0.3") as second,
+        not_logged_in(gateway, host, 3) as first,
+        not_logged_in(gateway, host, 3, "127.0.0.3") as second,
     ):
         for each in (*first, *second):
             assert each.recv(1)  # the engine's question: all places are taken
-        with connect(door, host) as owner:
+        with connect(gateway, host) as owner:
             assert owner.execute("SELECT 1").fetchone() == (1,)
         ended = [_is_over(each) for each in (*first, *second)]
         assert ended.count(True) == 1, "only so many give way as others need"
 
 
-def test_all_logins_of_another_worker_give_way_too(make_door: MakeDoor, postgres: Postgres) -> None:
+def test_all_logins_of_another_worker_give_way_too(
+    make_gateway: MakeGateway, postgres: Postgres
+) -> None:
     """Whichever worker the owner comes to, and whichever hold the crowd."""
     options = {"workers": 4, "logins_max": 2, "address_logins_max": 1, "login_wait_s": 3_600}
-    door = make_door(ports={"postgres": 0}, **options)
-    host = add_postgres(door, "workers", postgres)
-    with not_logged_in(door, host, 1) as first, not_logged_in(door, host, 1, "127.0.0.3") as second:
+    gateway = make_gateway(ports={"postgres": 0}, **options)
+    host = add_postgres(gateway, "workers", postgres)
+    with (
+        not_logged_in(gateway, host, 1) as first,
+        not_logged_in(gateway, host, 1, "127.0.0.3") as second,
+    ):
         assert first[0].recv(1)
         assert second[0].recv(1)
         for _ in range(8):
-            with connect(door, host) as owner:
+            with connect(gateway, host) as owner:
                 assert owner.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -244,40 +257,40 @@ def _is_over(connection: ssl.SSLSocket) -> bool:
 def test_a_whole_request_that_is_worked_on_is_not_broken_off(
     head: bytes, rest: bytes, stays: bool
 ) -> None:
-    talk = HttpsTalk()
-    assert talk.begin(bytearray(head))
-    talk.opened(head, "inst_x", {})
-    talk.from_client(rest)
-    assert talk.gives_way is not stays
-    talk.from_backend(b"HTTP/1.1 401 Unauthorized\r\n\r\n")
-    assert talk.gives_way
+    dialogue = HttpsDialogue()
+    assert dialogue.begin(bytearray(head))
+    dialogue.opened(head, "inst_x", {})
+    dialogue.from_client(rest)
+    assert dialogue.gives_way is not stays
+    dialogue.from_backend(b"HTTP/1.1 401 Unauthorized\r\n\r\n")
+    assert dialogue.gives_way
 
 
-def test_who_holds_all_of_the_cell_gives_way_to_others(make_door: MakeDoor) -> None:
-    door = make_door(cell_address_connections_max=3, cell_connections_max=6)
-    door.serve(door.cell_socket, http("cell"))
+def test_who_holds_all_of_the_cell_gives_way_to_others(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(cell_address_connections_max=3, cell_connections_max=6)
+    gateway.serve(gateway.cell_socket, http("cell"))
     cell = f"cell.{ZONE}"
     with contextlib.ExitStack() as held:
         for source in (CROWD, "127.0.0.3"):
             for _ in range(3):
-                crowd = held.enter_context(door.connect(cell, source=source))
+                crowd = held.enter_context(gateway.connect(cell, source=source))
                 assert raw_get(crowd)[0] == 200
         for _ in range(2):
-            assert raw_get(held.enter_context(door.connect(cell)))[0] == 200
+            assert raw_get(held.enter_context(gateway.connect(cell)))[0] == 200
 
 
 def test_unfinished_handshakes_of_a_few_addresses_make_room_for_others(
-    make_door: MakeDoor,
+    make_gateway: MakeGateway,
 ) -> None:
     """The one who was there first is not the one who goes, but one of those who have most."""
-    door = make_door(handshakes_max=9, address_handshakes_max=4)
+    gateway = make_gateway(handshakes_max=9, address_handshakes_max=4)
     with contextlib.ExitStack() as held:
-        patient = held.enter_context(door.dial(source="127.0.0.4"))
+        patient = held.enter_context(gateway.dial(source="127.0.0.4"))
         crowds = [
-            [held.enter_context(door.dial(source=source)) for _ in range(4)]
+            [held.enter_context(gateway.dial(source=source)) for _ in range(4)]
             for source in (CROWD, "127.0.0.3")
         ]
-        held.enter_context(door.dial(source="127.0.0.5"))
+        held.enter_context(gateway.dial(source="127.0.0.5"))
         oldest = (crowds[0][0], crowds[1][0])
         assert sum(is_hung_up_on(each) for each in _readable(oldest)) == 1
         for other in (patient, crowds[0][1], crowds[1][1]):
@@ -286,27 +299,29 @@ def test_unfinished_handshakes_of_a_few_addresses_make_room_for_others(
                 other.recv(1)
 
 
-def test_unfinished_handshakes_of_one_address_make_room_for_their_own(make_door: MakeDoor) -> None:
-    door = make_door(handshakes_max=20, address_handshakes_max=5)
-    host = door.add_instance("handshakes")
+def test_unfinished_handshakes_of_one_address_make_room_for_their_own(
+    make_gateway: MakeGateway,
+) -> None:
+    gateway = make_gateway(handshakes_max=20, address_handshakes_max=5)
+    host = gateway.add_instance("handshakes")
     with contextlib.ExitStack() as held:
-        patient = held.enter_context(door.dial(source="127.0.0.3"))
-        crowd = [held.enter_context(door.dial(source=CROWD)) for _ in range(100)]
-        assert door.get(host).status_code == 200
+        patient = held.enter_context(gateway.dial(source="127.0.0.3"))
+        crowd = [held.enter_context(gateway.dial(source=CROWD)) for _ in range(100)]
+        assert gateway.get(host).status_code == 200
         assert is_hung_up_on(crowd[0])
         patient.setblocking(False)
         with pytest.raises(BlockingIOError):
             patient.recv(1)
 
 
-def test_behind_a_balancer_the_address_is_the_one_it_tells(make_door: MakeDoor) -> None:
-    door = make_door(proxy_cidrs=["127.0.0.0/8"], address_handshakes_max=2)
+def test_behind_a_balancer_the_address_is_the_one_it_tells(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(proxy_cidrs=["127.0.0.0/8"], address_handshakes_max=2)
     with contextlib.ExitStack() as held:
         made = []
         for number in range(6):
-            made.append(held.enter_context(door.dial()))
+            made.append(held.enter_context(gateway.dial()))
             made[-1].sendall(proxied(f"192.0.2.{number}"))
-        crowd = [held.enter_context(door.dial()) for _ in range(3)]
+        crowd = [held.enter_context(gateway.dial()) for _ in range(3)]
         for each in crowd:
             each.sendall(proxied("192.0.2.9"))
         assert is_hung_up_on(crowd[0])

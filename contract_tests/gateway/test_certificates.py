@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cell.certificates import pki
 from contract_tests.gateway.authorities import Authority
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import DOMAIN, REGION, Door, raw_get, until
+from contract_tests.gateway.conftest import MakeGateway
+from contract_tests.gateway.rig import DOMAIN, REGION, GatewayRig, raw_get, until
 from gateway.certificates import Certificates
 
 
@@ -19,71 +19,71 @@ def fingerprint(connection: ssl.SSLSocket) -> str:
     return hashlib.sha256(certificate).hexdigest()
 
 
-def served(door: Door, host: str) -> str:
-    with door.connect(host) as connection:
+def served(gateway: GatewayRig, host: str) -> str:
+    with gateway.connect(host) as connection:
         return fingerprint(connection)
 
 
-def renew(door: Door) -> None:
+def renew(gateway: GatewayRig) -> None:
     """As the calendar would: the old pair is made to look due."""
-    (door.home / "pki" / "wildcard.pem").unlink()
-    assert pki.ensure(door.home, REGION, DOMAIN, dt.datetime.now(dt.UTC)).wildcard_pem.exists()
+    (gateway.home / "pki" / "wildcard.pem").unlink()
+    assert pki.ensure(gateway.home, REGION, DOMAIN, dt.datetime.now(dt.UTC)).wildcard_pem.exists()
 
 
 def test_a_renewed_certificate_reaches_new_connections_and_cuts_no_old_one(
-    make_door: MakeDoor,
+    make_gateway: MakeGateway,
 ) -> None:
-    door = make_door()
-    host = door.add_instance("rotated")
-    with door.connect(host) as established:
+    gateway = make_gateway()
+    host = gateway.add_instance("rotated")
+    with gateway.connect(host) as established:
         before = fingerprint(established)
         assert raw_get(established)[0] == 200
-        renew(door)
-        until(lambda: served(door, host) != before, "the new certificate is served")
+        renew(gateway)
+        until(lambda: served(gateway, host) != before, "the new certificate is served")
         assert raw_get(established)[0] == 200
         assert fingerprint(established) == before
 
 
-def test_a_pair_that_does_not_fit_is_not_put_into_force(make_door: MakeDoor) -> None:
-    door = make_door()
-    host = door.add_instance("misfit")
-    before = served(door, host)
-    key = door.home / "pki" / "wildcard.key"
+def test_a_pair_that_does_not_fit_is_not_put_into_force(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway()
+    host = gateway.add_instance("misfit")
+    before = served(gateway, host)
+    key = gateway.home / "pki" / "wildcard.key"
     former = key.read_bytes()
     key.write_text("not a key")
     until(
-        lambda: any(line["event"] == "gateway.certificate_kept" for line in door.log()),
+        lambda: any(line["event"] == "gateway.certificate_kept" for line in gateway.log()),
         "the misfit was seen",
     )
-    assert served(door, host) == before
+    assert served(gateway, host) == before
     key.write_bytes(former)
-    renew(door)
-    until(lambda: served(door, host) != before, "a pair that fits is served")
+    renew(gateway)
+    until(lambda: served(gateway, host) != before, "a pair that fits is served")
 
 
 def test_a_gateway_without_certificates_begins_to_serve_when_they_come(
-    make_door: MakeDoor,
+    make_gateway: MakeGateway,
 ) -> None:
-    door = make_door(restarts=True)
-    host = door.add_instance("early")
-    (door.home / "pki").rename(door.home / "pki-later")
-    door.process.terminate()
-    door.restart()
-    with door.dial() as plain:
-        context = ssl.create_default_context(cafile=str(door.home / "pki-later" / "root.pem"))
+    gateway = make_gateway(restarts=True)
+    host = gateway.add_instance("early")
+    (gateway.home / "pki").rename(gateway.home / "pki-later")
+    gateway.process.terminate()
+    gateway.restart()
+    with gateway.dial() as plain:
+        context = ssl.create_default_context(cafile=str(gateway.home / "pki-later" / "root.pem"))
         try:
             context.wrap_socket(plain, server_hostname=host)
         except ssl.SSLError as error:
             assert error.reason == "TLSV1_ALERT_INTERNAL_ERROR"  # noqa: PT017 - a socket to close
         else:
             raise AssertionError("there is nothing to serve it with")
-    (door.home / "pki-later").rename(door.home / "pki")
-    until(lambda: _serves(door, host), "it serves")
+    (gateway.home / "pki-later").rename(gateway.home / "pki")
+    until(lambda: _serves(gateway, host), "it serves")
 
 
-def _serves(door: Door, host: str) -> bool:
+def _serves(gateway: GatewayRig, host: str) -> bool:
     try:
-        return door.get(host).status_code == 200
+        return gateway.get(host).status_code == 200
     except Exception:  # noqa: BLE001 - any refusal means "not yet"
         return False
 

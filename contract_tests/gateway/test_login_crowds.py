@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.postgres_clients import (
     SSL_REQUEST,
     Postgres,
@@ -19,11 +18,12 @@ from contract_tests.gateway.postgres_clients import (
     connect,
     startup,
 )
+from contract_tests.gateway.rig import GatewayRig, until
 from contract_tests.gateway.test_bounds import not_logged_in
 from gateway.addresses import levels
 from gateway.bounds import Handshake
 from gateway.crowds import Crowd
-from gateway.known import ROWS, Known
+from gateway.known_addresses import ROWS, KnownAddresses
 
 ADDRESSES = 60
 WHOLE_CROWD = 40
@@ -32,8 +32,8 @@ WHOLE_CROWD = 40
 class Intruders:
     """Each opens one login and, when it is hung up on, the next."""
 
-    def __init__(self, door: Door, host: str) -> None:
-        self._port, self._host, self._context = door.ports["postgres"], host, door.context()
+    def __init__(self, gateway: GatewayRig, host: str) -> None:
+        self._port, self._host, self._context = gateway.ports["postgres"], host, gateway.context()
         self.begun = 0
 
     async def one(self, source: str) -> None:
@@ -57,8 +57,8 @@ class Intruders:
 
 
 @contextlib.contextmanager
-def besieged(door: Door, host: str) -> Iterator[None]:
-    intruders, loop = Intruders(door, host), asyncio.new_event_loop()
+def besieged(gateway: GatewayRig, host: str) -> Iterator[None]:
+    intruders, loop = Intruders(gateway, host), asyncio.new_event_loop()
 
     async def all_of_them() -> None:
         sources = [f"127.0.1.{number + 1}" for number in range(ADDRESSES)]
@@ -81,11 +81,11 @@ def besieged(door: Door, host: str) -> Iterator[None]:
         loop.close()
 
 
-def attempts(door: Door, host: str, count: int) -> int:
+def attempts(gateway: GatewayRig, host: str, count: int) -> int:
     """How many of so many logins have a second for themselves: a client may be far away."""
     done = 0
     for _ in range(count):
-        with not_logged_in(door, host, 1, "127.0.0.1") as (login,), contextlib.suppress(OSError):
+        with not_logged_in(gateway, host, 1, "127.0.0.1") as (login,), contextlib.suppress(OSError):
             done += login.recv(1) == b"R" and not _ends_within(login, 1.0)
     return done
 
@@ -100,27 +100,27 @@ def _ends_within(login: ssl.SSLSocket, limit_s: float) -> bool:
     return True
 
 
-def test_a_stranger_gets_in_among_many(make_door: MakeDoor, postgres: Postgres) -> None:
-    door = make_door(ports={"postgres": 0})
-    host = add_postgres(door, "strangers", postgres)
-    with besieged(door, host):
+def test_a_stranger_gets_in_among_many(make_gateway: MakeGateway, postgres: Postgres) -> None:
+    gateway = make_gateway(ports={"postgres": 0})
+    host = add_postgres(gateway, "strangers", postgres)
+    with besieged(gateway, host):
         # A machine that stalls for longer than a login keeps its place spoils a try.
-        assert any(attempts(door, host, 1) for _ in range(5))
+        assert any(attempts(gateway, host, 1) for _ in range(5))
 
 
 def test_an_address_that_has_logged_in_before_goes_first(
-    make_door: MakeDoor, postgres: Postgres
+    make_gateway: MakeGateway, postgres: Postgres
 ) -> None:
-    door = make_door(ports={"postgres": 0})
-    host = add_postgres(door, "known", postgres)
-    connect(door, host).close()
-    with besieged(door, host):
-        assert attempts(door, host, 3) == 3
-        connect(door, host).close()
+    gateway = make_gateway(ports={"postgres": 0})
+    host = add_postgres(gateway, "known", postgres)
+    connect(gateway, host).close()
+    with besieged(gateway, host):
+        assert attempts(gateway, host, 3) == 3
+        connect(gateway, host).close()
 
 
 def test_who_is_known_is_known_for_a_day_and_at_one_instance() -> None:
-    known = Known()
+    known = KnownAddresses()
     known.add("one", "192.0.2.1")
     assert known.has("one", "192.0.2.1")
     assert not known.has("two", "192.0.2.1")

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract_tests.gateway.door import WAIT_S, Door, until
 from contract_tests.gateway.mysql_clients import connect, mysql_instance, receive_packet, rows
 from contract_tests.gateway.mysql_packets import auth_switch, ssl_request
+from contract_tests.gateway.rig import WAIT_S, GatewayRig, until
 from contract_tests.gateway.servers import MariaDb
 from gateway.protocols import mysql_wire as wire
-from gateway.protocols.front import Begun
-from gateway.protocols.mysql import MySql, MySqlTalk
+from gateway.protocols.interface import FirstRequest
+from gateway.protocols.mysql import MySql, MySqlDialogue
 from gateway.refusal import Refusal
 
 MARIADB = 0x1D_81FF_F7FE
@@ -51,16 +51,16 @@ def switch(plugin: bytes = NATIVE, scramble: bytes = b"z" * 20) -> bytes:
     return auth_switch(plugin, scramble)
 
 
-def opened(version: str = "5.5.5-10.11.0-MariaDB", **members: object) -> MySqlTalk:
-    talk = MySql(version).talk()
-    begun = talk.begin(bytearray(packet(login(**members), 2)))
-    assert isinstance(begun, Begun)
-    talk.opened(begun.first, "inst_1", {})
-    return talk
+def opened(version: str = "5.5.5-10.11.0-MariaDB", **members: object) -> MySqlDialogue:
+    dialogue = MySql(version).dialogue()
+    begun = dialogue.begin(bytearray(packet(login(**members), 2)))
+    assert isinstance(begun, FirstRequest)
+    dialogue.opened(begun.first, "inst_1", {})
+    return dialogue
 
 
-def forwarded(talk: MySqlTalk, capabilities: int = MARIADB) -> wire.HandshakeResponse:
-    taken = wire.take_packet(bytearray(talk.from_backend(greeting(capabilities)).to_backend))
+def forwarded(dialogue: MySqlDialogue, capabilities: int = MARIADB) -> wire.HandshakeResponse:
+    taken = wire.take_packet(bytearray(dialogue.from_backend(greeting(capabilities)).to_backend))
     assert taken is not None
     assert taken.sequence == 1
     return wire.parse_response(taken.payload)
@@ -74,43 +74,43 @@ def test_the_server_is_made_to_ask_anew_and_is_told_all_else() -> None:
 
 
 def test_ids_are_counted_for_each_side() -> None:
-    talk = opened()
-    forwarded(talk)
-    assert talk.from_backend(packet(switch(), 2)).to_client == packet(switch(), 3)
-    assert talk.from_client(packet(b"answer", 4)).to_backend == packet(b"answer", 3)
-    turn = talk.from_backend(packet(b"\1more", 4) + packet(OK, 5) + b"rest")
+    dialogue = opened()
+    forwarded(dialogue)
+    assert dialogue.from_backend(packet(switch(), 2)).to_client == packet(switch(), 3)
+    assert dialogue.from_client(packet(b"answer", 4)).to_backend == packet(b"answer", 3)
+    turn = dialogue.from_backend(packet(b"\1more", 4) + packet(OK, 5) + b"rest")
     assert turn.to_client == packet(b"\1more", 5) + packet(OK, 6) + b"rest"
     assert turn.spliced
 
 
 def test_the_same_question_gets_the_same_answer_without_the_client() -> None:
-    talk = opened()
-    forwarded(talk)
-    talk.from_backend(packet(switch(), 2))
-    talk.from_client(packet(b"answer", 4))
-    again = talk.from_backend(packet(switch(), 4))
+    dialogue = opened()
+    forwarded(dialogue)
+    dialogue.from_backend(packet(switch(), 2))
+    dialogue.from_client(packet(b"answer", 4))
+    again = dialogue.from_backend(packet(switch(), 4))
     assert (again.to_client, again.to_backend) == (b"", packet(b"answer", 5))
-    assert talk.from_backend(packet(OK, 6)).to_client == packet(OK, 5)
+    assert dialogue.from_backend(packet(OK, 6)).to_client == packet(OK, 5)
 
 
 def test_another_question_reaches_the_client() -> None:
-    talk = opened()
-    forwarded(talk)
-    talk.from_backend(packet(switch(), 2))
-    talk.from_client(packet(b"answer", 4))
+    dialogue = opened()
+    forwarded(dialogue)
+    dialogue.from_backend(packet(switch(), 2))
+    dialogue.from_client(packet(b"answer", 4))
     other = switch(scramble=b"w" * 20)
-    assert talk.from_backend(packet(other, 4)).to_client == packet(other, 5)
-    assert talk.from_client(packet(b"second", 6)).to_backend == packet(b"second", 5)
+    assert dialogue.from_backend(packet(other, 4)).to_client == packet(other, 5)
+    assert dialogue.from_client(packet(b"second", 6)).to_backend == packet(b"second", 5)
 
 
 def test_a_command_sent_early_waits_for_the_ok_and_is_not_changed() -> None:
-    talk = opened()
-    forwarded(talk)
-    talk.from_backend(packet(switch(), 2))
+    dialogue = opened()
+    forwarded(dialogue)
+    dialogue.from_backend(packet(switch(), 2))
     command = packet(b"\3SELECT 1", 0)
-    turn = talk.from_client(packet(b"answer", 4) + command)
+    turn = dialogue.from_client(packet(b"answer", 4) + command)
     assert turn.to_backend == packet(b"answer", 3)
-    turn = talk.from_backend(packet(OK, 4))
+    turn = dialogue.from_backend(packet(OK, 4))
     assert (turn.to_backend, turn.spliced) == (command, True)
 
 
@@ -125,13 +125,13 @@ def test_what_the_server_lacks_is_not_agreed_on() -> None:
 
 
 def test_a_user_name_may_name_the_instance_or_not() -> None:
-    def begun(username: bytes) -> Begun | None:
-        return MySql("8").talk().begin(bytearray(packet(login(username=username), 2)))
+    def begun(username: bytes) -> FirstRequest | None:
+        return MySql("8").dialogue().begin(bytearray(packet(login(username=username), 2)))
 
-    assert begun(b"app") == Begun(b"app")
-    assert begun(b"app@mariadb-1") == Begun(b"app", "mariadb-1", b"app@mariadb-1")
-    assert begun(b"joe@corp@one") == Begun(b"joe@corp", "one", b"joe@corp@one")
-    assert begun(b"@corp") == Begun(b"@corp")
+    assert begun(b"app") == FirstRequest(b"app")
+    assert begun(b"app@mariadb-1") == FirstRequest(b"app", "mariadb-1", b"app@mariadb-1")
+    assert begun(b"joe@corp@one") == FirstRequest(b"joe@corp", "one", b"joe@corp@one")
+    assert begun(b"@corp") == FirstRequest(b"@corp")
 
 
 SERVER = [
@@ -153,15 +153,15 @@ pieces = st.one_of(st.binary(max_size=80), st.sampled_from(CLIENTS), st.sampled_
 def test_no_bytes_of_either_side_raise_anything_but_a_refusal(
     hello: bytes, said: list[tuple[bool, bytes]]
 ) -> None:
-    talk = MySql("5.5.5-10.11.0-MariaDB").talk()
+    dialogue = MySql("5.5.5-10.11.0-MariaDB").dialogue()
     with contextlib.suppress(Refusal):
-        talk.before_tls(bytearray(hello))
-        begun = talk.begin(bytearray(hello))
+        dialogue.before_tls(bytearray(hello))
+        begun = dialogue.begin(bytearray(hello))
         if begun is None:
             return
-        talk.opened(begun.first, "inst_1", {})
+        dialogue.opened(begun.first, "inst_1", {})
         for by_client, data in said:
-            turn = talk.from_client(data) if by_client else talk.from_backend(data)
+            turn = dialogue.from_client(data) if by_client else dialogue.from_backend(data)
             if turn.spliced:
                 return
 
@@ -170,14 +170,14 @@ def test_no_bytes_of_either_side_raise_anything_but_a_refusal(
 @given(cuts=st.lists(st.integers(1, 60), min_size=1, max_size=20))
 def test_it_does_not_matter_how_bytes_arrive(cuts: list[int]) -> None:
     whole = b"".join((greeting(), packet(switch(), 2), packet(b"\1\3", 4), packet(OK, 5), b"tail"))
-    talk, said, spliced = opened(), b"", False
+    dialogue, said, spliced = opened(), b"", False
     while whole:
         size = cuts.pop() if cuts else len(whole)
         data, whole = whole[:size], whole[size:]
         if spliced:
             said += data
             continue
-        turn = talk.from_backend(data)
+        turn = dialogue.from_backend(data)
         said, spliced = said + turn.to_client, turn.spliced
     assert spliced
     assert said == packet(switch(), 3) + packet(b"\1\3", 5) + packet(OK, 6) + b"tail"
@@ -187,19 +187,19 @@ def test_it_does_not_matter_how_bytes_arrive(cuts: list[int]) -> None:
 
 
 @pytest.fixture(scope="module")
-def host(fronts_door: Door, mariadb: MariaDb) -> str:
-    return mysql_instance(fronts_door, mariadb, "fuzzed", connections_max=3)
+def host(protocols_gateway: GatewayRig, mariadb: MariaDb) -> str:
+    return mysql_instance(protocols_gateway, mariadb, "fuzzed", connections_max=3)
 
 
-def sent(door: Door, host: str, plain: bytes, secret: list[bytes]) -> None:
+def sent(gateway: GatewayRig, host: str, plain: bytes, secret: list[bytes]) -> None:
     """`plain` before TLS, or, where it is a request for TLS, `secret` in TLS."""
-    with socket.create_connection(("127.0.0.1", door.ports["mysql"]), WAIT_S) as connection:
+    with socket.create_connection(("127.0.0.1", gateway.ports["mysql"]), WAIT_S) as connection:
         assert receive_packet(connection, bytearray()) is not None
         connection.sendall(plain)
         if not secret:
             return
         try:
-            with door.context().wrap_socket(connection, server_hostname=host) as client:
+            with gateway.context().wrap_socket(connection, server_hostname=host) as client:
                 for data in secret:
                     client.sendall(data)
                 client.settimeout(0.05)
@@ -217,39 +217,41 @@ SSL_REQUEST = packet(ssl_request(CLIENT | wire.SSL), 1)
     secret=st.lists(pieces, max_size=4),
 )
 def test_random_clients_neither_end_the_worker_nor_keep_a_place(
-    fronts_door: Door, host: str, plain: bytes, secret: list[bytes]
+    protocols_gateway: GatewayRig, host: str, plain: bytes, secret: list[bytes]
 ) -> None:
-    workers = fronts_door.workers()
-    sent(fronts_door, host, plain, secret if plain == SSL_REQUEST else [])
-    assert fronts_door.workers() == workers
-    until(lambda: can_log_in(fronts_door, host), "a place is free")
+    workers = protocols_gateway.workers()
+    sent(protocols_gateway, host, plain, secret if plain == SSL_REQUEST else [])
+    assert protocols_gateway.workers() == workers
+    until(lambda: can_log_in(protocols_gateway, host), "a place is free")
 
 
-def can_log_in(door: Door, host: str) -> bool:
+def can_log_in(gateway: GatewayRig, host: str) -> bool:
     try:
-        with connect(door, host) as connection:
+        with connect(gateway, host) as connection:
             return rows(connection, "SELECT 1") == [(1,)]
     except pymysql.err.OperationalError:
         return False
 
 
 def test_a_client_that_is_reset_in_its_login_leaves_nothing(
-    fronts_door: Door, mariadb: MariaDb, host: str
+    protocols_gateway: GatewayRig, mariadb: MariaDb, host: str
 ) -> None:
     """Often enough that places, or connections of the server, would run out."""
     for _ in range(20):
-        connection = socket.create_connection(("127.0.0.1", fronts_door.ports["mysql"]), WAIT_S)
+        connection = socket.create_connection(
+            ("127.0.0.1", protocols_gateway.ports["mysql"]), WAIT_S
+        )
         received = bytearray()
         assert receive_packet(connection, received) is not None
         connection.sendall(SSL_REQUEST)
-        client = fronts_door.context().wrap_socket(connection, server_hostname=host)
+        client = protocols_gateway.context().wrap_socket(connection, server_hostname=host)
         client.sendall(packet(login(), 2))
         told = receive_packet(client, received)
         assert told is not None
         assert told.payload[0] in {wire.AUTH_SWITCH, wire.ERROR}
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         client.close()
-    places = [connect_when_free(fronts_door, host) for _ in range(3)]
+    places = [connect_when_free(protocols_gateway, host) for _ in range(3)]
     for place in places:
         place.close()
     waiting = (
@@ -258,12 +260,12 @@ def test_a_client_that_is_reset_in_its_login_leaves_nothing(
     until(lambda: mariadb.run(waiting) == [(0,)], "the server's connections are closed")
 
 
-def connect_when_free(door: Door, host: str) -> Any:
+def connect_when_free(gateway: GatewayRig, host: str) -> Any:
     made: list[Any] = []
 
     def attempt() -> bool:
         with contextlib.suppress(pymysql.err.OperationalError):
-            made.append(connect(door, host))
+            made.append(connect(gateway, host))
         return bool(made)
 
     until(attempt, "a place is free")

@@ -126,7 +126,7 @@ def test_random_bytes_raise_nothing_but_the_modules_own_error(
     for parse in PARSERS:
         try:
             parse(cut)
-        except wire.WireError:
+        except wire.MySqlWireError:
             continue
 
 
@@ -143,7 +143,7 @@ def test_the_greetings_of_real_servers_are_read() -> None:
 
 
 def test_a_packet_that_no_login_has_is_refused_by_its_header() -> None:
-    with pytest.raises(wire.WireError, match="too large"):
+    with pytest.raises(wire.MySqlWireError, match="too large"):
         wire.take_packet(bytearray(b"\xff\xff\xff\x00"))
 
 

@@ -20,7 +20,7 @@ DAY = dt.timedelta(days=1)
 ZONE = "eu-1.db.example"
 
 
-def make(home: Path, now: dt.datetime = NOW) -> pki.Certificates:
+def make(home: Path, now: dt.datetime = NOW) -> pki.CertificateFiles:
     return pki.ensure(home, "eu-1", "db.example", now)
 
 
@@ -28,7 +28,7 @@ def chain(path: Path) -> list[x509.Certificate]:
     return x509.load_pem_x509_certificates(path.read_bytes())
 
 
-def verify(made: pki.Certificates, name: str, now: dt.datetime) -> None:
+def verify(made: pki.CertificateFiles, name: str, now: dt.datetime) -> None:
     leaf, *intermediates = chain(made.wildcard_pem)
     builder = PolicyBuilder().store(Store(chain(made.root_pem))).time(now.replace(tzinfo=None))
     builder.build_server_verifier(x509.DNSName(name)).verify(leaf, intermediates)

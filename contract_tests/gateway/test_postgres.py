@@ -15,8 +15,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import WAIT_S, Door, until
+from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.postgres_clients import (
     ALPN,
     GSSENC_REQUEST,
@@ -32,15 +31,16 @@ from contract_tests.gateway.postgres_clients import (
     read_error,
     startup,
 )
+from contract_tests.gateway.rig import WAIT_S, GatewayRig, until
 from contract_tests.gateway.test_wake import Cell
 
 
 @pytest.mark.parametrize("negotiation", ["postgres", "direct"])
 def test_psycopg_is_led_to_its_instance(
-    pg_door: Door, postgres: Postgres, negotiation: str
+    pg_gateway: GatewayRig, postgres: Postgres, negotiation: str
 ) -> None:
-    host = add_postgres(pg_door, f"psycopg-{negotiation}", postgres)
-    with connect(pg_door, host, sslnegotiation=negotiation) as connection:
+    host = add_postgres(pg_gateway, f"psycopg-{negotiation}", postgres)
+    with connect(pg_gateway, host, sslnegotiation=negotiation) as connection:
         assert connection.execute("SELECT current_user, 6 * 7").fetchall() == [("app", 42)]
         assert connection.pgconn.ssl_in_use
         found = connection.execute("SELECT pg_backend_pid()").fetchall()
@@ -48,16 +48,18 @@ def test_psycopg_is_led_to_its_instance(
 
 
 @pytest.mark.parametrize("version", ["3.0", "3.2"])
-def test_both_protocol_versions_run(pg_door: Door, postgres: Postgres, version: str) -> None:
-    host = add_postgres(pg_door, f"version-{version[-1]}", postgres)
-    with connect(pg_door, host, max_protocol_version=version) as connection:
+def test_both_protocol_versions_run(
+    pg_gateway: GatewayRig, postgres: Postgres, version: str
+) -> None:
+    host = add_postgres(pg_gateway, f"version-{version[-1]}", postgres)
+    with connect(pg_gateway, host, max_protocol_version=version) as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_asyncpg_is_led_to_its_instance(
-    pg_door: Door, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+    pg_gateway: GatewayRig, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = add_postgres(pg_door, "asyncpg", postgres)
+    host = add_postgres(pg_gateway, "asyncpg", postgres)
     lookup = socket.getaddrinfo
 
     def at_home(name: str, *rest: object, **further: object) -> object:
@@ -68,11 +70,11 @@ def test_asyncpg_is_led_to_its_instance(
     async def ask() -> object:
         connection = await asyncpg.connect(
             host=host,
-            port=pg_door.ports["postgres"],
+            port=pg_gateway.ports["postgres"],
             user="app",
             password=PASSWORD,
             database="postgres",
-            ssl=pg_door.context(),
+            ssl=pg_gateway.context(),
         )
         try:
             with pytest.raises(TimeoutError):  # its driver sends a cancel request then
@@ -84,13 +86,13 @@ def test_asyncpg_is_led_to_its_instance(
     assert asyncio.run(ask()) == 42
 
 
-def test_psql_is_led_to_its_instance(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "psql", postgres)
+def test_psql_is_led_to_its_instance(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "psql", postgres)
     asked = ["psql", "-X", "-Atc", "SELECT 'through psql'"]
     try:
         done = subprocess.run(
             asked,
-            env=libpq_environment(pg_door, host),
+            env=libpq_environment(pg_gateway, host),
             capture_output=True,
             text=True,
             check=False,
@@ -101,11 +103,11 @@ def test_psql_is_led_to_its_instance(pg_door: Door, postgres: Postgres) -> None:
     assert (done.returncode, done.stdout) == (0, "through psql\n"), done.stderr
 
 
-def test_much_data_arrives_whole_both_ways(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "copy", postgres)
+def test_much_data_arrives_whole_both_ways(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "copy", postgres)
     sent = random.Random(5).randbytes(8_000_000).hex().encode()
     lines = b"".join(sent[at : at + 1_000] + b"\n" for at in range(0, len(sent), 1_000))
-    with connect(pg_door, host) as connection:
+    with connect(pg_gateway, host) as connection:
         connection.execute("CREATE TEMPORARY TABLE t (n serial, line text)")
         with connection.cursor().copy("COPY t (line) FROM STDIN") as copy:
             copy.write(lines)
@@ -114,35 +116,39 @@ def test_much_data_arrives_whole_both_ways(pg_door: Door, postgres: Postgres) ->
     assert back.digest() == hashlib.sha256(lines).digest()
 
 
-def test_a_wrong_password_is_the_servers_to_refuse(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "password", postgres)
+def test_a_wrong_password_is_the_servers_to_refuse(
+    pg_gateway: GatewayRig, postgres: Postgres
+) -> None:
+    host = add_postgres(pg_gateway, "password", postgres)
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        connect(pg_door, host, password="another").close()
+        connect(pg_gateway, host, password="another").close()
 
 
-def test_plaintext_is_refused_in_words(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "plaintext", postgres)
+def test_plaintext_is_refused_in_words(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "plaintext", postgres)
     with pytest.raises(psycopg.OperationalError, match="requires TLS"):
-        connect(pg_door, host, sslmode="disable").close()
-    with dial(pg_door) as connection:
+        connect(pg_gateway, host, sslmode="disable").close()
+    with dial(pg_gateway) as connection:
         connection.sendall(startup(user="app", database="postgres"))
         assert read_error(connection)["C"] == "28000"
 
 
-def test_gss_encryption_is_declined_and_tls_follows(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "gss", postgres)
-    with dial(pg_door) as plain:
+def test_gss_encryption_is_declined_and_tls_follows(
+    pg_gateway: GatewayRig, postgres: Postgres
+) -> None:
+    host = add_postgres(pg_gateway, "gss", postgres)
+    with dial(pg_gateway) as plain:
         plain.sendall(GSSENC_REQUEST)
         assert plain.recv(1) == b"N"
         plain.sendall(SSL_REQUEST)
         assert plain.recv(1) == b"S"
-        with pg_door.context().wrap_socket(plain, server_hostname=host) as connection:
+        with pg_gateway.context().wrap_socket(plain, server_hostname=host) as connection:
             connection.sendall(startup(user="app", database="postgres"))
             assert connection.recv(1) == b"R"
 
 
-def test_what_is_said_before_tls_is_never_taken_for_what_follows(pg_door: Door) -> None:
-    with dial(pg_door) as connection:
+def test_what_is_said_before_tls_is_never_taken_for_what_follows(pg_gateway: GatewayRig) -> None:
+    with dial(pg_gateway) as connection:
         connection.sendall(SSL_REQUEST + startup(user="app", database="postgres"))
         assert connection.recv(1) == b"S"
         assert connection.recv(100) == b""
@@ -150,61 +156,63 @@ def test_what_is_said_before_tls_is_never_taken_for_what_follows(pg_door: Door) 
 
 @pytest.mark.parametrize("alpn", [[], ["http/1.1"]])
 def test_tls_at_once_needs_the_name_of_the_protocol(
-    pg_door: Door, postgres: Postgres, alpn: list[str]
+    pg_gateway: GatewayRig, postgres: Postgres, alpn: list[str]
 ) -> None:
-    host = add_postgres(pg_door, f"alpn-{len(alpn)}", postgres)
-    context = pg_door.context()
+    host = add_postgres(pg_gateway, f"alpn-{len(alpn)}", postgres)
+    context = pg_gateway.context()
     context.set_alpn_protocols(alpn)
-    with dial(pg_door) as plain, pytest.raises(ssl.SSLError, match="no application protocol"):
+    with dial(pg_gateway) as plain, pytest.raises(ssl.SSLError, match="no application protocol"):
         context.wrap_socket(plain, server_hostname=host)
 
 
-def test_tls_at_once_agrees_on_the_protocol(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "agreed", postgres)
-    context = pg_door.context()
+def test_tls_at_once_agrees_on_the_protocol(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "agreed", postgres)
+    context = pg_gateway.context()
     context.set_alpn_protocols([ALPN])
-    with dial(pg_door) as plain, context.wrap_socket(plain, server_hostname=host) as connection:
+    with dial(pg_gateway) as plain, context.wrap_socket(plain, server_hostname=host) as connection:
         assert connection.selected_alpn_protocol() == ALPN
 
 
 def test_without_a_server_name_the_options_name_the_instance(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
-    host = add_postgres(pg_door, "unnamed", postgres)
+    host = add_postgres(pg_gateway, "unnamed", postgres)
     named = f"endpoint={label(host)} -c work_mem=77MB"
     unnamed = {"sslsni": "0", "sslmode": "verify-ca"}
-    with connect(pg_door, host, **unnamed, options=named) as connection:
+    with connect(pg_gateway, host, **unnamed, options=named) as connection:
         assert connection.execute("SHOW work_mem").fetchall() == [("77MB",)]
-    with connect(pg_door, host, **unnamed, options=f"endpoint={host}") as connection:
+    with connect(pg_gateway, host, **unnamed, options=f"endpoint={host}") as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
     for given in ({}, {"options": "endpoint=another"}):
         with pytest.raises(psycopg.OperationalError, match=r"no such instance(.|\n)*endpoint="):
-            connect(pg_door, host, **unnamed, **given).close()
+            connect(pg_gateway, host, **unnamed, **given).close()
 
 
-def test_the_server_name_and_the_options_must_agree(pg_door: Door, postgres: Postgres) -> None:
-    one, other = (add_postgres(pg_door, f"agree-{each}", postgres) for each in "ab")
-    with connect(pg_door, one, options=f"endpoint={label(one)}") as connection:
+def test_the_server_name_and_the_options_must_agree(
+    pg_gateway: GatewayRig, postgres: Postgres
+) -> None:
+    one, other = (add_postgres(pg_gateway, f"agree-{each}", postgres) for each in "ab")
+    with connect(pg_gateway, one, options=f"endpoint={label(one)}") as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
     with pytest.raises(psycopg.OperationalError, match="differ"):
-        connect(pg_door, one, options=f"endpoint={label(other)}").close()
+        connect(pg_gateway, one, options=f"endpoint={label(other)}").close()
 
 
 def test_a_host_is_unknown_on_the_port_of_another_protocol(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
-    host = add_postgres(pg_door, "elsewhere", postgres)
+    host = add_postgres(pg_gateway, "elsewhere", postgres)
     with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
-        pg_door.connect(host)
+        pg_gateway.connect(host)
 
 
 def test_the_allow_list_holds_before_tls_and_for_named_instances(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
-    host = add_postgres(pg_door, "listed", postgres, allow_cidrs=["127.0.0.2/32"])
+    host = add_postgres(pg_gateway, "listed", postgres, allow_cidrs=["127.0.0.2/32"])
     with pytest.raises(psycopg.OperationalError):
-        connect(pg_door, host).close()
-    with asked_for_tls(pg_door, None) as connection:
+        connect(pg_gateway, host).close()
+    with asked_for_tls(pg_gateway, None) as connection:
         named = f"endpoint={label(host)}"
         connection.sendall(startup(user="app", database="postgres", options=named))
         assert not _said(connection)
@@ -217,23 +225,25 @@ def _said(connection: ssl.SSLSocket) -> bytes:
         return b""
 
 
-def test_too_many_connections_in_the_protocols_words(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "full", postgres, connections_max=2)
-    first, second = connect(pg_door, host), connect(pg_door, host)
+def test_too_many_connections_in_the_protocols_words(
+    pg_gateway: GatewayRig, postgres: Postgres
+) -> None:
+    host = add_postgres(pg_gateway, "full", postgres, connections_max=2)
+    first, second = connect(pg_gateway, host), connect(pg_gateway, host)
     with first, second:
-        with asked_for_tls(pg_door, host) as third:
+        with asked_for_tls(pg_gateway, host) as third:
             third.sendall(startup(user="app", database="postgres"))
             refused = read_error(third)
         assert (refused["S"], refused["C"]) == ("FATAL", "53300")
         assert "this size allows 2" in refused["M"]
         with pytest.raises(psycopg.OperationalError, match="too many connections"):
-            connect(pg_door, host).close()
-    until(lambda: _connects(pg_door, host), "room is given back")
+            connect(pg_gateway, host).close()
+    until(lambda: _connects(pg_gateway, host), "room is given back")
 
 
-def _connects(door: Door, host: str) -> bool:
+def _connects(gateway: GatewayRig, host: str) -> bool:
     try:
-        connect(door, host).close()
+        connect(gateway, host).close()
     except psycopg.OperationalError:
         return False
     return True
@@ -247,33 +257,33 @@ def _connects(door: Door, host: str) -> bool:
     ],
 )
 def test_refusals_in_the_protocols_words(
-    make_door: MakeDoor, members: dict[str, str], sqlstate: str, text: str
+    make_gateway: MakeGateway, members: dict[str, str], sqlstate: str, text: str
 ) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0}, backend_retry_s=0.2)
+    gateway = make_gateway(ports={"https": 0, "postgres": 0}, backend_retry_s=0.2)
     given: dict[str, Any] = {"socket": "/nowhere", **members}
-    host = door.add_instance("refused", backend=False, protocol="postgres", **given)
-    with asked_for_tls(door, host) as connection:
+    host = gateway.add_instance("refused", backend=False, protocol="postgres", **given)
+    with asked_for_tls(gateway, host) as connection:
         connection.sendall(startup(user="app", database="postgres"))
         refused = read_error(connection)
     assert refused["C"] == sqlstate
     assert text in refused["M"]
 
 
-def test_the_administrator_stays_inside(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "inside", postgres)
+def test_the_administrator_stays_inside(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "inside", postgres)
     with pytest.raises(psycopg.OperationalError, match="reserved"):
-        connect(pg_door, host, user="menagerie").close()
-    with asked_for_tls(pg_door, host) as connection:
+        connect(pg_gateway, host, user="menagerie").close()
+    with asked_for_tls(pg_gateway, host) as connection:
         packet = startup(user="app", database="postgres")[8:-1] + b"user\0menagerie\0\0"
         connection.sendall(struct.pack("!II", 8 + len(packet), 3 << 16) + packet)
         assert read_error(connection)["C"] == "28000"
 
 
 @pytest.mark.parametrize("value", ["true", "database", "1", "on"])
-def test_replication_is_not_offered(pg_door: Door, postgres: Postgres, value: str) -> None:
-    host = add_postgres(pg_door, f"replication-{value}", postgres)
+def test_replication_is_not_offered(pg_gateway: GatewayRig, postgres: Postgres, value: str) -> None:
+    host = add_postgres(pg_gateway, f"replication-{value}", postgres)
     with pytest.raises(psycopg.OperationalError, match="replication"):
-        connect(pg_door, host, replication=value).close()
+        connect(pg_gateway, host, replication=value).close()
 
 
 @pytest.mark.parametrize(
@@ -287,58 +297,62 @@ def test_replication_is_not_offered(pg_door: Door, postgres: Postgres, value: st
     ],
 )
 def test_a_packet_that_is_no_startup_is_refused(
-    pg_door: Door, postgres: Postgres, packet: bytes
+    pg_gateway: GatewayRig, postgres: Postgres, packet: bytes
 ) -> None:
-    host = add_postgres(pg_door, f"malformed-{packet.hex()[:10]}", postgres)
-    with asked_for_tls(pg_door, host) as connection:
+    host = add_postgres(pg_gateway, f"malformed-{packet.hex()[:10]}", postgres)
+    with asked_for_tls(pg_gateway, host) as connection:
         connection.sendall(packet)
         assert read_error(connection)["C"] == "08P01"
 
 
-def test_a_connection_wakes_its_instance(make_door: MakeDoor, postgres: Postgres) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0})
-    cell = Cell(door)
+def test_a_connection_wakes_its_instance(make_gateway: MakeGateway, postgres: Postgres) -> None:
+    gateway = make_gateway(ports={"https": 0, "postgres": 0})
+    cell = Cell(gateway)
     cell.go.set()
-    host = add_postgres(door, "sleeper", postgres, state="idle")
-    with asked_for_tls(door, host):
+    host = add_postgres(gateway, "sleeper", postgres, state="idle")
+    with asked_for_tls(gateway, host):
         pass  # a mere probe wakes nothing
     assert cell.asked == []
-    with connect(door, host) as connection:
+    with connect(gateway, host) as connection:
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
     assert [path for _, path, _ in cell.asked] == ["/v1/wake/inst_sleeper"]
 
 
-def test_sessions_are_counted_as_activity(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "counted", postgres)
+def test_sessions_are_counted_as_activity(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "counted", postgres)
 
     def connections() -> list[int]:
         found = []
-        for path in (pg_door.home / "activity").glob("*.json"):
+        for path in (pg_gateway.home / "activity").glob("*.json"):
             told = json.loads(path.read_bytes()).get("inst_counted", {})
             found.append(told.get("connections", 0))
         return found
 
-    with connect(pg_door, host), connect(pg_door, host):
+    with connect(pg_gateway, host), connect(pg_gateway, host):
         until(lambda: sum(connections()) == 2, "both are counted")
     until(lambda: sum(connections()) == 0, "none is left")
 
 
-def test_a_session_that_the_server_ends_is_told_so(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "ended", postgres)
-    with connect(pg_door, host) as connection, postgres.administrator() as administrator:
+def test_a_session_that_the_server_ends_is_told_so(
+    pg_gateway: GatewayRig, postgres: Postgres
+) -> None:
+    host = add_postgres(pg_gateway, "ended", postgres)
+    with connect(pg_gateway, host) as connection, postgres.administrator() as administrator:
         administrator.execute("SELECT pg_terminate_backend(%s)", (connection.info.backend_pid,))
         with pytest.raises(psycopg.errors.AdminShutdown):
             connection.execute("SELECT 1")
 
 
-def test_the_log_holds_neither_password_nor_query(make_door: MakeDoor, postgres: Postgres) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0})
-    host = add_postgres(door, "quiet", postgres)
-    with connect(door, host) as connection:
+def test_the_log_holds_neither_password_nor_query(
+    make_gateway: MakeGateway, postgres: Postgres
+) -> None:
+    gateway = make_gateway(ports={"https": 0, "postgres": 0})
+    host = add_postgres(gateway, "quiet", postgres)
+    with connect(gateway, host) as connection:
         connection.execute("SELECT 'canary in a query'")
-    door.process.terminate()
-    assert door.process.wait(WAIT_S) == 0
-    text = (door.home / "gateway.log").read_text()
+    gateway.process.terminate()
+    assert gateway.process.wait(WAIT_S) == 0
+    text = (gateway.home / "gateway.log").read_text()
     assert "gateway.stopped" in text
     assert PASSWORD not in text
     assert "canary" not in text

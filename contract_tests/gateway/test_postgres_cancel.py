@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, receive, until
+from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.postgres_clients import (
     Postgres,
     add_postgres,
@@ -25,7 +24,8 @@ from contract_tests.gateway.postgres_clients import (
     libpq_environment,
     startup,
 )
-from gateway.cancels import ROWS, Cancels, Session
+from contract_tests.gateway.rig import GatewayRig, receive, until
+from gateway.cancels import ROWS, BackendSession, Cancels
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -66,8 +66,10 @@ def _sleeps(postgres: Postgres, pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def sleeping(door: Door, host: str, postgres: Postgres, **further: str) -> Iterator[Sleeper]:
-    with connect(door, host, **further) as connection:
+def sleeping(
+    gateway: GatewayRig, host: str, postgres: Postgres, **further: str
+) -> Iterator[Sleeper]:
+    with connect(gateway, host, **further) as connection:
         sleeper = Sleeper(connection, postgres)
         try:
             yield sleeper
@@ -86,34 +88,36 @@ def over_tls(connection: Connection) -> None:
 @pytest.mark.parametrize("version", ["3.0", "3.2"])
 @pytest.mark.parametrize("cancel", [in_plaintext, over_tls])
 def test_a_cancel_reaches_its_session_and_no_other(
-    pg_door: Door, postgres: Postgres, cancel: Callable[[Connection], None], version: str
+    pg_gateway: GatewayRig, postgres: Postgres, cancel: Callable[[Connection], None], version: str
 ) -> None:
     name = f"cancel-{cancel.__name__.replace('_', '-')}-{version[-1]}"
-    host = add_postgres(pg_door, name, postgres)
+    host = add_postgres(pg_gateway, name, postgres)
     with (
-        sleeping(pg_door, host, postgres, max_protocol_version=version) as other,
-        sleeping(pg_door, host, postgres, max_protocol_version=version) as meant,
+        sleeping(pg_gateway, host, postgres, max_protocol_version=version) as other,
+        sleeping(pg_gateway, host, postgres, max_protocol_version=version) as meant,
     ):
         cancel(meant.connection)
         assert meant.cancelled.wait(60)
         assert not other.cancelled.wait(0.3)
 
 
-def test_a_cancel_that_another_worker_gets_arrives(make_door: MakeDoor, postgres: Postgres) -> None:
-    door = make_door(workers=3, ports={"https": 0, "postgres": 0})
-    host = add_postgres(door, "spread", postgres)
+def test_a_cancel_that_another_worker_gets_arrives(
+    make_gateway: MakeGateway, postgres: Postgres
+) -> None:
+    gateway = make_gateway(workers=3, ports={"https": 0, "postgres": 0})
+    host = add_postgres(gateway, "spread", postgres)
     for number in range(12):
-        with sleeping(door, host, postgres) as sleeper:
+        with sleeping(gateway, host, postgres) as sleeper:
             (in_plaintext if number % 2 else over_tls)(sleeper.connection)
             assert sleeper.cancelled.wait(60), number
 
 
-def test_psql_cancels_on_control_c(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "control-c", postgres)
+def test_psql_cancels_on_control_c(pg_gateway: GatewayRig, postgres: Postgres) -> None:
+    host = add_postgres(pg_gateway, "control-c", postgres)
     try:
         psql = subprocess.Popen(
             ["psql", "-X", "-c", "SELECT pg_sleep(600)"],
-            env=libpq_environment(pg_door, host, PGAPPNAME="control c"),
+            env=libpq_environment(pg_gateway, host, PGAPPNAME="control c"),
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -135,43 +139,45 @@ def _cancel(pid: int, secret: bytes) -> bytes:
     return struct.pack("!III", 12 + len(secret), 80877102, pid) + secret
 
 
-def _answers(door: Door, message: bytes, source: str | None = None) -> bytes:
-    with dial(door, source) as connection:
+def _answers(gateway: GatewayRig, message: bytes, source: str | None = None) -> bytes:
+    with dial(gateway, source) as connection:
         connection.sendall(message)
         return connection.recv(100)
 
 
-def test_a_key_that_is_wrong_is_passed_over_in_silence(pg_door: Door, postgres: Postgres) -> None:
-    host = add_postgres(pg_door, "wrong-key", postgres)
-    with sleeping(pg_door, host, postgres) as sleeper:
+def test_a_key_that_is_wrong_is_passed_over_in_silence(
+    pg_gateway: GatewayRig, postgres: Postgres
+) -> None:
+    host = add_postgres(pg_gateway, "wrong-key", postgres)
+    with sleeping(pg_gateway, host, postgres) as sleeper:
         pid = sleeper.connection.info.backend_pid
         for secret in (b"abcd", b"x" * 32, b"y" * 256):
-            assert _answers(pg_door, _cancel(pid, secret)) == b""
+            assert _answers(pg_gateway, _cancel(pid, secret)) == b""
         assert not sleeper.cancelled.wait(0.3)
 
 
 def test_who_is_not_on_the_allow_list_cancels_nothing(
-    make_door: MakeDoor, postgres: Postgres
+    make_gateway: MakeGateway, postgres: Postgres
 ) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0})
-    host = add_postgres(door, "listed", postgres)
-    with sleeping(door, host, postgres) as sleeper:
-        door.set_route(host, allow_cidrs=["127.0.0.2/32"])
-        until(lambda: door.all_know(door._version), "the list is in force")
+    gateway = make_gateway(ports={"https": 0, "postgres": 0})
+    host = add_postgres(gateway, "listed", postgres)
+    with sleeping(gateway, host, postgres) as sleeper:
+        gateway.set_route(host, allow_cidrs=["127.0.0.2/32"])
+        until(lambda: gateway.all_know(gateway._version), "the list is in force")
         in_plaintext(sleeper.connection)
         assert not sleeper.cancelled.wait(0.5)
-        door.set_route(host, allow_cidrs=["127.0.0.1/32"])
-        until(lambda: door.all_know(door._version), "the list is in force")
+        gateway.set_route(host, allow_cidrs=["127.0.0.1/32"])
+        until(lambda: gateway.all_know(gateway._version), "the list is in force")
         in_plaintext(sleeper.connection)
         assert sleeper.cancelled.wait(60)
 
 
 def test_a_cancel_for_another_host_than_its_sessions_is_passed_over(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
-    host, other = (add_postgres(pg_door, f"place-{each}", postgres) for each in "ab")
+    host, other = (add_postgres(pg_gateway, f"place-{each}", postgres) for each in "ab")
     sent = b"SET application_name = 'kept'; SELECT pg_sleep(600)" + b"\0"
-    with asked_for_tls(pg_door, host) as session:
+    with asked_for_tls(pg_gateway, host) as session:
         session.sendall(startup(user="open", database="postgres"))
         said = b""
         while b"Z\0\0\0\x05" not in said:
@@ -180,7 +186,7 @@ def test_a_cancel_for_another_host_than_its_sessions_is_passed_over(
         session.sendall(struct.pack("!cI", b"Q", 4 + len(sent)) + sent)
         until(lambda: _sleeps(postgres, pid), "it sleeps")
         for to in (other, host):
-            with asked_for_tls(pg_door, to) as canceller:
+            with asked_for_tls(pg_gateway, to) as canceller:
                 canceller.sendall(_cancel(pid, secret))
                 assert canceller.recv(100) == b""
             if to == other:
@@ -188,11 +194,11 @@ def test_a_cancel_for_another_host_than_its_sessions_is_passed_over(
                 assert _sleeps(postgres, pid)
         until(lambda: not _sleeps(postgres, pid), "it was cancelled")
     # The session is over, so its key leads nowhere.
-    assert _answers(pg_door, _cancel(pid, secret)) == b""
+    assert _answers(pg_gateway, _cancel(pid, secret)) == b""
 
 
 sessions = st.builds(
-    Session,
+    BackendSession,
     st.text("abc_0", min_size=1, max_size=60),
     st.integers(1, 2**31),
     st.one_of(st.binary(min_size=4, max_size=4), st.binary(min_size=5, max_size=256)),
@@ -200,7 +206,9 @@ sessions = st.builds(
 
 
 @given(st.lists(sessions, max_size=50), st.data())
-def test_every_key_leads_to_its_own_session(made: list[Session], data: st.DataObject) -> None:
+def test_every_key_leads_to_its_own_session(
+    made: list[BackendSession], data: st.DataObject
+) -> None:
     cancels = Cancels(workers=2)
     kept = []
     for number, session in enumerate(made):
@@ -221,7 +229,7 @@ def test_every_key_leads_to_its_own_session(made: list[Session], data: st.DataOb
 
 def test_the_part_of_a_worker_that_died_is_cleared() -> None:
     cancels = Cancels(workers=2)
-    session = Session("inst_a", 7, b"abcd")
+    session = BackendSession("inst_a", 7, b"abcd")
     child = os.fork()
     if child == 0:
         cancels.use_column(1)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cell.engines.postgres import scram
 from contract_tests.gateway.scram_client import ScramClient, authentication, message
 from gateway.cancels import Cancels
-from gateway.protocols.front import Begun
-from gateway.protocols.postgres import PostgresTalk
+from gateway.protocols.interface import FirstRequest
+from gateway.protocols.postgres import PostgresDialogue
 from gateway.protocols.postgres_login import MESSAGE_MAX_BYTES, Proof
 from gateway.refusal import Refusal
 
@@ -47,47 +47,47 @@ class Server:
 
 def begun(
     user: str = "app_2", early: bytes = b"", known: str = "app_2"
-) -> tuple[PostgresTalk, bytes]:
-    """The talk, and what the server hears of it first."""
-    talk = PostgresTalk(Cancels(1))
+) -> tuple[PostgresDialogue, bytes]:
+    """The dialogue, and what the server hears of it first."""
+    dialogue = PostgresDialogue(Cancels(1))
     startup = ScramClient(user, "").startup({"database": "app"})
-    found = talk.begin(bytearray(startup + early))
-    assert isinstance(found, Begun)
+    found = dialogue.begin(bytearray(startup + early))
+    assert isinstance(found, FirstRequest)
     proof = Proof.parse(scram.without_way_in(Server().verifier))
-    return talk, talk.opened(found.first, "inst_x", {b"app_2": proof}).to_backend
+    return dialogue, dialogue.opened(found.first, "inst_x", {b"app_2": proof}).to_backend
 
 
-def talked(server: Server, password: str = PASSWORD) -> tuple[PostgresTalk, bytes, bytes]:
+def talked(server: Server, password: str = PASSWORD) -> tuple[PostgresDialogue, bytes, bytes]:
     """As far as the proof; then what the server says of it, and what follows."""
-    talk, _ = begun()
+    dialogue, _ = begun()
     client = ScramClient("app_2", password)
-    assert talk.from_backend(MECHANISMS).to_client == MECHANISMS
-    assert talk.from_client(client.initial()).to_backend == client.initial()
+    assert dialogue.from_backend(MECHANISMS).to_client == MECHANISMS
+    assert dialogue.from_client(client.initial()).to_backend == client.initial()
     asked = server.first()
-    assert talk.from_backend(asked).to_client == asked
+    assert dialogue.from_backend(asked).to_client == asked
     client.hear(asked[9:])
     proof = client.proof()
-    assert talk.from_client(proof).to_backend == proof
-    return talk, server.final(client.signed), LET_IN
+    assert dialogue.from_client(proof).to_backend == proof
+    return dialogue, server.final(client.signed), LET_IN
 
 
 def test_a_server_with_the_cells_verifier_lets_in() -> None:
-    talk, final, rest = talked(Server())
-    turn = talk.from_backend(final + rest)
-    assert (turn.to_client, turn.spliced, turn.doubted) == (final + rest, True, False)
-    assert talk.from_client(b"anything").to_backend == b"anything"
+    dialogue, final, rest = talked(Server())
+    turn = dialogue.from_backend(final + rest)
+    assert (turn.to_client, turn.spliced, turn.suspect) == (final + rest, True, False)
+    assert dialogue.from_client(b"anything").to_backend == b"anything"
 
 
 @pytest.mark.parametrize("lie", [b"", b"v=", b"v=AAAA", b"e=other-error", b"v=%", b"V="])
 def test_a_signature_that_is_none_of_ours_lets_nobody_in(lie: bytes) -> None:
-    talk, _, rest = talked(Server())
-    refused(lambda: talk.from_backend(authentication(12, lie) + rest))
+    dialogue, _, rest = talked(Server())
+    refused(lambda: dialogue.from_backend(authentication(12, lie) + rest))
 
 
 def test_a_server_with_another_key_lets_nobody_in() -> None:
     """Salt and iterations are ours, and the password is the one that it was given."""
-    talk, final, rest = talked(Server("of a former holder"), "of a former holder")
-    refused(lambda: talk.from_backend(final + rest))
+    dialogue, final, rest = talked(Server("of a former holder"), "of a former holder")
+    refused(lambda: dialogue.from_backend(final + rest))
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_a_server_with_another_key_lets_nobody_in() -> None:
     [Server(salt=b"another salt...."), Server(iterations=4095), Server(iterations=2_000_000)],
 )
 def test_other_salts_and_iterations_are_not_even_asked_for(server: Server) -> None:
-    talk, _ = begun()
-    talk.from_backend(MECHANISMS)
-    talk.from_client(ScramClient("app_2", PASSWORD).initial())
-    refused(lambda: talk.from_backend(server.first()))
+    dialogue, _ = begun()
+    dialogue.from_backend(MECHANISMS)
+    dialogue.from_client(ScramClient("app_2", PASSWORD).initial())
+    refused(lambda: dialogue.from_backend(server.first()))
 
 
 @pytest.mark.parametrize(
@@ -121,33 +121,33 @@ def test_other_salts_and_iterations_are_not_even_asked_for(server: Server) -> No
 )
 def test_no_other_way_in_is_taken(said: bytes) -> None:
     """Trust, cleartext, MD5, GSS, and whatever comes out of turn."""
-    talk, _ = begun()
-    refused(lambda: talk.from_backend(said))
+    dialogue, _ = begun()
+    refused(lambda: dialogue.from_backend(said))
 
 
 @pytest.mark.parametrize("said", [OK, LET_IN, MECHANISMS, Server().first(), READY])
 def test_no_step_is_left_out(said: bytes) -> None:
-    talk, _, _ = talked(Server())
-    refused(lambda: talk.from_backend(said))
+    dialogue, _, _ = talked(Server())
+    refused(lambda: dialogue.from_backend(said))
 
 
 @given(cuts=STEPS, early=st.binary(max_size=60))
 def test_what_is_sent_with_the_proof_waits_for_the_signature(cuts: list[int], early: bytes) -> None:
     """However messages are cut, and from whichever end."""
     client, server = ScramClient("app_2", PASSWORD), Server()
-    talk, heard = begun()
+    dialogue, heard = begun()
     said = b""
 
     def hear(content: bytes) -> None:
         nonlocal heard, said
         for part in cut(content, cuts):
-            turn = talk.from_backend(part)
+            turn = dialogue.from_backend(part)
             heard, said = heard + turn.to_backend, said + turn.to_client
 
     def say(content: bytes) -> None:
         nonlocal heard
         for part in cut(content, cuts):
-            heard += talk.from_client(part).to_backend
+            heard += dialogue.from_client(part).to_backend
 
     startup = client.startup({"database": "app"})
     say(client.initial())
@@ -171,9 +171,9 @@ def cut(content: bytes, cuts: list[int]) -> list[bytes]:
 
 def test_what_comes_with_the_startup_packet_waits_too() -> None:
     client = ScramClient("app_2", PASSWORD)
-    talk, heard = begun(early=client.initial() + b"Q")
+    dialogue, heard = begun(early=client.initial() + b"Q")
     assert heard == client.startup({"database": "app"})
-    assert talk.from_backend(MECHANISMS).to_backend == client.initial()
+    assert dialogue.from_backend(MECHANISMS).to_backend == client.initial()
 
 
 @pytest.mark.parametrize(
@@ -190,46 +190,46 @@ def test_what_comes_with_the_startup_packet_waits_too() -> None:
     ],
 )
 def test_a_client_that_says_anything_else_is_refused(said: bytes) -> None:
-    talk, _ = begun()
-    talk.from_backend(MECHANISMS)
+    dialogue, _ = begun()
+    dialogue.from_backend(MECHANISMS)
     with pytest.raises(Refusal) as refusal:
-        talk.from_client(said)
+        dialogue.from_client(said)
     assert refusal.value.kind == "malformed"
 
 
 def test_a_wrong_password_is_told_the_client_and_the_cell() -> None:
-    talk, _, _ = talked(Server(), "wrong")
+    dialogue, _, _ = talked(Server(), "wrong")
     error = message(b"E", b"SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed\0\0")
-    turn = talk.from_backend(error)
-    assert (turn.to_client, turn.doubted, turn.spliced) == (error, True, False)
+    turn = dialogue.from_backend(error)
+    assert (turn.to_client, turn.suspect, turn.spliced) == (error, True, False)
     full = message(b"E", b"SFATAL\0C53300\0MC28P01\0\0")
-    talk, _, _ = talked(Server())
-    assert not talk.from_backend(full).doubted
+    dialogue, _, _ = talked(Server())
+    assert not dialogue.from_backend(full).suspect
 
 
 def test_a_backend_that_speaks_nonsense_is_refused() -> None:
-    talk, _ = begun()
+    dialogue, _ = begun()
     with pytest.raises(Refusal) as refusal:
-        talk.from_backend(b"Ecould not fork new process\n\0")
+        dialogue.from_backend(b"Ecould not fork new process\n\0")
     assert refusal.value.kind == "unreachable"
 
 
 def test_roles_of_the_owners_pass_unseen() -> None:
-    talk, _ = begun(user="reporting")
-    assert talk.from_backend(authentication(5, b"salt")).to_client == authentication(5, b"salt")
-    assert talk.from_client(b"pmd5").to_backend == b"pmd5"
-    assert talk.from_backend(LET_IN).spliced
+    dialogue, _ = begun(user="reporting")
+    assert dialogue.from_backend(authentication(5, b"salt")).to_client == authentication(5, b"salt")
+    assert dialogue.from_client(b"pmd5").to_backend == b"pmd5"
+    assert dialogue.from_backend(LET_IN).spliced
 
 
 def test_of_two_names_the_last_counts() -> None:
     """As for the server."""
-    talk = PostgresTalk(Cancels(1))
+    dialogue = PostgresDialogue(Cancels(1))
     body = b"user\0reporting\0user\0app_2\0\0"
-    found = talk.begin(bytearray(struct.pack("!II", 8 + len(body), 3 << 16) + body))
-    assert isinstance(found, Begun)
+    found = dialogue.begin(bytearray(struct.pack("!II", 8 + len(body), 3 << 16) + body))
+    assert isinstance(found, FirstRequest)
     proof = Proof.parse(scram.without_way_in(Server().verifier))
-    talk.opened(found.first, "inst_x", {b"app_2": proof})
-    refused(lambda: talk.from_backend(LET_IN))
+    dialogue.opened(found.first, "inst_x", {b"app_2": proof})
+    refused(lambda: dialogue.from_backend(LET_IN))
 
 
 @pytest.mark.parametrize(

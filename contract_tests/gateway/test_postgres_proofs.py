@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 from cell.engines.postgres import scram
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Door, until
+from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.postgres_clients import (
     Postgres,
     add_postgres,
     connect,
     libpq_environment,
 )
+from contract_tests.gateway.rig import GatewayRig, until
 from contract_tests.gateway.test_wake import Cell
 
 PASSWORD = "of the cell"
@@ -33,7 +33,7 @@ def known(postgres: Postgres, name: str, password: str, iterations: int = 4096) 
 
 
 def test_what_libpq_and_the_server_agree_on_is_what_is_verified(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
     """Of any password, salt and number of iterations; each of them brings new nonces."""
     chance = random.Random(7)
@@ -43,21 +43,21 @@ def test_what_libpq_and_the_server_agree_on_is_what_is_verified(
         name = f"known_{number}"
         passwords[name] = "".join(chance.choices("abc,=$ %+/\\x", k=1 + number * 3))
         logins |= known(postgres, name, passwords[name], chance.randint(1, 9_000))
-    host = add_postgres(pg_door, "proofs", postgres, logins=logins)
+    host = add_postgres(pg_gateway, "proofs", postgres, logins=logins)
     for name, password in passwords.items():
-        with connect(pg_door, host, user=name, password=password) as connection:
+        with connect(pg_gateway, host, user=name, password=password) as connection:
             assert connection.execute("SELECT current_user").fetchone() == (name,)
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            connect(pg_door, host, user=name, password=f"{password}x").close()
+            connect(pg_gateway, host, user=name, password=f"{password}x").close()
     # Nobody's role but those is looked at.
-    with connect(pg_door, host) as connection:
+    with connect(pg_gateway, host) as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("app",)
 
 
-def test_psql_logs_in(pg_door: Door, postgres: Postgres) -> None:
+def test_psql_logs_in(pg_gateway: GatewayRig, postgres: Postgres) -> None:
     logins = known(postgres, "known_psql", PASSWORD)
-    host = add_postgres(pg_door, "proof-psql", postgres, logins=logins)
-    environment = libpq_environment(pg_door, host, PGUSER="known_psql", PGPASSWORD=PASSWORD)
+    host = add_postgres(pg_gateway, "proof-psql", postgres, logins=logins)
+    environment = libpq_environment(pg_gateway, host, PGUSER="known_psql", PGPASSWORD=PASSWORD)
     asked = ["psql", "-X", "-Atc", "SELECT current_user"]
     try:
         done = subprocess.run(
@@ -70,14 +70,14 @@ def test_psql_logs_in(pg_door: Door, postgres: Postgres) -> None:
 
 @pytest.mark.parametrize("negotiation", ["postgres", "direct"])
 def test_such_a_login_can_be_cancelled_and_replicates_nothing(
-    pg_door: Door, postgres: Postgres, negotiation: str
+    pg_gateway: GatewayRig, postgres: Postgres, negotiation: str
 ) -> None:
     name = f"known_{negotiation}"
     host = add_postgres(
-        pg_door, f"cancel-{negotiation}", postgres, logins=known(postgres, name, PASSWORD)
+        pg_gateway, f"cancel-{negotiation}", postgres, logins=known(postgres, name, PASSWORD)
     )
     given = {"user": name, "password": PASSWORD, "sslnegotiation": negotiation}
-    with connect(pg_door, host, **given) as connection:
+    with connect(pg_gateway, host, **given) as connection:
         over = threading.Event()
 
         def cancel() -> None:
@@ -90,35 +90,37 @@ def test_such_a_login_can_be_cancelled_and_replicates_nothing(
                 connection.execute("SELECT pg_sleep(60)")
             over.set()
     with pytest.raises(psycopg.OperationalError, match="replication connections"):
-        connect(pg_door, host, **given, replication="database").close()
+        connect(pg_gateway, host, **given, replication="database").close()
 
 
 @pytest.mark.parametrize("change", ["PASSWORD 'another'", "PASSWORD NULL", "PASSWORD 'md5{}'"])
 def test_a_changed_password_is_refused_and_told(
-    make_door: MakeDoor, postgres: Postgres, change: str
+    make_gateway: MakeGateway, postgres: Postgres, change: str
 ) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0})
-    cell = Cell(door)
+    gateway = make_gateway(ports={"https": 0, "postgres": 0})
+    cell = Cell(gateway)
     cell.go.set()
     name = f"changed_{len(change)}"
-    host = add_postgres(door, "changed", postgres, logins=known(postgres, name, PASSWORD))
+    host = add_postgres(gateway, "changed", postgres, logins=known(postgres, name, PASSWORD))
     with postgres.administrator() as connection:
         connection.execute(f"ALTER ROLE {name} {change.format('0' * 32)}".encode())
     for password in ("another", PASSWORD):
         with pytest.raises(psycopg.OperationalError, match="was changed in the database"):
-            connect(door, host, user=name, password=password).close()
+            connect(gateway, host, user=name, password=password).close()
     until(lambda: cell.asked, "the cell is told")
     assert {path for _, path, _ in cell.asked} == {"/v1/doubted-logins/inst_changed"}
 
 
-def test_failing_logins_are_told_once_a_second(make_door: MakeDoor, postgres: Postgres) -> None:
-    door = make_door(ports={"https": 0, "postgres": 0})
-    cell = Cell(door)
-    host = add_postgres(door, "failing", postgres, logins=known(postgres, "failing", PASSWORD))
+def test_failing_logins_are_told_once_a_second(
+    make_gateway: MakeGateway, postgres: Postgres
+) -> None:
+    gateway = make_gateway(ports={"https": 0, "postgres": 0})
+    cell = Cell(gateway)
+    host = add_postgres(gateway, "failing", postgres, logins=known(postgres, "failing", PASSWORD))
 
     def fail() -> None:
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-            connect(door, host, user="failing", password="wrong").close()
+            connect(gateway, host, user="failing", password="wrong").close()
 
     for _ in range(5):
         fail()
@@ -129,38 +131,38 @@ def test_failing_logins_are_told_once_a_second(make_door: MakeDoor, postgres: Po
     until(lambda: len(cell.asked) == 2, "it is told again")
     for _ in range(3):
         fail()
-    assert connected(door, host, user="failing", password=PASSWORD)
+    assert connected(gateway, host, user="failing", password=PASSWORD)
 
 
-def connected(door: Door, host: str, **further: Any) -> bool:
-    with connect(door, host, **further) as connection:
+def connected(gateway: GatewayRig, host: str, **further: Any) -> bool:
+    with connect(gateway, host, **further) as connection:
         return connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_roles_that_the_owner_made_leave_places_for_his_own_login(
-    pg_door: Door, postgres: Postgres
+    pg_gateway: GatewayRig, postgres: Postgres
 ) -> None:
     """Else who knows the password of one keeps out the owner, who would end it."""
     logins = known(postgres, "known_reserved", PASSWORD)
-    host = add_postgres(pg_door, "reserved", postgres, logins=logins, connections_max=5)
+    host = add_postgres(pg_gateway, "reserved", postgres, logins=logins, connections_max=5)
     with contextlib.ExitStack() as held:
         for _ in range(4):
-            held.enter_context(connect(pg_door, host))
+            held.enter_context(connect(pg_gateway, host))
         with pytest.raises(psycopg.OperationalError, match="you created have 4 of the 5"):
-            connect(pg_door, host).close()
+            connect(pg_gateway, host).close()
         owner = {"user": "known_reserved", "password": PASSWORD}
-        with connect(pg_door, host, **owner) as connection:
+        with connect(pg_gateway, host, **owner) as connection:
             assert connection.execute("SELECT current_user").fetchone() == ("known_reserved",)
             with pytest.raises(psycopg.OperationalError, match="this size allows 5"):
-                connect(pg_door, host, **owner).close()
-    until(lambda: _all_can_connect(pg_door, host), "places are given back")
+                connect(pg_gateway, host, **owner).close()
+    until(lambda: _all_can_connect(pg_gateway, host), "places are given back")
 
 
-def _all_can_connect(door: Door, host: str) -> bool:
+def _all_can_connect(gateway: GatewayRig, host: str) -> bool:
     with contextlib.ExitStack() as held:
         try:
             for _ in range(4):
-                held.enter_context(connect(door, host))
+                held.enter_context(connect(gateway, host))
         except psycopg.OperationalError:
             return False
     return True

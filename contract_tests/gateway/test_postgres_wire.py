@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocols import postgres_wire as wire
-from gateway.protocols.postgres_wire import Cancel, Messages, Startup, WireError
+from gateway.protocols.postgres_wire import Cancel, Messages, PostgresWireError, Startup
 
 # Replaced and not filtered out: Hypothesis likes zeros too much to draw long without one.
 words = st.binary(max_size=30).map(lambda word: word.replace(b"\0", b"\1"))
@@ -38,7 +38,7 @@ def test_a_cancel_request_parses_to_the_same(pid: int, secret: bytes) -> None:
 @given(st.binary(max_size=80), st.sampled_from([3 << 16, wire.CANCEL_CODE, 2 << 16]))
 def test_noise_never_does_more_than_refuse(noise: bytes, code: int) -> None:
     for packet in (noise, struct.pack("!II", 8 + len(noise), code) + noise):
-        with contextlib.suppress(WireError):
+        with contextlib.suppress(PostgresWireError):
             if wire.packet_size(packet) == len(packet):
                 wire.parse(packet)
 
@@ -101,7 +101,7 @@ def test_a_server_that_gives_no_key_is_spliced_all_the_same(before: bytes, after
 
 @given(st.binary(max_size=300))
 def test_a_backend_that_speaks_nonsense_is_refused_or_passed_on(noise: bytes) -> None:
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(PostgresWireError):
         passing, end = Messages().take(noise)
         assert noise.startswith(passing + (end or b""))
 

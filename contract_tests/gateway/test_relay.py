@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract_tests.gateway.backends import pattern
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import Client, Door, read_answer, until
+from contract_tests.gateway.conftest import MakeGateway
+from contract_tests.gateway.rig import Client, GatewayRig, read_answer, until
 
 MEGABYTE = 1_000_000
 GROWTH_MAX_BYTES = 64 * 2**20
@@ -28,9 +28,9 @@ sizes = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def relayed(door: Door) -> Iterator[tuple[Client, str]]:
-    host = door.add_instance("relayed")
-    with door.client() as client:
+def relayed(gateway: GatewayRig) -> Iterator[tuple[Client, str]]:
+    host = gateway.add_instance("relayed")
+    with gateway.client() as client:
         yield client, host
 
 
@@ -44,12 +44,12 @@ def test_bodies_go_both_ways_unchanged(relayed: tuple[Client, str], size: int) -
 
 @settings(max_examples=20)
 @given(pieces=st.lists(st.integers(1, 40_000), min_size=1, max_size=20))
-def test_records_of_any_size_are_joined_in_order(door: Door, pieces: list[int]) -> None:
+def test_records_of_any_size_are_joined_in_order(gateway: GatewayRig, pieces: list[int]) -> None:
     host = "duckdb-relayed.test.localhost"
-    if host not in door.routes:
-        door.add_instance("relayed")
+    if host not in gateway.routes:
+        gateway.add_instance("relayed")
     content = pattern(sum(pieces))
-    with door.connect(host) as connection:
+    with gateway.connect(host) as connection:
         head = f"POST /digest HTTP/1.1\r\ncontent-length: {len(content)}\r\n\r\n".encode()
         for byte in head[:8]:
             connection.sendall(bytes((byte,)))
@@ -61,32 +61,32 @@ def test_records_of_any_size_are_joined_in_order(door: Door, pieces: list[int]) 
         assert read_answer(connection)[2].decode() == hashlib.sha256(content).hexdigest()
 
 
-def test_large_bodies_are_exact(door: Door) -> None:
-    host = door.add_instance("large")
+def test_large_bodies_are_exact(gateway: GatewayRig) -> None:
+    host = gateway.add_instance("large")
     size = 40 * MEGABYTE
     expected = hashlib.sha256(pattern(size)).hexdigest()
-    with door.client() as client:
+    with gateway.client() as client:
         assert client.send("POST", host, "/digest", content=pattern(size)).text == expected
         got = client.send("GET", host, f"/bytes/{size}").content
     assert hashlib.sha256(got).hexdigest() == expected
 
 
-def test_an_early_answer_reaches_a_client_that_still_sends(door: Door) -> None:
-    host = door.add_instance("early-answer")
+def test_an_early_answer_reaches_a_client_that_still_sends(gateway: GatewayRig) -> None:
+    host = gateway.add_instance("early-answer")
     for _ in range(20):
-        with door.connect(host) as connection:
+        with gateway.connect(host) as connection:
             connection.sendall(b"POST /early HTTP/1.1\r\ncontent-length: 50000000\r\n\r\n")
             with contextlib.suppress(OSError):
                 connection.sendall(b"x" * 5 * MEGABYTE)
             assert read_answer(connection)[:1] == (413,)
 
 
-def test_half_closing_lets_the_answer_come(door: Door) -> None:
+def test_half_closing_lets_the_answer_come(gateway: GatewayRig) -> None:
     """The backend answers only when it has seen the end, so an end that is not passed on hangs."""
-    host = door.add_instance("half", _count_until_end)
-    with door.dial() as plain:
+    host = gateway.add_instance("half", _count_until_end)
+    with gateway.dial() as plain:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = door.context().wrap_bio(incoming, outgoing, server_hostname=host)
+        client = gateway.context().wrap_bio(incoming, outgoing, server_hostname=host)
         while not _shaken(client):
             plain.sendall(outgoing.read())
             incoming.write(plain.recv(65_536))
@@ -122,11 +122,11 @@ async def _say_and_break_off(reader: asyncio.StreamReader, writer: asyncio.Strea
     await writer.drain()
 
 
-def test_the_end_of_an_answer_is_authenticated(door: Door) -> None:
+def test_the_end_of_an_answer_is_authenticated(gateway: GatewayRig) -> None:
     """Without close_notify a client could not tell the end from a cut."""
-    host = door.add_instance("ends", _say_and_break_off)
-    plain = door.dial()
-    with door.context().wrap_socket(
+    host = gateway.add_instance("ends", _say_and_break_off)
+    plain = gateway.dial()
+    with gateway.context().wrap_socket(
         plain, server_hostname=host, suppress_ragged_eofs=False
     ) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -136,7 +136,7 @@ def test_the_end_of_an_answer_is_authenticated(door: Door) -> None:
     assert received.endswith(b"all of it")
 
 
-def test_a_client_that_leaves_is_seen_by_the_backend(door: Door) -> None:
+def test_a_client_that_leaves_is_seen_by_the_backend(gateway: GatewayRig) -> None:
     left = threading.Event()
 
     async def wait_for_the_end(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -144,8 +144,8 @@ def test_a_client_that_leaves_is_seen_by_the_backend(door: Door) -> None:
             await reader.read()
         left.set()
 
-    host = door.add_instance("leaves", wait_for_the_end)
-    connection = door.connect(host)
+    host = gateway.add_instance("leaves", wait_for_the_end)
+    connection = gateway.connect(host)
     connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
     connection.close()
     assert left.wait(60)
@@ -167,21 +167,21 @@ class _Flood:
             self.sent_bytes += len(block)
 
 
-def test_a_reader_that_stops_reading_costs_little_memory(make_door: MakeDoor) -> None:
-    door = make_door()
+def test_a_reader_that_stops_reading_costs_little_memory(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway()
     flood = _Flood(1_000 * MEGABYTE)
-    host = door.add_instance("flood", flood.serve)
-    gateway = psutil.Process(door.workers()[0])
-    before = gateway.memory_info().rss
-    with door.connect(host) as connection:
+    host = gateway.add_instance("flood", flood.serve)
+    worker = psutil.Process(gateway.workers()[0])
+    before = worker.memory_info().rss
+    with gateway.connect(host) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
         settled = _settled(flood)
         assert 0 < settled < flood.total_bytes
-        assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
+        assert worker.memory_info().rss - before < GROWTH_MAX_BYTES
         received = 0
         while received < flood.total_bytes:
             received += len(connection.recv(2**20))
-        assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
+        assert worker.memory_info().rss - before < GROWTH_MAX_BYTES
 
 
 def _settled(flood: _Flood) -> int:
@@ -200,34 +200,34 @@ async def _never_reads(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     await asyncio.sleep(3600)
 
 
-def test_a_backend_that_stops_reading_costs_little_memory(make_door: MakeDoor) -> None:
-    door = make_door()
-    host = door.add_instance("stuck", _never_reads)
-    gateway = psutil.Process(door.workers()[0])
-    before = gateway.memory_info().rss
-    with door.connect(host) as connection:
+def test_a_backend_that_stops_reading_costs_little_memory(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway()
+    host = gateway.add_instance("stuck", _never_reads)
+    worker = psutil.Process(gateway.workers()[0])
+    before = worker.memory_info().rss
+    with gateway.connect(host) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\ncontent-length: 200000000\r\n\r\n")
         connection.settimeout(1)
         with pytest.raises(TimeoutError):
             connection.sendall(b"z" * 200 * MEGABYTE)
-        assert gateway.memory_info().rss - before < GROWTH_MAX_BYTES
+        assert worker.memory_info().rss - before < GROWTH_MAX_BYTES
 
 
-def test_many_connections_leave_nothing_behind(make_door: MakeDoor) -> None:
-    door = make_door()
-    host = door.add_instance("many")
-    gateway = psutil.Process(door.workers()[0])
-    context = door.context()
+def test_many_connections_leave_nothing_behind(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway()
+    host = gateway.add_instance("many")
+    worker = psutil.Process(gateway.workers()[0])
+    context = gateway.context()
 
     def hundred() -> None:
         for _ in range(100):
-            with door.connect(host, context) as connection:
+            with gateway.connect(host, context) as connection:
                 connection.sendall(b"GET /name HTTP/1.1\r\nhost: x\r\n\r\n")
                 assert read_answer(connection)[0] == 200
 
     hundred()
-    descriptors, memory = gateway.num_fds(), gateway.memory_info().rss
+    descriptors, memory = worker.num_fds(), worker.memory_info().rss
     for _ in range(4):
         hundred()
-    until(lambda: gateway.num_fds() <= descriptors, "every descriptor is given back")
-    assert gateway.memory_info().rss - memory < 8 * 2**20
+    until(lambda: worker.num_fds() <= descriptors, "every descriptor is given back")
+    assert worker.memory_info().rss - memory < 8 * 2**20

@@ -11,8 +11,8 @@ import pytest
 import redis
 import valkey
 
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import ZONE, Door, until
+from contract_tests.gateway.conftest import MakeGateway
+from contract_tests.gateway.rig import ZONE, GatewayRig, until
 from contract_tests.gateway.servers import Resp
 from contract_tests.gateway.test_wake import Cell
 
@@ -32,32 +32,34 @@ def _resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", answer)
 
 
-def resp_instance(door: Door, server: Resp, name: str, **members: Any) -> str:
+def resp_instance(gateway: GatewayRig, server: Resp, name: str, **members: Any) -> str:
     members = {"socket": str(server.socket), "protocol": "resp", **members}
-    return door.add_instance(name, backend=False, **members)
+    return gateway.add_instance(name, backend=False, **members)
 
 
-def connect(door: Door, host: str, kind: str = "redis", **options: Any) -> Any:
+def connect(gateway: GatewayRig, host: str, kind: str = "redis", **options: Any) -> Any:
     standard = {
         "host": host,
-        "port": door.ports["resp"],
+        "port": gateway.ports["resp"],
         "password": "secret",
         "retry": None,
         "ssl": True,
-        "ssl_ca_certs": str(door.home / "pki" / "root.pem"),
+        "ssl_ca_certs": str(gateway.home / "pki" / "root.pem"),
         "ssl_check_hostname": True,
     }
     return CLIENTS[kind](**(standard | options))
 
 
 @pytest.fixture(scope="module")
-def host(fronts_door: Door, redis_server: Resp) -> str:
-    return resp_instance(fronts_door, redis_server, "keys")
+def host(protocols_gateway: GatewayRig, redis_server: Resp) -> str:
+    return resp_instance(protocols_gateway, redis_server, "keys")
 
 
 @pytest.fixture(params=list(CLIENTS))
-def client(request: pytest.FixtureRequest, fronts_door: Door, host: str) -> Iterator[Any]:
-    with connect(fronts_door, host, request.param) as made:
+def client(
+    request: pytest.FixtureRequest, protocols_gateway: GatewayRig, host: str
+) -> Iterator[Any]:
+    with connect(protocols_gateway, host, request.param) as made:
         yield made
 
 
@@ -82,17 +84,19 @@ def test_messages_arrive_that_nobody_asked_for(client: Any) -> None:
     assert message["data"] == b"hello"
 
 
-def test_a_wrong_password_gets_the_servers_own_error(fronts_door: Door, host: str) -> None:
+def test_a_wrong_password_gets_the_servers_own_error(
+    protocols_gateway: GatewayRig, host: str
+) -> None:
     with (
-        connect(fronts_door, host, password="wrong") as client,
+        connect(protocols_gateway, host, password="wrong") as client,
         pytest.raises(redis.exceptions.AuthenticationError, match="invalid username-password"),
     ):
         client.ping()
 
 
-def test_plaintext_is_told_to_use_tls(fronts_door: Door, host: str) -> None:
+def test_plaintext_is_told_to_use_tls(protocols_gateway: GatewayRig, host: str) -> None:
     for kind, module in (("redis", redis), ("valkey", valkey)):
-        plain = CLIENTS[kind](host=host, port=fronts_door.ports["resp"], password="secret")
+        plain = CLIENTS[kind](host=host, port=protocols_gateway.ports["resp"], password="secret")
         with (
             plain as client,
             pytest.raises(module.exceptions.ResponseError, match="TLS only: use rediss://"),
@@ -101,25 +105,25 @@ def test_plaintext_is_told_to_use_tls(fronts_door: Door, host: str) -> None:
 
 
 def test_over_the_limit_is_said_and_room_is_given_back(
-    fronts_door: Door, redis_server: Resp
+    protocols_gateway: GatewayRig, redis_server: Resp
 ) -> None:
-    limited = resp_instance(fronts_door, redis_server, "few-keys", connections_max=1)
-    with connect(fronts_door, limited) as first:
+    limited = resp_instance(protocols_gateway, redis_server, "few-keys", connections_max=1)
+    with connect(protocols_gateway, limited) as first:
         assert first.ping()
         with (
-            connect(fronts_door, limited) as second,
+            connect(protocols_gateway, limited) as second,
             pytest.raises(redis.exceptions.ConnectionError, match="max number of clients reached"),
         ):
             second.ping()
-    until(lambda: answers(fronts_door, limited), "room is given back")
+    until(lambda: answers(protocols_gateway, limited), "room is given back")
 
 
 @pytest.mark.parametrize("wrong", [("SETNAME", "a b"), ("NONSENSE",)])
 def test_nobody_is_let_in_by_a_hello_that_is_refused(
-    fronts_door: Door, host: str, wrong: tuple[str, ...]
+    protocols_gateway: GatewayRig, host: str, wrong: tuple[str, ...]
 ) -> None:
     """Redis 7.0 lets him in all the same, and the gateway would not count him."""
-    with connect(fronts_door, host, password=None) as client:
+    with connect(protocols_gateway, host, password=None) as client:
         connection = client.connection_pool.get_connection()
         connection.send_command("HELLO", "3", "AUTH", "default", "secret", *wrong)
         with pytest.raises(redis.exceptions.ResponseError, match=r"Client names|Syntax error"):
@@ -129,48 +133,50 @@ def test_nobody_is_let_in_by_a_hello_that_is_refused(
             connection.read_response()
 
 
-def answers(door: Door, host: str) -> bool:
+def answers(gateway: GatewayRig, host: str) -> bool:
     try:
-        with connect(door, host) as client:
+        with connect(gateway, host) as client:
             return bool(client.ping())
     except redis.exceptions.ConnectionError:
         return False
 
 
-def test_only_listed_addresses_get_in(fronts_door: Door, redis_server: Resp) -> None:
-    closed = resp_instance(fronts_door, redis_server, "closed-keys", allow_cidrs=["192.0.2.1"])
-    assert not answers(fronts_door, closed)
-    fronts_door.set_route(closed, allow_cidrs=["127.0.0.1"])
-    until(lambda: answers(fronts_door, closed), "the list applies")
+def test_only_listed_addresses_get_in(protocols_gateway: GatewayRig, redis_server: Resp) -> None:
+    closed = resp_instance(
+        protocols_gateway, redis_server, "closed-keys", allow_cidrs=["192.0.2.1"]
+    )
+    assert not answers(protocols_gateway, closed)
+    protocols_gateway.set_route(closed, allow_cidrs=["127.0.0.1"])
+    until(lambda: answers(protocols_gateway, closed), "the list applies")
 
 
-def test_a_paused_instance_says_so(fronts_door: Door, redis_server: Resp) -> None:
+def test_a_paused_instance_says_so(protocols_gateway: GatewayRig, redis_server: Resp) -> None:
     text = "the instance is paused; resume it to connect"
-    paused = resp_instance(fronts_door, redis_server, "p-keys", state="paused", refusal=text)
+    paused = resp_instance(protocols_gateway, redis_server, "p-keys", state="paused", refusal=text)
     with (
-        connect(fronts_door, paused) as client,
+        connect(protocols_gateway, paused) as client,
         pytest.raises(redis.exceptions.ResponseError, match=text),
     ):
         client.ping()
 
 
-def test_a_server_that_does_not_answer_is_one_to_try_again(make_door: MakeDoor) -> None:
-    door = make_door(ports={"resp": 0}, backend_retry_s=0.3)
-    host = door.add_instance("absent-keys", backend=False, protocol="resp")
+def test_a_server_that_does_not_answer_is_one_to_try_again(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(ports={"resp": 0}, backend_retry_s=0.3)
+    host = gateway.add_instance("absent-keys", backend=False, protocol="resp")
     with (
-        connect(door, host) as client,
+        connect(gateway, host) as client,
         pytest.raises(redis.exceptions.BusyLoadingError, match="is not responding"),
     ):
         client.ping()
 
 
 def test_a_connection_wakes_an_instance_and_is_held(
-    make_door: MakeDoor, redis_server: Resp
+    make_gateway: MakeGateway, redis_server: Resp
 ) -> None:
-    door = make_door(ports={"resp": 0})
-    cell = Cell(door)
-    host = resp_instance(door, redis_server, "sleepy-keys", state="idle")
-    with concurrent.futures.ThreadPoolExecutor() as pool, connect(door, host) as client:
+    gateway = make_gateway(ports={"resp": 0})
+    cell = Cell(gateway)
+    host = resp_instance(gateway, redis_server, "sleepy-keys", state="idle")
+    with concurrent.futures.ThreadPoolExecutor() as pool, connect(gateway, host) as client:
         held = pool.submit(client.ping)
         until(lambda: cell.asked, "the cell is asked")
         assert not held.done()
@@ -179,17 +185,17 @@ def test_a_connection_wakes_an_instance_and_is_held(
     assert len(cell.asked) == 1
 
 
-def test_redis_counts_whom_the_server_let_in(make_door: MakeDoor, redis_server: Resp) -> None:
-    door = make_door(ports={"resp": 0})
-    host = resp_instance(door, redis_server, "resp-crowd", connections_max=1)
+def test_redis_counts_whom_the_server_let_in(make_gateway: MakeGateway, redis_server: Resp) -> None:
+    gateway = make_gateway(ports={"resp": 0})
+    host = resp_instance(gateway, redis_server, "resp-crowd", connections_max=1)
     with contextlib.ExitStack() as held:
         for _ in range(8):
-            address = ("127.0.0.1", door.ports["resp"])
+            address = ("127.0.0.1", gateway.ports["resp"])
             plain = held.enter_context(socket.create_connection(address, 60, ("127.0.0.2", 0)))
-            crowd = held.enter_context(door.context().wrap_socket(plain, server_hostname=host))
+            crowd = held.enter_context(gateway.context().wrap_socket(plain, server_hostname=host))
             crowd.sendall(b"PING\r\n")
             assert crowd.recv(100).startswith(b"-NOAUTH")
-        with connect(door, host) as let_in:
+        with connect(gateway, host) as let_in:
             assert let_in.ping()
-            with connect(door, host) as another, pytest.raises(redis.ConnectionError):
+            with connect(gateway, host) as another, pytest.raises(redis.ConnectionError):
                 another.ping()

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from contract_tests.gateway.backends import http
-from contract_tests.gateway.conftest import MakeDoor
-from contract_tests.gateway.door import WAIT_S, Door, raw_get, receive, until
+from contract_tests.gateway.conftest import MakeGateway
+from contract_tests.gateway.rig import WAIT_S, GatewayRig, raw_get, receive, until
 
 MEGABYTE = 1_000_000
 OP_REPLY, OP_QUERY, OP_MSG = 1, 2004, 2013
@@ -29,12 +29,12 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-def dial(door: Door, protocol: str) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", door.ports[protocol]), WAIT_S)
+def dial(gateway: GatewayRig, protocol: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", gateway.ports[protocol]), WAIT_S)
 
 
-def connect(door: Door, protocol: str, host: str) -> ssl.SSLSocket:
-    return door.context().wrap_socket(dial(door, protocol), server_hostname=host)
+def connect(gateway: GatewayRig, protocol: str, host: str) -> ssl.SSLSocket:
+    return gateway.context().wrap_socket(dial(gateway, protocol), server_hostname=host)
 
 
 def receive_all(connection: socket.socket) -> bytes:
@@ -51,10 +51,12 @@ def receive_all(connection: socket.socket) -> bytes:
     ("protocol", "first"),
     [("mongodb", b"\x14\0\0\0\1\0\0\0\0\0\0\0\xdd\x07\0\0\0\0\0\0"), ("clickhouse", b"\0")],
 )
-def test_bytes_go_both_ways_unchanged(fronts_door: Door, protocol: str, first: bytes) -> None:
-    host = fronts_door.add_instance(f"echo-{protocol}", _echo, protocol=protocol)
+def test_bytes_go_both_ways_unchanged(
+    protocols_gateway: GatewayRig, protocol: str, first: bytes
+) -> None:
+    host = protocols_gateway.add_instance(f"echo-{protocol}", _echo, protocol=protocol)
     content = first + os.urandom(5 * MEGABYTE)
-    with connect(fronts_door, protocol, host) as connection:
+    with connect(protocols_gateway, protocol, host) as connection:
         seen, position = hashlib.sha256(), 0
         while position < len(content):
             sent = content[position : position + 100_000]
@@ -68,12 +70,12 @@ def test_bytes_go_both_ways_unchanged(fronts_door: Door, protocol: str, first: b
     assert seen.digest() == hashlib.sha256(content).digest()
 
 
-def test_a_host_is_found_on_the_port_of_its_protocol_only(fronts_door: Door) -> None:
-    host = fronts_door.add_instance("own-port", _echo, protocol="mongodb")
-    connect(fronts_door, "mongodb", host).close()
+def test_a_host_is_found_on_the_port_of_its_protocol_only(protocols_gateway: GatewayRig) -> None:
+    host = protocols_gateway.add_instance("own-port", _echo, protocol="mongodb")
+    connect(protocols_gateway, "mongodb", host).close()
     for protocol in ("clickhouse", "resp", "https"):
         with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
-            connect(fronts_door, protocol, host)
+            connect(protocols_gateway, protocol, host)
 
 
 # MongoDB.
@@ -124,9 +126,13 @@ def read_document(data: bytes) -> dict[str, float | int | str]:
 
 
 @pytest.mark.parametrize("operation", [OP_MSG, OP_QUERY])
-def test_mongodb_is_answered_in_the_form_of_its_question(fronts_door: Door, operation: int) -> None:
-    host = fronts_door.add_instance(f"mongo-full-{operation}", _echo, protocol="mongodb", **LIMITS)
-    with connect(fronts_door, "mongodb", host) as connection:
+def test_mongodb_is_answered_in_the_form_of_its_question(
+    protocols_gateway: GatewayRig, operation: int
+) -> None:
+    host = protocols_gateway.add_instance(
+        f"mongo-full-{operation}", _echo, protocol="mongodb", **LIMITS
+    )
+    with connect(protocols_gateway, "mongodb", host) as connection:
         for byte in message(operation):
             connection.sendall(bytes((byte,)))
         answer = read_answer(receive_all(connection))
@@ -135,9 +141,9 @@ def test_mongodb_is_answered_in_the_form_of_its_question(fronts_door: Door, oper
     assert answer["errmsg"] == "too many connections: this size allows 0"
 
 
-def test_mongodb_paused_is_a_host_to_try_later(fronts_door: Door) -> None:
-    host = fronts_door.add_instance("mongo-paused", _echo, protocol="mongodb", **PAUSED)
-    with connect(fronts_door, "mongodb", host) as connection:
+def test_mongodb_paused_is_a_host_to_try_later(protocols_gateway: GatewayRig) -> None:
+    host = protocols_gateway.add_instance("mongo-paused", _echo, protocol="mongodb", **PAUSED)
+    with connect(protocols_gateway, "mongodb", host) as connection:
         connection.sendall(message())
         answer = read_answer(receive_all(connection))
     assert answer == {
@@ -149,8 +155,10 @@ def test_mongodb_paused_is_a_host_to_try_later(fronts_door: Door) -> None:
 
 
 @pytest.mark.parametrize("operation", [OP_MSG, OP_QUERY])
-def test_mongodb_in_plaintext_is_told_to_use_tls(fronts_door: Door, operation: int) -> None:
-    with dial(fronts_door, "mongodb") as plain:
+def test_mongodb_in_plaintext_is_told_to_use_tls(
+    protocols_gateway: GatewayRig, operation: int
+) -> None:
+    with dial(protocols_gateway, "mongodb") as plain:
         plain.sendall(message(operation)[:10])
         plain.sendall(message(operation)[10:])
         answer = read_answer(receive_all(plain))
@@ -159,17 +167,19 @@ def test_mongodb_in_plaintext_is_told_to_use_tls(fronts_door: Door, operation: i
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 40, message(1)])
-def test_what_is_no_message_of_mongodb_is_hung_up_on(fronts_door: Door, sent: bytes) -> None:
-    with dial(fronts_door, "mongodb") as plain:
+def test_what_is_no_message_of_mongodb_is_hung_up_on(
+    protocols_gateway: GatewayRig, sent: bytes
+) -> None:
+    with dial(protocols_gateway, "mongodb") as plain:
         plain.sendall(sent)
         assert not receive_all(plain)
 
 
-def test_half_a_message_is_no_request(make_door: MakeDoor) -> None:
-    door = make_door(ports={"mongodb": 0}, first_request_timeout_s=0.5)
-    host = door.add_instance("mongo-half", backend=False, protocol="mongodb")
-    backend = door.serve(door.home / "run" / "mongo-half.sock", _echo)
-    with connect(door, "mongodb", host) as connection:
+def test_half_a_message_is_no_request(make_gateway: MakeGateway) -> None:
+    gateway = make_gateway(ports={"mongodb": 0}, first_request_timeout_s=0.5)
+    host = gateway.add_instance("mongo-half", backend=False, protocol="mongodb")
+    backend = gateway.serve(gateway.home / "run" / "mongo-half.sock", _echo)
+    with connect(gateway, "mongodb", host) as connection:
         connection.sendall(message()[:-1])
         assert not receive_all(connection)
     assert backend.connections == 0
@@ -199,15 +209,15 @@ def read_exception(data: bytes) -> tuple[int, str, str]:
     return code, strings[0], strings[1]
 
 
-def test_clickhouse_gets_exceptions(fronts_door: Door) -> None:
-    full = fronts_door.add_instance("house-full", _echo, protocol="clickhouse", **LIMITS)
+def test_clickhouse_gets_exceptions(protocols_gateway: GatewayRig) -> None:
+    full = protocols_gateway.add_instance("house-full", _echo, protocol="clickhouse", **LIMITS)
     text = "the instance is paused: " + "long " * 100
-    paused = fronts_door.add_instance(
+    paused = protocols_gateway.add_instance(
         "house-paused", _echo, protocol="clickhouse", state="paused", refusal=text
     )
     answers = []
     for host in (full, paused):
-        with connect(fronts_door, "clickhouse", host) as connection:
+        with connect(protocols_gateway, "clickhouse", host) as connection:
             connection.sendall(CLICKHOUSE_HELLO)
             answers.append(read_exception(receive_all(connection)))
     assert answers[0][:2] == (202, "DB::Exception")
@@ -215,8 +225,8 @@ def test_clickhouse_gets_exceptions(fronts_door: Door) -> None:
     assert answers[1] == (210, "DB::Exception", f"DB::Exception: {text}")
 
 
-def test_clickhouse_in_plaintext_is_told_to_use_tls(fronts_door: Door) -> None:
-    with dial(fronts_door, "clickhouse") as plain:
+def test_clickhouse_in_plaintext_is_told_to_use_tls(protocols_gateway: GatewayRig) -> None:
+    with dial(protocols_gateway, "clickhouse") as plain:
         plain.sendall(CLICKHOUSE_HELLO)
         code, _, text = read_exception(receive_all(plain))
     assert code == 210
@@ -224,34 +234,38 @@ def test_clickhouse_in_plaintext_is_told_to_use_tls(fronts_door: Door) -> None:
 
 
 @pytest.fixture
-def house(fronts_door: Door) -> Iterator[str]:
+def house(protocols_gateway: GatewayRig) -> Iterator[str]:
     """One instance with both of ClickHouse's ways in."""
-    path = fronts_door.home / "run" / "house-http.sock"
-    backend = fronts_door.serve(path, http("over https"))
-    yield fronts_door.add_instance(
+    path = protocols_gateway.home / "run" / "house-http.sock"
+    backend = protocols_gateway.serve(path, http("over https"))
+    yield protocols_gateway.add_instance(
         "house", _echo, protocol="clickhouse", https_socket=str(path), connections_max=1
     )
     backend.stop()
 
 
-def test_clickhouse_speaks_https_on_a_port_of_its_own(fronts_door: Door, house: str) -> None:
-    with connect(fronts_door, "clickhouse_https", house) as connection:
+def test_clickhouse_speaks_https_on_a_port_of_its_own(
+    protocols_gateway: GatewayRig, house: str
+) -> None:
+    with connect(protocols_gateway, "clickhouse_https", house) as connection:
         assert raw_get(connection)[2] == b"over https"
         # Both ways in are one instance, with one limit.
-        with connect(fronts_door, "clickhouse", house) as native:
+        with connect(protocols_gateway, "clickhouse", house) as native:
             native.sendall(CLICKHOUSE_HELLO)
             assert read_exception(receive_all(native))[0] == 202
     with httpx.Client(timeout=WAIT_S) as client:
-        answer = client.get(f"http://127.0.0.1:{fronts_door.ports['clickhouse_https']}/ping")
+        answer = client.get(f"http://127.0.0.1:{protocols_gateway.ports['clickhouse_https']}/ping")
     assert answer.status_code == 400
     assert "TLS only" in answer.json()["error"]
 
 
-def test_places_are_given_back(fronts_door: Door) -> None:
-    host = fronts_door.add_instance("house-one", _echo, protocol="clickhouse", connections_max=1)
+def test_places_are_given_back(protocols_gateway: GatewayRig) -> None:
+    host = protocols_gateway.add_instance(
+        "house-one", _echo, protocol="clickhouse", connections_max=1
+    )
 
     def is_served() -> bool:
-        with connect(fronts_door, "clickhouse", host) as connection:
+        with connect(protocols_gateway, "clickhouse", host) as connection:
             connection.sendall(CLICKHOUSE_HELLO)
             return receive(connection)[:1] == b"\0"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cell.certificates import pki
-from contract_tests.gateway.door import WAIT_S, Door
+from contract_tests.gateway.rig import WAIT_S, GatewayRig
 from gateway.certificates import make_context
 
 OLD = [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1]
@@ -75,32 +75,34 @@ def accepts(port: int, host: str, context: ssl.SSLContext) -> bool:
 
 
 @pytest.mark.parametrize("version", OLD)
-def test_old_versions_are_refused(door: Door, anything_goes: int, version: ssl.TLSVersion) -> None:
-    host = door.add_instance("old-versions")
+def test_old_versions_are_refused(
+    gateway: GatewayRig, anything_goes: int, version: ssl.TLSVersion
+) -> None:
+    host = gateway.add_instance("old-versions")
     assert accepts(anything_goes, host, only(version))
-    assert not accepts(door.port, host, only(version))
+    assert not accepts(gateway.port, host, only(version))
 
 
 @pytest.mark.parametrize("version", NEW)
-def test_new_versions_are_accepted(door: Door, version: ssl.TLSVersion) -> None:
-    assert accepts(door.port, door.add_instance("new-versions"), only(version))
+def test_new_versions_are_accepted(gateway: GatewayRig, version: ssl.TLSVersion) -> None:
+    assert accepts(gateway.port, gateway.add_instance("new-versions"), only(version))
 
 
-def test_1_3_is_preferred(door: Door) -> None:
-    with door.connect(door.add_instance("preferred")) as connection:
+def test_1_3_is_preferred(gateway: GatewayRig) -> None:
+    with gateway.connect(gateway.add_instance("preferred")) as connection:
         assert connection.version() == "TLSv1.3"
 
 
 def test_of_all_1_2_suites_only_aead_with_forward_secrecy_are_accepted(
-    door: Door, anything_goes: int
+    gateway: GatewayRig, anything_goes: int
 ) -> None:
-    host = door.add_instance("suites")
+    host = gateway.add_instance("suites")
     context = only(ssl.TLSVersion.TLSv1_2)
     suites = [each for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"]
     accepted, lenient_accepted = set(), set()
     for suite in suites:
         context.set_ciphers(f"{suite['name']}:@SECLEVEL=0")
-        if accepts(door.port, host, context):
+        if accepts(gateway.port, host, context):
             accepted.add(suite["name"])
         if accepts(anything_goes, host, context):
             lenient_accepted.add(suite["name"])
@@ -123,15 +125,15 @@ def test_the_policy_itself_holds_nothing_else(tmp_path: Path) -> None:
     assert context.options & ssl.OP_NO_COMPRESSION
 
 
-def test_a_client_may_not_renegotiate(door: Door) -> None:
+def test_a_client_may_not_renegotiate(gateway: GatewayRig) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not installed")
-    host = door.add_instance("renegotiate")
+    host = gateway.add_instance("renegotiate")
     ran = subprocess.run(
         [
-            *(openssl, "s_client", "-connect", f"127.0.0.1:{door.port}", "-servername", host),
-            *("-tls1_2", "-CAfile", str(door.home / "pki" / "root.pem")),
+            *(openssl, "s_client", "-connect", f"127.0.0.1:{gateway.port}", "-servername", host),
+            *("-tls1_2", "-CAfile", str(gateway.home / "pki" / "root.pem")),
         ],
         input=b"R\n",
         capture_output=True,
@@ -142,15 +144,15 @@ def test_a_client_may_not_renegotiate(door: Door) -> None:
     assert b"no renegotiation" in ran.stdout + ran.stderr
 
 
-def test_a_session_is_resumed_for_its_own_host(door: Door) -> None:
-    host = door.add_instance("resumed")
-    context = door.context()
-    with door.connect(host, context) as first:
+def test_a_session_is_resumed_for_its_own_host(gateway: GatewayRig) -> None:
+    host = gateway.add_instance("resumed")
+    context = gateway.context()
+    with gateway.connect(host, context) as first:
         first.sendall(b"GET /name HTTP/1.1\r\nhost: x\r\n\r\n")
         assert first.recv(1000)
         session = first.session
     with (
-        door.dial() as plain,
+        gateway.dial() as plain,
         context.wrap_socket(plain, server_hostname=host, session=session) as second,
     ):
         assert second.session_reused

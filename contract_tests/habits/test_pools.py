@@ -8,7 +8,7 @@ from contract_tests.habits.test_sizes import ROOT, names, parsed
 
 POOLS = {
     *("Semaphore", "BoundedSemaphore", "ThreadPoolExecutor", "Queue", "SimpleQueue"),
-    *("Turns", "Pool", "ConnectionCounts", "Followers"),
+    *("Turns", "QueryTurns", "Pool", "ConnectionCounts", "LogFollowers"),
 }
 # Where one is made: how its rows in the table begin, or why it needs none.
 TOLD = {
@@ -16,13 +16,13 @@ TOLD = {
     "cell/agent.py": ("threads of the cell",),
     "cell/console/answers.py": ("such answers",),
     "cell/console/mount.py": ("threads of the console's pages",),
-    "cell/engines/mysql/beside.py": ("threads that end events of MariaDB",),
+    "cell/engines/mysql/background_calls.py": ("threads that end events of MariaDB",),
     "cell/instances/pools.py": (
         *("engines starting", "engines that take longer to start", "snapshots being made"),
         *("statements in the SQL console", "logs being followed"),
     ),
     "cell/instances/queues.py": ("requests to the queues of an instance",),
-    "gateway/doubts.py": ("comparing logins after failed ones",),
+    "gateway/login_reports.py": ("comparing logins after failed ones",),
     "specserver/shares.py": (
         *("passwords being verified", "threads of the API", "long polls", "request bodies"),
         *("requests waiting for such a thread", "live streams", "downloads"),

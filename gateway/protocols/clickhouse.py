@@ -2,7 +2,7 @@
 
 import struct
 
-from gateway.protocols.front import Begun
+from gateway.protocols.interface import FirstRequest
 from gateway.protocols.tls_first import TlsFirst
 from gateway.refusal import Refusal
 
@@ -15,17 +15,17 @@ TLS_REQUIRED = "this port accepts TLS only: connect with --secure"
 class ClickHouse:
     alpn = ()
 
-    def talk(self) -> "ClickHouseTalk":
-        return ClickHouseTalk()
+    def dialogue(self) -> "ClickHouseDialogue":
+        return ClickHouseDialogue()
 
 
-class ClickHouseTalk(TlsFirst):
+class ClickHouseDialogue(TlsFirst):
     def plaintext_refusal(self, first: bytes) -> bytes | None:
         # A hello begins with its packet's number, which is 0.
         return _exception(NETWORK_ERROR, TLS_REQUIRED) if first[:1] == b"\0" else None
 
-    def begin(self, received: bytearray) -> Begun | None:
-        return Begun(bytes(received)) if received else None
+    def begin(self, received: bytearray) -> FirstRequest | None:
+        return FirstRequest(bytes(received)) if received else None
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:  # noqa: ARG002 - engines only
         if refusal.kind == "too_many_connections":

@@ -5,7 +5,7 @@ import struct
 
 import orjson
 
-from gateway.protocols.front import Begun, Turn
+from gateway.protocols.interface import FirstRequest, Step
 from gateway.protocols.postgres_login import Logins
 from gateway.protocols.tls_first import TlsFirst
 from gateway.refusal import Refusal
@@ -38,11 +38,11 @@ class Https:
 
     alpn = ("http/1.1",)
 
-    def talk(self) -> "HttpsTalk":
-        return HttpsTalk()
+    def dialogue(self) -> "HttpsDialogue":
+        return HttpsDialogue()
 
 
-class HttpsTalk(TlsFirst):
+class HttpsDialogue(TlsFirst):
     def __init__(self) -> None:
         self._first = b""
         self._has_credentials = False
@@ -59,7 +59,7 @@ class HttpsTalk(TlsFirst):
             return None
         return _response("400 Bad Request", {"error": TLS_REQUIRED}, first)
 
-    def begin(self, received: bytearray) -> Begun | None:
+    def begin(self, received: bytearray) -> FirstRequest | None:
         whole = len(received) >= HEAD_MAX_BYTES or any(end in received for end in HEAD_ENDS)
         if not whole:
             return None
@@ -67,7 +67,7 @@ class HttpsTalk(TlsFirst):
         head = re.split(rb"\r?\n\r?\n", received, maxsplit=1)[0]
         self._has_credentials = bool(ASKS_FOR_ITS_OWN.match(head) and CREDENTIALS.search(head))
         self._to_come = _bytes_to_come(bytes(received), bytes(head))
-        return Begun(bytes(received))
+        return FirstRequest(bytes(received))
 
     # A client that shows no credentials with its first request, or wrong ones, stays among those
     # who have not logged in: what it asks later need not begin where a message does.
@@ -77,26 +77,26 @@ class HttpsTalk(TlsFirst):
         first: bytes,
         instance_id: str | None,
         logins: Logins,  # noqa: ARG002 - of the seam
-    ) -> Turn:
+    ) -> Step:
         seen = instance_id is None or self._first == HTTP2[:FIRST_BYTES]
-        return Turn(to_backend=first, spliced=seen)
+        return Step(to_backend=first, spliced=seen)
 
-    def from_client(self, data: bytes) -> Turn:
+    def from_client(self, data: bytes) -> Step:
         if self._to_come:
             self._to_come = max(0, self._to_come - len(data))
-        return Turn(to_backend=data)
+        return Step(to_backend=data)
 
-    def from_backend(self, data: bytes) -> Turn:
+    def from_backend(self, data: bytes) -> Step:
         if not self._has_credentials:
-            return Turn(to_client=data)
+            return Step(to_client=data)
         self._answered += data[:FIRST_BYTES_OF_ANSWER]
         while self._answered.startswith(INTERIM) and b"\r\n\r\n" in self._answered:
             self._answered = self._answered.partition(b"\r\n\r\n")[2]
         if self._answered.startswith(INTERIM) or len(self._answered) < len(ACCEPTED):
-            return Turn(to_client=data)
+            return Step(to_client=data)
         self._has_credentials = False
         accepted = self._answered.startswith(ACCEPTED)
-        return Turn(to_client=data, spliced=accepted, done=accepted)
+        return Step(to_client=data, spliced=accepted, done=accepted)
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:
         if self._first == HTTP2[:FIRST_BYTES]:

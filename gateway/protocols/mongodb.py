@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.protocols.front import Begun, Errand, Reply, TurnedAway
+from gateway.protocols.interface import FirstRequest, PlainReply, Rejected, SideRequest
 from gateway.protocols.tls_first import HANDSHAKE_RECORD, TlsFirst
 from gateway.refusal import Kind, Refusal
 
@@ -40,17 +40,17 @@ class Message:
 class MongoDb:
     alpn = ()
 
-    def talk(self) -> "MongoDbTalk":
-        return MongoDbTalk()
+    def dialogue(self) -> "MongoDbDialogue":
+        return MongoDbDialogue()
 
 
-class MongoDbTalk(TlsFirst):
+class MongoDbDialogue(TlsFirst):
     def __init__(self) -> None:
         self._header = b""
 
     def before_tls(
         self, received: bytearray
-    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
+    ) -> Literal["tls"] | PlainReply | Rejected | SideRequest | None:
         if received and received[0] != HANDSHAKE_RECORD and len(received) < HEADER.size:
             return None
         return super().before_tls(received)
@@ -58,7 +58,7 @@ class MongoDbTalk(TlsFirst):
     def plaintext_refusal(self, first: bytes) -> bytes | None:
         return _answer(first, TLS_REQUIRED, TLS_FAILED) or None
 
-    def begin(self, received: bytearray) -> Begun | None:
+    def begin(self, received: bytearray) -> FirstRequest | None:
         """Waits for the whole first message, since a refusal can only answer a message."""
         if len(received) < HEADER.size:
             return None
@@ -66,7 +66,7 @@ class MongoDbTalk(TlsFirst):
         if message is not None and len(received) < message.size_bytes:
             return None
         self._header = bytes(received[: HEADER.size])
-        return Begun(bytes(received))
+        return FirstRequest(bytes(received))
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:  # noqa: ARG002 - engines only
         return _answer(self._header, refusal.text, CODES.get(refusal.kind, HOST_UNREACHABLE))

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from gateway.protocols import mysql_wire as wire
-from gateway.protocols.front import TLS, Begun, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.interface import TLS, FirstRequest, PlainReply, Rejected, SideRequest, Step
 from gateway.protocols.mysql_wire import (
     Greeting,
     HandshakeResponse,
+    MySqlWireError,
     Packet,
     ServerError,
-    WireError,
 )
 from gateway.protocols.postgres_login import Logins
 from gateway.refusal import Kind, Refusal
@@ -78,14 +78,14 @@ class MySql:
             MARIADB_CAPABILITIES if mariadb else wire.LONG_PASSWORD
         )
 
-    def talk(self) -> "MySqlTalk":
+    def dialogue(self) -> "MySqlDialogue":
         scramble = bytes(33 + secrets.randbelow(94) for _ in range(wire.SCRAMBLE_BYTES))
         # No server has a connection 0, so that a client which kills "its own" query by the number
         # in the greeting does not meet another's.
-        return MySqlTalk(Greeting(self._version, self._capabilities, scramble, DEFAULT_PLUGIN))
+        return MySqlDialogue(Greeting(self._version, self._capabilities, scramble, DEFAULT_PLUGIN))
 
 
-class MySqlTalk:
+class MySqlDialogue:
     needs_alpn = False
     names_instances = True
     logs_in = True
@@ -112,7 +112,7 @@ class MySqlTalk:
 
     def before_tls(
         self, received: bytearray
-    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
+    ) -> Literal["tls"] | PlainReply | Rejected | SideRequest | None:
         if len(received) < wire.HEADER_BYTES:
             return None
         # The header tells a request for TLS from a login, which need not come whole to be refused.
@@ -122,16 +122,16 @@ class MySqlTalk:
                 return None
             if wire.wants_tls(packet.payload):
                 return TLS
-        return TurnedAway("plaintext", _framed(INSECURE_TRANSPORT, 2), linger=True)
+        return Rejected("plaintext", _framed(INSECURE_TRANSPORT, 2), linger=True)
 
-    def begin(self, received: bytearray) -> Begun | None:
+    def begin(self, received: bytearray) -> FirstRequest | None:
         try:
             packet = wire.take_packet(received)
             if packet is None:
                 return None
             self._sequence = packet.sequence
             self._login = login = wire.parse_response(packet.payload)
-        except WireError as error:
+        except MySqlWireError as error:
             raise Refusal("malformed", f"Bad handshake: {error}") from error
         self._ahead = self._sequence - 1
         self._from_client += received
@@ -143,25 +143,25 @@ class MySqlTalk:
             text = f"Access denied for user '{RESERVED_USERNAME.decode()}'"
             raise Refusal("not_permitted", text)
         if not username:
-            return Begun(login.username)
-        return Begun(username, name.decode("ascii", "replace"), otherwise=login.username)
+            return FirstRequest(login.username)
+        return FirstRequest(username, name.decode("ascii", "replace"), otherwise=login.username)
 
     def opened(
         self,
         first: bytes,
         instance_id: str | None,  # noqa: ARG002 - of the seam
         logins: Logins,  # noqa: ARG002 - of the seam
-    ) -> Turn:
+    ) -> Step:
         self._login = replace(self._known_login, username=first)
-        return Turn()
+        return Step()
 
-    def from_client(self, data: bytes) -> Turn:
+    def from_client(self, data: bytes) -> Step:
         self._from_client += data
         if len(self._from_client) > HELD_MAX_BYTES:
             raise Refusal("malformed", "Bad handshake: commands before its end")
-        return Turn(to_backend=self._answers())
+        return Step(to_backend=self._answers())
 
-    def from_backend(self, data: bytes) -> Turn:
+    def from_backend(self, data: bytes) -> Step:
         self._from_backend += data
         said, answered = b"", b""
         try:
@@ -181,9 +181,9 @@ class MySqlTalk:
                 else:
                     answered += self._forwarded_login(packet)
                     self._backend_greeted = True
-        except WireError as error:
+        except MySqlWireError as error:
             raise Refusal("unreachable", "the server does not speak this protocol") from error
-        return Turn(to_client=said, to_backend=answered + self._answers())
+        return Step(to_client=said, to_backend=answered + self._answers())
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:  # noqa: ARG002 - engines only
         code, sqlstate = CODES.get(refusal.kind, AWAY)
@@ -198,7 +198,7 @@ class MySqlTalk:
         server, self._session = greeting.capabilities, greeting.thread_id
         login, promised = self._known_login, self._greeting.capabilities
         if login.capabilities & promised & SHAPING_CAPABILITIES & ~server:
-            raise WireError("the server lacks a capability that the gateway announced")
+            raise MySqlWireError("the server lacks a capability that the gateway announced")
         # LONG_PASSWORD only says which family a client is of.
         bits = login.capabilities & (promised & server & ~wire.SSL | wire.LONG_PASSWORD)
         if login.database is None:
@@ -242,12 +242,12 @@ class MySqlTalk:
                 self._sequence = packet.sequence
                 self._answered.append(packet.payload)
                 answers += wire.frame(packet.payload, packet.sequence - self._ahead)
-        except WireError as error:
+        except MySqlWireError as error:
             raise Refusal("malformed", f"Bad handshake: {error}") from error
         return answers
 
-    def _spliced(self, said: bytes) -> Turn:
-        return Turn(
+    def _spliced(self, said: bytes) -> Step:
+        return Step(
             to_client=said + bytes(self._from_backend),
             to_backend=bytes(self._from_client),
             spliced=True,

@@ -32,7 +32,7 @@ EXTENDED_SHIFT = 32
 OK, AUTH_SWITCH, ERROR = 0x00, 0xFE, 0xFF
 
 
-class WireError(Exception):
+class MySqlWireError(Exception):
     """These bytes are not what the protocol has here."""
 
 
@@ -80,7 +80,7 @@ class ServerError:
 
 def frame(payload: bytes, sequence: int) -> bytes:
     if len(payload) > LOGIN_PACKET_MAX_BYTES:
-        raise WireError("the packet is too large")
+        raise MySqlWireError("the packet is too large")
     return len(payload).to_bytes(3, "little") + bytes((sequence & 0xFF,)) + payload
 
 
@@ -90,7 +90,7 @@ def take_packet(received: bytearray) -> Packet | None:
         return None
     size = int.from_bytes(received[:3], "little")
     if size > LOGIN_PACKET_MAX_BYTES:
-        raise WireError("the packet is too large")
+        raise MySqlWireError("the packet is too large")
     if len(received) < HEADER_BYTES + size:
         return None
     packet = Packet(received[3], bytes(received[HEADER_BYTES : HEADER_BYTES + size]))
@@ -109,7 +109,7 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self.left:
-            raise WireError("the packet ends early")
+            raise MySqlWireError("the packet ends early")
         self._position += count
         return self._data[self._position - count : self._position]
 
@@ -130,7 +130,7 @@ class _Reader:
         first = self.number(1)
         sizes = {0xFC: 2, 0xFD: 3, 0xFE: 8}
         if first in {0xFB, 0xFF}:
-            raise WireError("invalid length")
+            raise MySqlWireError("invalid length")
         return self.take(self.number(sizes[first]) if first in sizes else first)
 
 
@@ -144,7 +144,7 @@ def vector(data: bytes) -> bytes:
 
 def _nul_ended(data: bytes) -> bytes:
     if b"\0" in data:
-        raise WireError("a name contains a NUL character")
+        raise MySqlWireError("a name contains a NUL character")
     return data + b"\0"
 
 
@@ -168,7 +168,7 @@ def build_greeting(greeting: Greeting) -> bytes:
 def parse_greeting(payload: bytes) -> Greeting:
     reader = _Reader(payload)
     if reader.number(1) != PROTOCOL_VERSION:
-        raise WireError("unknown version of the greeting")
+        raise MySqlWireError("unknown version of the greeting")
     version = reader.until_nul().decode("latin-1")
     thread_id = reader.number(4)
     scramble = reader.take(8)
@@ -189,7 +189,7 @@ def parse_greeting(payload: bytes) -> Greeting:
 def wants_tls(payload: bytes) -> bool:
     """Whether a client's first packet is an SSLRequest, and not a login in the clear."""
     if len(payload) < 2:  # noqa: PLR2004 - half of the capabilities
-        raise WireError("the packet ends early")
+        raise MySqlWireError("the packet ends early")
     return bool(int.from_bytes(payload[:4], "little") & SSL) and len(payload) == SSL_REQUEST_BYTES
 
 
@@ -210,7 +210,7 @@ def _read_head(reader: _Reader) -> tuple[int, int, int, bytes]:
     reserved = reader.take(RESERVED_BYTES)
     extended = reader.number(4)
     if not capabilities & PROTOCOL_41:
-        raise WireError("a client older than MySQL 4.1")
+        raise MySqlWireError("a client older than MySQL 4.1")
     if not capabilities & LONG_PASSWORD:
         capabilities |= extended << EXTENDED_SHIFT
     return capabilities, packet_max_bytes, collation, reserved
@@ -227,7 +227,7 @@ def build_response(response: HandshakeResponse) -> bytes:
         parts.append(vector(response.answer))
     elif capabilities & SECURE_CONNECTION:
         if len(response.answer) > 0xFF:  # noqa: PLR2004 - its length is one byte
-            raise WireError("the answer is too long for this client")
+            raise MySqlWireError("the answer is too long for this client")
         parts.append(bytes((len(response.answer),)) + response.answer)
     else:
         parts.append(_nul_ended(response.answer))
@@ -281,7 +281,7 @@ def parse_error(payload: bytes) -> ServerError:
     """Also of an error before the greeting, which has no SQLSTATE."""
     reader = _Reader(payload)
     if reader.number(1) != ERROR:
-        raise WireError("not an ERR packet")
+        raise MySqlWireError("not an ERR packet")
     code, rest = reader.number(2), reader.take(reader.left)
     sqlstate = "HY000"
     if rest[:1] == b"#":

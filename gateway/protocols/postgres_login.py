@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from gateway.protocols.postgres_wire import WireError
+from gateway.protocols.postgres_wire import PostgresWireError
 from gateway.refusal import Refusal
 
 MECHANISM: Final = b"SCRAM-SHA-256"
@@ -54,7 +54,7 @@ Logins = Mapping[bytes, Proof]
 """By user name."""
 
 
-class Login:
+class ScramLogin:
     """What arrives goes in; `answers` and what `from_backend` returns may go on.
 
     `proved` once the server is seen to have our verifier; `failed` once it says that the password
@@ -83,7 +83,7 @@ class Login:
             return b""
         try:
             message = _take(self._from_client)
-        except WireError as error:
+        except PostgresWireError as error:
             raise Refusal("malformed", str(error)) from error
         if message is None:
             return b""
@@ -167,7 +167,7 @@ def _take(waiting: bytearray) -> bytes | None:
         return None
     size = 1 + struct.unpack_from("!I", waiting, 1)[0]
     if not HEADER_BYTES <= size <= MESSAGE_MAX_BYTES:
-        raise WireError("a message of the login has an invalid length")
+        raise PostgresWireError("a message of the login has an invalid length")
     if len(waiting) < size:
         return None
     message = bytes(waiting[:size])

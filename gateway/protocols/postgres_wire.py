@@ -17,7 +17,7 @@ KEY_DATA_MAX_BYTES = 5 + 4 + 256
 ENDPOINT = re.compile(rb"(?:^|(?<=\s))endpoint=(\S+)\s*")
 
 
-class WireError(Exception):
+class PostgresWireError(Exception):
     """These bytes are no packet that PostgreSQL would take."""
 
 
@@ -45,7 +45,7 @@ def packet_size(received: bytes | bytearray) -> int | None:
     size, code = struct.unpack_from("!II", received)
     most = HEADER_BYTES + 4 + SECRET_BYTES[-1] if code == CANCEL_CODE else STARTUP_MAX_BYTES
     if not HEADER_BYTES <= size <= most:
-        raise WireError("invalid length of startup packet")
+        raise PostgresWireError("invalid length of startup packet")
     return int(size)
 
 
@@ -55,17 +55,17 @@ def parse(packet: bytes) -> Startup | Cancel:
     if code == CANCEL_CODE:
         secret = packet[12:]
         if len(secret) not in SECRET_BYTES:
-            raise WireError("invalid length of cancel request")
+            raise PostgresWireError("invalid length of cancel request")
         return Cancel(struct.unpack_from("!I", packet, 8)[0], secret)
     if code >> 16 != 3:  # noqa: PLR2004 - the protocol's major version since 2003
-        raise WireError(f"unsupported frontend protocol {code >> 16}.{code & 0xFFFF}")
+        raise PostgresWireError(f"unsupported frontend protocol {code >> 16}.{code & 0xFFFF}")
     words = packet[HEADER_BYTES:].split(b"\0")
     # Names and values, each ended by a zero byte, and one more.
     if len(words) % 2 or words[-2:] != [b"", b""]:
-        raise WireError("invalid startup packet layout: expected terminator as last byte")
+        raise PostgresWireError("invalid startup packet layout: expected terminator as last byte")
     names, values = words[:-2:2], words[1:-2:2]
     if b"" in names:
-        raise WireError("invalid startup packet layout: a parameter without a name")
+        raise PostgresWireError("invalid startup packet layout: a parameter without a name")
     return Startup(code, tuple(zip(names, values, strict=True)))
 
 
@@ -130,12 +130,12 @@ class Messages:
                 return self._end(data, position)
             if kind == BACKEND_KEY_DATA:
                 if not 4 + 4 <= size < KEY_DATA_MAX_BYTES:
-                    raise WireError("the backend's key has an invalid length")
+                    raise PostgresWireError("the backend's key has an invalid length")
                 if position + 1 + size > len(data):
                     break
                 return self._end(data, position)
             if size < 4:  # noqa: PLR2004 - the length counts itself
-                raise WireError("a message of the backend has an invalid length")
+                raise PostgresWireError("a message of the backend has an invalid length")
             position += 1 + size
         self._passing_bytes = max(0, position - len(data))
         self._kept = data[position:]

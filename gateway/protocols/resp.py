@@ -2,7 +2,7 @@
 
 import re
 
-from gateway.protocols.front import Begun, Turn
+from gateway.protocols.interface import FirstRequest, Step
 from gateway.protocols.postgres_login import Logins
 from gateway.protocols.tls_first import TlsFirst
 from gateway.refusal import Refusal
@@ -13,8 +13,8 @@ TLS_REQUIRED = b"-ERR this port accepts TLS only: use rediss://\r\n"
 class Resp:
     alpn = ()
 
-    def talk(self) -> "RespTalk":
-        return RespTalk()
+    def dialogue(self) -> "RespDialogue":
+        return RespDialogue()
 
 
 # What is answered before a login: errors, and `+RESET`. Anything else is said to who is let in.
@@ -24,7 +24,7 @@ LET_IN = re.compile(rb"-ERR ((?:Client names cannot|Syntax error in HELLO)[^\r\n
 LINE_MAX_BYTES = 4_096
 
 
-class RespTalk(TlsFirst):
+class RespDialogue(TlsFirst):
     logs_in = True
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class RespTalk(TlsFirst):
         first: bytes,
         instance_id: str | None,  # noqa: ARG002 - of the seam
         logins: Logins,  # noqa: ARG002 - of the seam
-    ) -> Turn:
-        return Turn(to_backend=first)
+    ) -> Step:
+        return Step(to_backend=first)
 
-    def from_client(self, data: bytes) -> Turn:
-        return Turn(to_backend=data)
+    def from_client(self, data: bytes) -> Step:
+        return Step(to_backend=data)
 
-    def from_backend(self, data: bytes) -> Turn:
+    def from_backend(self, data: bytes) -> Step:
         said = self._line + data
         if said.startswith(b"-") and (found := LET_IN.search(said)):
             # A session that counts as a login only would be none of its size's connections.
@@ -49,13 +49,13 @@ class RespTalk(TlsFirst):
         rest = said[BEFORE_LOGIN.match(said).end() :]  # type: ignore[union-attr]  # matches nothing
         unclear = rest[:1] == b"-" or b"+RESET\r\n".startswith(rest)
         self._line = rest[:LINE_MAX_BYTES] if unclear else b""
-        return Turn(to_client=data, spliced=not unclear)
+        return Step(to_client=data, spliced=not unclear)
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:  # noqa: ARG002 - said to anything
         return TLS_REQUIRED
 
-    def begin(self, received: bytearray) -> Begun | None:
-        return Begun(bytes(received)) if received else None
+    def begin(self, received: bytearray) -> FirstRequest | None:
+        return FirstRequest(bytes(received)) if received else None
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:  # noqa: ARG002 - engines only
         if refusal.kind == "too_many_connections":

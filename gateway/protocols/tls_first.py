@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from gateway.protocols.front import TLS, Errand, Reply, Turn, TurnedAway
+from gateway.protocols.interface import TLS, PlainReply, Rejected, SideRequest, Step
 from gateway.protocols.postgres_login import Logins
 
 HANDSHAKE_RECORD = 0x16
 
 
 class TlsFirst:
-    """The part of a talk before TLS and behind the first request."""
+    """The part of a dialogue before TLS and behind the first request."""
 
     greeting = b""
     needs_alpn = False
@@ -26,26 +26,26 @@ class TlsFirst:
 
     def before_tls(
         self, received: bytearray
-    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
+    ) -> Literal["tls"] | PlainReply | Rejected | SideRequest | None:
         if not received:
             return None
         if received[0] == HANDSHAKE_RECORD:
             return TLS
         answer = self.plaintext_refusal(bytes(received))
-        return TurnedAway("plaintext", answer or b"", linger=answer is not None)
+        return Rejected("plaintext", answer or b"", linger=answer is not None)
 
     def opened(
         self,
         first: bytes,
         instance_id: str | None,  # noqa: ARG002 - of the seam
         logins: Logins,  # noqa: ARG002 - of the seam
-    ) -> Turn:
-        return Turn(to_backend=first, spliced=True)
+    ) -> Step:
+        return Step(to_backend=first, spliced=True)
 
-    def from_client(self, data: bytes) -> Turn:
-        return Turn(to_backend=data, spliced=True)
+    def from_client(self, data: bytes) -> Step:
+        return Step(to_backend=data, spliced=True)
 
-    def from_backend(self, data: bytes) -> Turn:
-        return Turn(to_client=data, spliced=True)
+    def from_backend(self, data: bytes) -> Step:
+        return Step(to_client=data, spliced=True)
 
     def closed(self) -> None: ...

@@ -11,10 +11,10 @@ import structlog
 import uvicorn
 
 from instance_services.duckdb import logs, memory
-from instance_services.duckdb.database import Limits
+from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import make_app, render_error
-from instance_services.duckdb.turns import Turns
+from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
 from specserver.http_protocol import http_protocol
 
@@ -53,9 +53,9 @@ def main(words: list[str] | None = None) -> int:
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # says that there is none
     if given.process_bytes is not None:
         memory.limit(given.process_bytes)
-    limits = Limits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
+    limits = EngineLimits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
     temp_directory = given.temp_directory or given.data.with_name("temp")
-    turns = Turns()
+    turns = QueryTurns()
     engine = Engine(
         *(turns, given.data, temp_directory, limits),
         waiting_max=given.waiting_max,

@@ -25,7 +25,7 @@ _TABLES = "SELECT sql FROM system.main.duckdb_tables() WHERE NOT internal"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """A view or macro, with its SQL."""
 
     kind: str
@@ -48,15 +48,15 @@ def database(connection: Any) -> str:
     return str(name)
 
 
-def stored(connection: Any) -> list[Stored]:
+def stored(connection: Any) -> list[StoredObject]:
     """All views and macros that somebody made."""
     found = [
-        Stored("VIEW", (database, schema, name), sql or "")
+        StoredObject("VIEW", (database, schema, name), sql or "")
         for database, schema, name, sql in connection.execute(_VIEWS).fetchall()
     ]
     for database, schema, name, kind, sql in connection.execute(_MACROS).fetchall():
         told = "MACRO" if kind == "macro" else "MACRO TABLE"
-        found.append(Stored(told, (database, schema, name), sql or ""))
+        found.append(StoredObject(told, (database, schema, name), sql or ""))
     return found
 
 
@@ -66,7 +66,7 @@ def definitions(connection: Any) -> list[str]:
     return [each.sql for each in stored(connection)] + tables
 
 
-def drop(connection: Any, each: Stored) -> None:
+def drop(connection: Any, each: StoredObject) -> None:
     """May raise duckdb.Error, or what Python raises for a name that it cannot hold."""
     connection.execute(f"DROP {each.kind} IF EXISTS {each.quoted} CASCADE")
 

@@ -8,7 +8,7 @@ import duckdb
 
 
 @dataclass(frozen=True)
-class Limits:
+class EngineLimits:
     """What the size of the instance allows; None leaves the engine's own default."""
 
     memory_bytes: int | None = None
@@ -20,7 +20,7 @@ class Limits:
 Configuration = dict[str, str | bool | int | float | list[str]]
 
 
-def configuration(temp_directory: Path, limits: Limits) -> Configuration:
+def configuration(temp_directory: Path, limits: EngineLimits) -> Configuration:
     """What an engine is opened with; files and settings are not closed yet."""
     nowhere = str(temp_directory / "none")
     config: Configuration = {
@@ -44,7 +44,7 @@ def configuration(temp_directory: Path, limits: Limits) -> Configuration:
     return config
 
 
-def open_database(path: Path, temp_directory: Path, limits: Limits) -> Any:
+def open_database(path: Path, temp_directory: Path, limits: EngineLimits) -> Any:
     """A connection whose settings can no longer be changed by what runs over it."""
     for spilled in temp_directory.glob("duckdb_temp_*"):
         # Of a process that was killed; nobody else writes here.

@@ -11,11 +11,11 @@ import duckdb
 import structlog
 
 from instance_services.duckdb.allowance import Allowance
-from instance_services.duckdb.database import Limits, is_alive
-from instance_services.duckdb.pulse import Pulse
+from instance_services.duckdb.database import EngineLimits, is_alive
 from instance_services.duckdb.recovery import open_recovered
 from instance_services.duckdb.session import Failed, NotDurable, Session
-from instance_services.duckdb.turns import Turns
+from instance_services.duckdb.turns import QueryTurns
+from instance_services.duckdb.watchdog import Watchdog
 
 log = structlog.get_logger()
 
@@ -98,10 +98,10 @@ class Engine:
 
     def __init__(
         self,
-        turns: Turns,
+        turns: QueryTurns,
         path: Path,
         temp_directory: Path,
-        limits: Limits,
+        limits: EngineLimits,
         *,
         waiting_max: int = 256,
         interrupt_timeout_s: float = 10.0,
@@ -120,7 +120,7 @@ class Engine:
         self._why = _STOPPED
         self._connection: Any = None
         self._session: Session | None = None
-        self._pulse = Pulse(lambda: self.is_busy, threads=limits.threads)
+        self._watchdog = Watchdog(lambda: self.is_busy, threads=limits.threads)
 
     async def start(self) -> None:
         """Opens the database; raises what the engine says where it cannot."""
@@ -176,7 +176,7 @@ class Engine:
 
     def watch(self, job: Job) -> None:
         """To be called for a request that takes long, which must not hold or fill the database."""
-        self._pulse.begin()
+        self._watchdog.begin()
         self._guard(job)
 
     def _guard(self, job: Job) -> None:

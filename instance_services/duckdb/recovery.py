@@ -18,7 +18,7 @@ import structlog
 
 from instance_services.duckdb import catalog
 from instance_services.duckdb.allowance import log_of, size
-from instance_services.duckdb.database import Limits, configuration, open_database
+from instance_services.duckdb.database import EngineLimits, configuration, open_database
 from instance_services.duckdb.durable import Unacknowledged, sync_folder
 from instance_services.duckdb.errors import told
 
@@ -67,7 +67,7 @@ class Unreadable(Exception):  # noqa: N818 - a state of the files
     """The database could be opened only by giving up what was acknowledged."""
 
 
-def open_recovered(path: Path, temp_directory: Path, limits: Limits) -> Any:
+def open_recovered(path: Path, temp_directory: Path, limits: EngineLimits) -> Any:
     """A connection as `open_database` gives it; Unreadable, or duckdb.Error where it cannot."""
     trouble = path.with_name(TROUBLE)
     try:
@@ -96,7 +96,7 @@ def _told_if_it_ends(path: Path) -> Iterator[None]:
         opening.unlink(missing_ok=True)
 
 
-def _opened(path: Path, temp_directory: Path, limits: Limits) -> Any:
+def _opened(path: Path, temp_directory: Path, limits: EngineLimits) -> Any:
     try:
         connection = open_database(path, temp_directory, limits)
     except duckdb.Error as error:
@@ -119,7 +119,7 @@ def _settle(connection: Any, path: Path) -> None:
         unacknowledged.clear()
 
 
-def _recover(path: Path, temp_directory: Path, limits: Limits) -> None:
+def _recover(path: Path, temp_directory: Path, limits: EngineLimits) -> None:
     why = _replay_beside(path, temp_directory, limits)
     if why is None:
         log.info("the log was replayed into the database file")
@@ -128,7 +128,7 @@ def _recover(path: Path, temp_directory: Path, limits: Limits) -> None:
         raise Unreadable(_UNREADABLE.format(kept=_moment(path.stat().st_mtime), why=why))
 
 
-def _replay_beside(path: Path, temp_directory: Path, limits: Limits) -> str | None:
+def _replay_beside(path: Path, temp_directory: Path, limits: EngineLimits) -> str | None:
     """Why the log cannot be replayed this way either; None where it is in the file now."""
     connection = duckdb.connect(":memory:", config=configuration(temp_directory, limits))
     name = catalog.quoted(path.stem)

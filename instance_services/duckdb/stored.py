@@ -52,7 +52,7 @@ class Stored:
         self._is_refused = is_refused
         # Why nothing is run for now but what mends that.
         self.blocked: str | None = None
-        self._checked: set[catalog.Stored] = set()
+        self._checked: set[catalog.StoredObject] = set()
         self._bytes_at_most = 0
 
     def check(self, for_s: float) -> None:
@@ -108,5 +108,5 @@ class Stored:
         return _TOO_MANY if "create" in said and said & _MADE else None
 
 
-def _size(found: list[catalog.Stored]) -> int:
+def _size(found: list[catalog.StoredObject]) -> int:
     return sum(len(each.sql.encode()) for each in found)

@@ -61,7 +61,7 @@ class Call(Generic[T]):
             self._future.set_result(self._outcome[0])
 
 
-class Turns:
+class QueryTurns:
     """Runs an event loop, and beside it work in the order in which it was put.
 
     Short work holds the loop up for twice LOOK_S at most; longer work does not. The loop moves

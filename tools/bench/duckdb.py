@@ -25,15 +25,15 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from instance_services.duckdb.database import Limits
+from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import Engine
 from instance_services.duckdb.service import make_app
-from instance_services.duckdb.turns import Turns
+from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
 
 ROUNDS = 9
 _PASSWORD = "bench"  # noqa: S105 - of a database that lives for seconds
-_LIMITS = Limits(memory_bytes=500_000_000, threads=1)
+_LIMITS = EngineLimits(memory_bytes=500_000_000, threads=1)
 _OK = 200
 _TABLE = """
 CREATE TABLE facts AS SELECT
@@ -66,7 +66,7 @@ CASES = (
 class Service:
     """The app, called as a server would call it."""
 
-    def __init__(self, turns: Turns, home: Path) -> None:
+    def __init__(self, turns: QueryTurns, home: Path) -> None:
         users = home / "users.json"
         digest = hashlib.sha256(_PASSWORD.encode()).hexdigest()
         users.write_bytes(orjson.dumps({"app": [digest]}))
@@ -155,7 +155,7 @@ async def _measure(case: Case, service: Service, connection: Any, rounds: int) -
 
 
 async def _measure_all(
-    turns: Turns, home: Path, cases: Sequence[Case], rounds: int
+    turns: QueryTurns, home: Path, cases: Sequence[Case], rounds: int
 ) -> list[dict[str, Any]]:
     service = Service(turns, home)
     await service.engine.start()
@@ -194,7 +194,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
 
 def _on_a_loop(cases: Sequence[Case], rounds: int) -> list[dict[str, Any]]:
     """Measured as the service runs: on its loop, in turns."""
-    turns = Turns()
+    turns = QueryTurns()
     with tempfile.TemporaryDirectory() as home:
         return turns.run(_measure_all(turns, Path(home), cases, rounds))
 

@@ -84,7 +84,7 @@ def running(command: list[str], log: Path, **options: Any) -> Iterator[psutil.Pr
 
 
 @contextlib.contextmanager
-def server(home: Path, certificates: pki.Certificates) -> Iterator[WayToServer]:
+def server(home: Path, certificates: pki.CertificateFiles) -> Iterator[WayToServer]:
     """The server with a TLS port of its own; yields the way by its socket."""
     program = installed("postgres")
     assert program is not None
@@ -169,7 +169,7 @@ def _wait_for(way: WayToServer) -> None:
 
 @contextlib.contextmanager
 def gateway(
-    home: Path, way: WayToServer, certificates: pki.Certificates, workers: int
+    home: Path, way: WayToServer, certificates: pki.CertificateFiles, workers: int
 ) -> Iterator[WayToServer]:
     """A cell's home of its own for each: what is shared is the server alone."""
     own = home / f"gateway{workers}"
@@ -204,7 +204,7 @@ def gateway(
 
 @contextlib.contextmanager
 def pgbouncer(
-    home: Path, way: WayToServer, certificates: pki.Certificates
+    home: Path, way: WayToServer, certificates: pki.CertificateFiles
 ) -> Iterator[WayToServer]:
     program = installed("pgbouncer")
     assert program is not None

@@ -13,14 +13,14 @@ import structlog
 
 from cell.certificates import pki
 from cell.certificates.acme import challenge, issuing
-from cell.certificates.acme.daemon_threads import apart
-from cell.certificates.acme.ledger import Account, Ledger, Order, Standing
+from cell.certificates.acme.daemon_threads import in_daemon_thread
+from cell.certificates.acme.ledger import Account, AcmeOrder, DomainState, Ledger
 from cell.certificates.acme.problems import AcmeError
-from cell.certificates.served import InForce
+from cell.certificates.served import ServedCertificates
 from cell.settings import CellSettings
 
 if TYPE_CHECKING:
-    from cell.certificates.acme.server import Server
+    from cell.certificates.acme.server import AcmeServer
 
 log = structlog.get_logger("cell.acme")
 
@@ -34,14 +34,14 @@ class Certifier:
     """One order at a time; what is in force stays until its successor is there."""
 
     def __init__(
-        self, settings: CellSettings, ledger: Ledger, home: Path, in_force: InForce
+        self, settings: CellSettings, ledger: Ledger, home: Path, served: ServedCertificates
     ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._home = home
-        self._in_force = in_force
+        self._served = served
         self._hosts: frozenset[str] = frozenset()
-        self._server: Server | None = None
+        self._server: AcmeServer | None = None
         self._rests_until = 0.0
         self._server_failures = 0
         self._changed = asyncio.Event()
@@ -78,7 +78,7 @@ class Certifier:
         """Tries whoever is due, and answers how long nobody will be."""
         due = {host: self._due_at(host) for host in self._hosts}
         # Who was tried least lately goes first, so that a broken domain holds up no other.
-        for host in sorted(due, key=lambda each: self._ledger.standing(each).failures):
+        for host in sorted(due, key=lambda each: self._ledger.state(each).failures):
             if due[host] <= time.time() and host in self._hosts and not self._rests():
                 await self._try(host)
         times = [max(self._rests_until, self._due_at(host)) for host in self._hosts]
@@ -88,11 +88,11 @@ class Certifier:
         return time.time() < self._rests_until
 
     def _due_at(self, host: str) -> float:
-        standing, leaf = self._ledger.standing(host), self._in_force.find(host)
-        ours = leaf is not None and leaf.fingerprint == standing.fingerprint
-        if leaf is None or not ours or standing.directory != self._settings.acme_directory:
-            return standing.next_at
-        return max(standing.next_at, leaf.renew_at)
+        state, leaf = self._ledger.state(host), self._served.find(host)
+        ours = leaf is not None and leaf.fingerprint == state.fingerprint
+        if leaf is None or not ours or state.directory != self._settings.acme_directory:
+            return state.next_at
+        return max(state.next_at, leaf.renew_at)
 
     async def _try(self, host: str) -> None:
         try:
@@ -111,12 +111,12 @@ class Certifier:
         server = await self._connected()
         order = ledger.order(host, directory)
         if order is None:
-            standing = ledger.standing(host)
-            standing.ordered_at.append(time.time())
+            state = ledger.state(host)
+            state.ordered_at.append(time.time())
             # Kept before it is asked for, and a wait with it: no way of ending makes a loop of it.
-            standing.next_at = time.time() + self._pace_s(host, standing)
-            ledger.keep(host, standing)
-            order = Order(await apart(server.order, host), issuing.new_key())
+            state.next_at = time.time() + self._pace_s(host, state)
+            ledger.keep(host, state)
+            order = AcmeOrder(await in_daemon_thread(server.order, host), issuing.new_key())
             ledger.keep_order(host, directory, order)
         chain_pem = await issuing.fulfil(server, self._home, host, order)
         if host not in self._hosts:
@@ -126,18 +126,18 @@ class Certifier:
         self._issued(host)
 
     def _issued(self, host: str) -> None:
-        leaf = self._in_force.find(host)
+        leaf = self._served.find(host)
         if leaf is None:  # removed while it was written
             return
-        standing = self._ledger.standing(host)
-        standing.directory = self._settings.acme_directory
-        standing.fingerprint = leaf.fingerprint
-        standing.failures, standing.reason = 0, None
-        standing.next_at = time.time() + self._pace_s(host, standing)
-        self._ledger.keep(host, standing)
+        state = self._ledger.state(host)
+        state.directory = self._settings.acme_directory
+        state.fingerprint = leaf.fingerprint
+        state.failures, state.reason = 0, None
+        state.next_at = time.time() + self._pace_s(host, state)
+        self._ledger.keep(host, state)
         self._ledger.end_order(host)
 
-    async def _connected(self) -> "Server":
+    async def _connected(self) -> "AcmeServer":
         """The server, with an account; both are kept for as long as they work."""
         if self._server is not None:
             return self._server
@@ -146,9 +146,9 @@ class Certifier:
         if account is None:
             account = Account(issuing.new_key(), None)
             self._ledger.keep_account(directory, account)
-        server = await apart(connect, self._settings, account)
+        server = await in_daemon_thread(connect, self._settings, account)
         if account.url is None:
-            url = await apart(server.register)
+            url = await in_daemon_thread(server.register)
             self._ledger.keep_account(directory, Account(account.key_pem, url))
         self._server = server
         return server
@@ -156,13 +156,13 @@ class Certifier:
     def _failed(self, host: str, error: AcmeError) -> None:
         # Made anew next time: a directory may have changed as well.
         self._server = None
-        standing = self._ledger.standing(host)
-        standing.failures += 1
-        standing.reason = error.text
+        state = self._ledger.state(host)
+        state.failures += 1
+        state.reason = error.text
         asked_s = min(RETRY_AFTER_MAX_S, error.retry_after_s or 0.0)
-        wait_s = max(asked_s, self._pace_s(host, standing))
-        standing.next_at = time.time() + wait_s * random.uniform(1.0, 1.1)  # noqa: S311 - no secret
-        self._ledger.keep(host, standing)
+        wait_s = max(asked_s, self._pace_s(host, state))
+        state.next_at = time.time() + wait_s * random.uniform(1.0, 1.1)  # noqa: S311 - no secret
+        self._ledger.keep(host, state)
         log.warning(
             "acme.failed", host=host, kind=error.kind, reason=error.text, retry_in_s=round(wait_s)
         )
@@ -177,26 +177,26 @@ class Certifier:
         """The server serves nobody now: one domain was tried, and no other need be."""
         settings = self._settings
         self._server_failures += 1
-        alike = Standing(failures=self._server_failures)
+        alike = DomainState(failures=self._server_failures)
         wait_s = alike.pace_s(settings.acme_retry_s, settings.acme_retry_max_s)
         self._rests_until = time.time() + max(asked_s, wait_s)
         account = self._ledger.account(settings.acme_directory)
         if forget_account and account is not None:
             self._ledger.keep_account(settings.acme_directory, Account(account.key_pem, None))
 
-    def _pace_s(self, host: str, standing: Standing) -> float:
+    def _pace_s(self, host: str, state: DomainState) -> float:
         """Where a certificate runs out, it is tried more often towards its end."""
         settings = self._settings
-        wait_s = standing.pace_s(settings.acme_retry_s, settings.acme_retry_max_s)
-        leaf = self._in_force.find(host)
-        if leaf is None or leaf.fingerprint != standing.fingerprint:
+        wait_s = state.pace_s(settings.acme_retry_s, settings.acme_retry_max_s)
+        leaf = self._served.find(host)
+        if leaf is None or leaf.fingerprint != state.fingerprint:
             return wait_s
         left_s = leaf.not_after - time.time()
         return min(wait_s, max(settings.acme_retry_s, left_s / 4))
 
 
-def connect(settings: CellSettings, account: Account) -> "Server":
+def connect(settings: CellSettings, account: Account) -> "AcmeServer":
     # A quarter of a second, which a cell without ACME need not spend, and others spend apart.
-    from cell.certificates.acme.server import Server  # noqa: PLC0415
+    from cell.certificates.acme.server import AcmeServer  # noqa: PLC0415
 
-    return Server(settings, issuing.key_of(account.key_pem), account.url)
+    return AcmeServer(settings, issuing.key_of(account.key_pem), account.url)

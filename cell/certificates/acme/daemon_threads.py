@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def apart(work: Callable[..., T], *given: Any) -> T:
+async def in_daemon_thread(work: Callable[..., T], *given: Any) -> T:
     """As `asyncio.to_thread`; but a server that does not answer holds up no end of the process."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()

@@ -11,12 +11,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cell.certificates.acme import challenge
-from cell.certificates.acme.daemon_threads import apart
-from cell.certificates.acme.ledger import Order
+from cell.certificates.acme.daemon_threads import in_daemon_thread
+from cell.certificates.acme.ledger import AcmeOrder
 from cell.certificates.acme.problems import AcmeError
 
 if TYPE_CHECKING:
-    from cell.certificates.acme.server import Seen, Server
+    from cell.certificates.acme.server import AcmeServer, OrderStatus
 
 # An order that takes longer is gone on with later; others have their turn meanwhile.
 ATTEMPT_S = 60.0
@@ -33,15 +33,15 @@ def new_key() -> str:
     ).decode()
 
 
-async def fulfil(server: "Server", home: Path, host: str, order: Order) -> bytes:
+async def fulfil(server: "AcmeServer", home: Path, host: str, order: AcmeOrder) -> bytes:
     """The certificate with its chain; raises AcmeError, also where the server takes its time."""
     give_up_at = time.monotonic() + ATTEMPT_S
     wait_s = POLL_S
     try:
         while True:
-            seen = await apart(server.look, order.url)
+            seen = await in_daemon_thread(server.look, order.url)
             if seen.status == "valid" and seen.certificate is not None:
-                chain_pem = await apart(server.download, seen.certificate)
+                chain_pem = await in_daemon_thread(server.download, seen.certificate)
                 check(chain_pem, order, host, dt.datetime.now(dt.UTC))
                 return chain_pem
             await _go_on(server, home, host, order, seen)
@@ -55,18 +55,20 @@ async def fulfil(server: "Server", home: Path, host: str, order: Order) -> bytes
         challenge.withdraw(home, host)
 
 
-async def _go_on(server: "Server", home: Path, host: str, order: Order, seen: "Seen") -> None:
+async def _go_on(
+    server: "AcmeServer", home: Path, host: str, order: AcmeOrder, seen: "OrderStatus"
+) -> None:
     """What an order in this state waits for."""
     if seen.status == "ready":
-        await apart(server.finalize, seen.finalize, _request(order, host))
+        await in_daemon_thread(server.finalize, seen.finalize, _request(order, host))
     for proof in seen.proofs:
         # Also where it was asked for before: the server looks again, and may take several looks.
         challenge.publish(home, host, proof.key_authorization)
         if not proof.asked:
-            await apart(server.answer, proof.url)
+            await in_daemon_thread(server.answer, proof.url)
 
 
-def _request(order: Order, host: str) -> bytes:
+def _request(order: AcmeOrder, host: str) -> bytes:
     """The certificate signing request. The name is an alternative one: a common name is short."""
     names = x509.SubjectAlternativeName([x509.DNSName(host)])
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
@@ -76,7 +78,7 @@ def _request(order: Order, host: str) -> bytes:
     return signed.public_bytes(serialization.Encoding.PEM)
 
 
-def check(chain_pem: bytes, order: Order, host: str, now: dt.datetime) -> None:
+def check(chain_pem: bytes, order: AcmeOrder, host: str, now: dt.datetime) -> None:
     """Raises AcmeError unless a client that trusts its issuer will take this for the host."""
     try:
         leaf, *issuers = x509.load_pem_x509_certificates(chain_pem)

@@ -14,7 +14,7 @@ REMEMBERED_S = 7 * 86_400.0
 
 
 @dataclass
-class Standing:
+class DomainState:
     """How a domain stands. `reason` says why the last attempt failed; None where it did not.
 
     `directory` and `fingerprint` are of the certificate that was issued last, `ordered_at` has
@@ -44,7 +44,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Order:
+class AcmeOrder:
     """An order that is under way, and the key its certificate will be of."""
 
     url: str
@@ -69,28 +69,28 @@ class Ledger:
             *(directory, self._sealer.seal(account.key_pem, directory), account.url),
         )
 
-    def standing(self, host: str) -> Standing:
+    def state(self, host: str) -> DomainState:
         row = self._database.row("SELECT standing FROM acme_domains WHERE host = ?", host)
         if row is None:
-            return Standing()
-        found = Standing(**orjson.loads(row[0]))
+            return DomainState()
+        found = DomainState(**orjson.loads(row[0]))
         since = time.time() - REMEMBERED_S
         found.ordered_at = [at for at in found.ordered_at if at > since]
         return found
 
-    def keep(self, host: str, standing: Standing) -> None:
+    def keep(self, host: str, state: DomainState) -> None:
         self._database.write(
             "INSERT OR REPLACE INTO acme_domains VALUES (?, ?)",
-            *(host, orjson.dumps(asdict(standing)).decode()),
+            *(host, orjson.dumps(asdict(state)).decode()),
         )
 
-    def order(self, host: str, directory: str) -> Order | None:
+    def order(self, host: str, directory: str) -> AcmeOrder | None:
         """The order under way with this server, if there is one."""
         query = "SELECT url, sealed FROM acme_orders WHERE host = ? AND directory = ?"
         row = self._database.row(query, host, directory)
-        return None if row is None else Order(row[0], self._sealer.open(row[1], host))
+        return None if row is None else AcmeOrder(row[0], self._sealer.open(row[1], host))
 
-    def keep_order(self, host: str, directory: str, order: Order) -> None:
+    def keep_order(self, host: str, directory: str, order: AcmeOrder) -> None:
         self._database.write(
             "INSERT OR REPLACE INTO acme_orders VALUES (?, ?, ?, ?)",
             *(host, directory, order.url, self._sealer.seal(order.key_pem, host)),
@@ -106,5 +106,5 @@ class Ledger:
             if host not in kept:
                 self.end_order(host)
         for (host,) in self._database.rows("SELECT host FROM acme_domains"):
-            if host not in kept and not self.standing(host).ordered_at:
+            if host not in kept and not self.state(host).ordered_at:
                 self._database.write("DELETE FROM acme_domains WHERE host = ?", host)

@@ -61,7 +61,7 @@ class TlsAlpn01(KeyAuthorizationChallenge):
 
 
 @dataclass(frozen=True)
-class Proof:
+class ChallengeProof:
     """A challenge, and what answers it; `asked` once the server knows that it is answered."""
 
     url: str
@@ -70,17 +70,17 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Seen:
+class OrderStatus:
     """An order as the server has it; `status` is a word of RFC 8555."""
 
     status: str
-    proofs: tuple[Proof, ...]
+    proofs: tuple[ChallengeProof, ...]
     finalize: str
     certificate: str | None
     retry_after_s: float | None
 
 
-class Server:
+class AcmeServer:
     """`account_url` is None until `register`. All raise AcmeError."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Server:
         name = messages.Identifier(typ=messages.IDENTIFIER_FQDN, value=host)
         return _location(self._post(self._new["newOrder"], messages.NewOrder(identifiers=(name,))))
 
-    def look(self, url: str) -> Seen:
+    def look(self, url: str) -> OrderStatus:
         """The order, and where it waits for proofs, those it waits for."""
         answer = self._post(url, None)
         retry_after_s = self._retry_after_s
@@ -151,11 +151,11 @@ class Server:
         if order.status == messages.STATUS_INVALID:
             reason = "" if order.error is None else f": {_said(order.error)}"
             raise AcmeError("order", f"the server rejected the order{self._why(order) or reason}")
-        proofs: tuple[Proof, ...] = ()
+        proofs: tuple[ChallengeProof, ...] = ()
         if order.status == messages.STATUS_PENDING:
             proofs = tuple(each for one in order.authorizations for each in self._proofs(one))
             retry_after_s = self._retry_after_s or retry_after_s
-        return Seen(status, proofs, order.finalize, order.certificate, retry_after_s)
+        return OrderStatus(status, proofs, order.finalize, order.certificate, retry_after_s)
 
     def answer(self, url: str) -> None:
         """Tell the server that the challenge can be looked at now."""
@@ -169,7 +169,7 @@ class Server:
         """The certificate and its chain."""
         return self._post(url, None).content
 
-    def _proofs(self, url: str) -> Iterator[Proof]:
+    def _proofs(self, url: str) -> Iterator[ChallengeProof]:
         authorization = self._authorization(url)
         if authorization.status == messages.STATUS_INVALID:
             raise AcmeError("order", f"the server rejected the order{_refusal(authorization)}")
@@ -178,7 +178,7 @@ class Server:
         for each in authorization.challenges:
             if isinstance(each.chall, TlsAlpn01):
                 asked = each.status != messages.STATUS_PENDING
-                yield Proof(each.uri, each.chall.key_authorization(self._key), asked)
+                yield ChallengeProof(each.uri, each.chall.key_authorization(self._key), asked)
                 return
         raise AcmeError("order", "the server does not offer a tls-alpn-01 challenge")
 

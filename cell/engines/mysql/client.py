@@ -33,7 +33,7 @@ class NotThereError(Exception):
     """No server answers on the socket."""
 
 
-class HeldUpError(Exception):
+class MySQLHeldUpError(Exception):
     """What others do keeps the server from doing as it was told."""
 
 
@@ -41,7 +41,7 @@ class RefusedError(Exception):
     """The server did not do as it was told; the text holds no statement."""
 
 
-FAILURES = (NotThereError, HeldUpError, RefusedError)
+FAILURES = (NotThereError, MySQLHeldUpError, RefusedError)
 
 
 async def can_log_in(socket: Path, username: str, password: str) -> bool:
@@ -123,7 +123,7 @@ def _failure(error: pymysql.err.Error, refused: str) -> Exception:
     number = error.args[0] if error.args else "?"
     if number in NOT_THERE:
         return NotThereError(f"the server is not responding (error {number})")
-    kind = HeldUpError if number in HELD_UP else RefusedError
+    kind = MySQLHeldUpError if number in HELD_UP else RefusedError
     return kind(f"{refused} (error {number})")
 
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cell.engines.driver import EngineError, Refusal
+from cell.engines.driver import EngineError, EngineRefusal
 from cell.engines.mysql import accounts, options
 from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes, session_bytes
-from cell.engines.mysql.servers import Server
+from cell.engines.mysql.servers import ServerInstallation
 from cell.specification import Size
 
 POOLED_ABOVE = 200
@@ -22,12 +22,12 @@ class Dialect:
     """
 
     engine: str
-    missing: Refusal
+    missing: EngineRefusal
     programs: tuple[str, ...]
-    runs: Callable[[Server], bool]
-    install: Callable[[Server, str, str, str], list[str]]
+    runs: Callable[[ServerInstallation], bool]
+    install: Callable[[ServerInstallation, str, str, str], list[str]]
     """The words that make an empty data folder, its scratch folder and a file of statements."""
-    options: Callable[[Server, Size], list[str]]
+    options: Callable[[ServerInstallation, Size], list[str]]
     changeable: Callable[[Size], Values]
     fixed: Callable[[Size], Values]
     """As in `options`, with what only this dialect has."""
@@ -46,7 +46,9 @@ class Dialect:
     """None where the server brings old data up to date when it starts."""
 
 
-def _install_mariadb(server: Server, data: str, scratch: str, statements: str) -> list[str]:
+def _install_mariadb(
+    server: ServerInstallation, data: str, scratch: str, statements: str
+) -> list[str]:
     tool = server.tool("mariadb-install-db", "mysql_install_db")
     if tool is None:
         raise EngineError(f"mariadb-install-db of {server.version} is not installed")
@@ -61,7 +63,9 @@ def _install_mariadb(server: Server, data: str, scratch: str, statements: str) -
     ]
 
 
-def _install_mysql(server: Server, data: str, scratch: str, statements: str) -> list[str]:
+def _install_mysql(
+    server: ServerInstallation, data: str, scratch: str, statements: str
+) -> list[str]:
     return [
         *(str(server.program), "--no-defaults", "--initialize-insecure"),
         *(f"--datadir={data}", f"--tmpdir={scratch}", f"--init-file={statements}"),
@@ -69,7 +73,7 @@ def _install_mysql(server: Server, data: str, scratch: str, statements: str) -> 
     ]
 
 
-def _mariadb_options(server: Server, size: Size) -> list[str]:  # noqa: ARG001 - the dialect's form
+def _mariadb_options(server: ServerInstallation, size: Size) -> list[str]:  # noqa: ARG001 - the dialect's form
     return [
         *("--collation-server=utf8mb4_unicode_ci", "--feedback=OFF", "--unix-socket=OFF"),
         "--skip-slave-start",
@@ -95,7 +99,7 @@ def _mariadb_fixed(size: Size) -> Values:
     return {**options.fixed(size), "thread_handling": threads}
 
 
-def _mysql_options(server: Server, size: Size) -> list[str]:
+def _mysql_options(server: ServerInstallation, size: Size) -> list[str]:
     # What the gateway can pass on without knowing a password. It ends with 8.4.
     native = ["--default-authentication-plugin=mysql_native_password"]
     if server.number >= (8, 4, 0):
@@ -108,7 +112,7 @@ def _mysql_options(server: Server, size: Size) -> list[str]:
 
 MARIADB = Dialect(
     engine="mariadb",
-    missing=Refusal(
+    missing=EngineRefusal(
         "no mariadbd of version 10.7 or newer, with its own plugin password_reuse_check, is on the "
         "cell's machine",
         "install mariadb-server on it (Debian: apt-get install mariadb-server mariadb-backup), "
@@ -137,7 +141,7 @@ MARIADB = Dialect(
 
 MYSQL = Dialect(
     engine="mysql",
-    missing=Refusal(
+    missing=EngineRefusal(
         "no mysqld of version 8.0.16 or newer, and older than 9, is on the cell's machine",
         "install mysql-server 8 on it from MySQL's own packages (dev.mysql.com/downloads), then "
         "restart the cell; Debian itself has MariaDB only",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, measured
+from cell.engines.driver import EngineError, Health, Login, Metrics, Snapshot, measured
 from cell.engines.mysql import (
     accounts,
     administrator,
@@ -19,9 +19,9 @@ from cell.engines.mysql import (
     storage,
     upgrades,
 )
-from cell.engines.mysql.beside import Beside
+from cell.engines.mysql.background_calls import BackgroundCalls
 from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
-from cell.engines.mysql.servers import Server, find, newest_first
+from cell.engines.mysql.servers import ServerInstallation, find, newest_first
 from cell.engines.mysql.snapshots import Copier
 from cell.engines.mysql.templates import Templates, put
 from cell.engines.sizes import Sizes
@@ -51,9 +51,11 @@ class MySQLFamily:
             server for server in found if server.engine == dialect.engine and dialect.runs(server)
         )
         self._templates = Templates(host, dialect)
-        self._beside = Beside(host)
-        self.events = events.Scheduler(self._beside)
-        self._holder = storage.Holder(self._beside, dialect.rights) if dialect.rights else None
+        self._background = BackgroundCalls(host)
+        self.events = events.Scheduler(self._background)
+        self._holder = (
+            storage.StorageLimit(self._background, dialect.rights) if dialect.rights else None
+        )
         named = ", ".join(f"{each.program} {each.version}" for each in self.servers.values())
         self.source = named or f"no {dialect.engine} server on PATH"
 
@@ -84,7 +86,7 @@ class MySQLFamily:
         return await self._host.start(site, words, {}, spec.size, mounts=server.mounts)
 
     def command(
-        self, site: Site, server: Server, size: Size, databases: str, socket: str
+        self, site: Site, server: ServerInstallation, size: Size, databases: str, socket: str
     ) -> list[str]:
         """What a server is started with, on the folder and the socket of these names."""
         view = self._host.view(site)
@@ -99,19 +101,19 @@ class MySQLFamily:
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:
         await process.stop(timeout_s)
-        self._beside.disconnect(site)
+        self._background.disconnect(site)
 
     async def ready(self, site: Site, login: Login) -> bool:
         if not site.socket.is_socket():
             return False
         return await client.can_log_in(site.socket, login.username, login.password)
 
-    async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
+    async def health(self, site: Site, login: Login) -> Health:  # noqa: ARG002 - the contract's
         try:
             answers = await client.answers(*self._administrator(site))
-        except client.HeldUpError:
-            return Pulse.FULL
-        return Pulse.WELL if answers else Pulse.SILENT
+        except client.MySQLHeldUpError:
+            return Health.FULL
+        return Health.WELL if answers else Health.SILENT
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
         hashes = [accounts.native_hash(login.password) for login in logins]
@@ -188,7 +190,7 @@ class MySQLFamily:
 
     async def erase(self, site: Site) -> None:
         self._sizes.forget(site)
-        self._beside.disconnect(site)
+        self._background.disconnect(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         used_bytes, _ = self._sizes.count(site)
@@ -238,19 +240,19 @@ class MySQLFamily:
         ours = administrator.login(self._host, site)
         return site.socket, ours.username, ours.password
 
-    def _server(self, spec: Spec) -> Server:
+    def _server(self, spec: Spec) -> ServerInstallation:
         server = self.servers.get(spec.engine_version)
         if server is None:
             raise EngineError(f"{self.engine} {spec.engine_version} is not installed here")
         return server
 
-    def _running(self, version: str) -> Server:
+    def _running(self, version: str) -> ServerInstallation:
         """The one of what a server says that it is: 10.11.19-MariaDB, 8.0.36."""
         series = ".".join(version.split(".")[:2])
         # Removed while it runs: what was installed instead will do, or refuse.
         return self.servers.get(series) or next(iter(self.servers.values()))
 
-    def _make_folders(self, site: Site, server: Server) -> None:
+    def _make_folders(self, site: Site, server: ServerInstallation) -> None:
         (site.configuration / options.NOTHING).mkdir(mode=0o755, exist_ok=True)
         libraries = site.configuration / options.LIBRARIES
         libraries.mkdir(exist_ok=True)

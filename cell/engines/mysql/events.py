@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from cell.engines.mysql import accounts, client
-from cell.engines.mysql.beside import Beside
+from cell.engines.mysql.background_calls import BackgroundCalls
 from cell.layout import Site, write_atomically
 from cell.runtime.process import Process
 
@@ -35,8 +35,8 @@ TOO_MANY = (
 
 
 class Scheduler:
-    def __init__(self, beside: Beside) -> None:
-        self._beside = beside
+    def __init__(self, background: BackgroundCalls) -> None:
+        self._background = background
         self._holding = Lock()
         self.held_for_s = HELD_FOR_S
 
@@ -51,14 +51,14 @@ class Scheduler:
         try:
             held = (site.configuration / HELD).read_bytes()
         except FileNotFoundError:
-            self._beside.connect(site)
+            self._background.connect(site)
             if process.threads > AT_ONCE_MAX:
-                self._beside.tell(site, lambda cursor: self._bound(site, cursor))
+                self._background.tell(site, lambda cursor: self._bound(site, cursor))
             return None
         until, _, why = held.decode().partition(" ")
         # Never for longer, wherever the clock is set.
         if not 0 < float(until) - time.time() <= self.held_for_s:
-            self._beside.tell(site, lambda cursor: self._begin(site, cursor, held))
+            self._background.tell(site, lambda cursor: self._begin(site, cursor, held))
         return why or None
 
     def _bound(self, site: Site, cursor: Any) -> None:

@@ -19,7 +19,7 @@ ASK_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerInstallation:
     """`engine` is what the program says it is, whatever its file is called."""
 
     engine: str
@@ -66,17 +66,17 @@ class Server:
         return Path(found).resolve()
 
 
-def read(said: str, program: Path) -> Server | None:
+def read(said: str, program: Path) -> ServerInstallation | None:
     """What a server is by what it says for --version; None where that is of another program."""
     found = VERSION.search(said)
     if found is None:
         return None
     major, minor, patch = (int(found[number]) for number in (1, 2, 3))
     engine = "mariadb" if "mariadb" in found[4].lower() else "mysql"
-    return Server(engine, (major, minor, patch), program)
+    return ServerInstallation(engine, (major, minor, patch), program)
 
 
-def find(names: Iterable[str], folders: Iterable[str] | None = None) -> list[Server]:
+def find(names: Iterable[str], folders: Iterable[str] | None = None) -> list[ServerInstallation]:
     """Every server there is under these names, in the order of PATH."""
     if folders is None:
         folders = [*os.environ.get("PATH", "").split(os.pathsep), *FURTHER]
@@ -90,22 +90,22 @@ def find(names: Iterable[str], folders: Iterable[str] | None = None) -> list[Ser
     return [server for server in found if server is not None]
 
 
-def newest_first(servers: Iterable[Server]) -> dict[str, Server]:
+def newest_first(servers: Iterable[ServerInstallation]) -> dict[str, ServerInstallation]:
     """By series; of two of one series, the later patch."""
-    by_series: dict[str, Server] = {}
+    by_series: dict[str, ServerInstallation] = {}
     for server in sorted(servers, key=lambda each: each.number, reverse=True):
         by_series.setdefault(server.series, server)
     return by_series
 
 
-def same_release(tool: Path, server: Server) -> bool:
+def same_release(tool: Path, server: ServerInstallation) -> bool:
     """Whether a tool is of the server's own series: a backup by another may not be readable."""
     found = TOOL_VERSION.search(_said(tool))
     return found is not None and (int(found[1]), int(found[2])) == server.number[:2]
 
 
 @lru_cache(maxsize=32)
-def _ask(program: Path, changed_ns: int) -> Server | None:  # noqa: ARG001 - another file is asked anew
+def _ask(program: Path, changed_ns: int) -> ServerInstallation | None:  # noqa: ARG001 - another file is asked anew
     return read(_said(program), program)
 
 

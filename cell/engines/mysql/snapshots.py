@@ -13,7 +13,7 @@ from cell.engines.mysql import administrator, files
 from cell.engines.mysql.client import FAILURES, session
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
-from cell.engines.mysql.servers import Server, same_release
+from cell.engines.mysql.servers import ServerInstallation, same_release
 from cell.layout import Site
 from cell.runtime import budget
 from cell.runtime.confinement import Mount
@@ -43,7 +43,9 @@ class Copier:
     async def of_stopped(self, target: Path) -> Snapshot:
         return await asyncio.to_thread(self._copy, target)
 
-    async def of_running(self, server: Server, process: Process, target: Path) -> Snapshot:
+    async def of_running(
+        self, server: ServerInstallation, process: Process, target: Path
+    ) -> Snapshot:
         """With the server working on, where its own tool for that is installed and may write."""
         tool = server.tool(self.dialect.backup_tool) if self.dialect.backup_tool else None
         may_write = self.host.hides_files or self.host.owner(self.site) is None
@@ -51,7 +53,7 @@ class Copier:
             return await self._back_up(server, tool, target)
         return await self._hold_still(process, target)
 
-    async def _back_up(self, server: Server, tool: Path, target: Path) -> Snapshot:
+    async def _back_up(self, server: ServerInstallation, tool: Path, target: Path) -> Snapshot:
         """The tool runs as the site's user, so for its time the folder is that user's."""
         made = target.with_name(f"{target.name}.part")
         await asyncio.to_thread(self._make_folder, made)

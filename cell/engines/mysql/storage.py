@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from cell.engines.mysql import accounts, client
-from cell.engines.mysql.beside import Beside
+from cell.engines.mysql.background_calls import BackgroundCalls
 from cell.layout import Site, write_atomically
 from cell.specification import Size
 
@@ -29,11 +29,11 @@ def starts(site: Site, size: Size) -> None:
     (site.configuration / FULL).unlink(missing_ok=True)
 
 
-class Holder:
+class StorageLimit:
     """Sets and lifts it."""
 
-    def __init__(self, beside: Beside, rights: Callable[[bool], list[str]]) -> None:
-        self._beside = beside
+    def __init__(self, background: BackgroundCalls, rights: Callable[[bool], list[str]]) -> None:
+        self._background = background
         self._rights = rights
 
     def look(self, site: Site, used_bytes: int) -> None:
@@ -46,7 +46,7 @@ class Holder:
         held = (site.configuration / FULL).exists()
         if held == (used_bytes > limit_bytes * (LIFTED_BELOW if held else 1)):
             return
-        self._beside.tell(site, lambda cursor: self._set(site, cursor, full=not held))
+        self._background.tell(site, lambda cursor: self._set(site, cursor, full=not held))
 
     def _set(self, site: Site, cursor: Any, *, full: bool) -> None:
         for statement in (*self._rights(not full), "FLUSH PRIVILEGES"):

@@ -10,7 +10,7 @@ from pathlib import Path
 from cell.engines.mysql import files
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, TEMPORARY
-from cell.engines.mysql.servers import Server
+from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import PASSABLE, Site, sync_folder
 from cell.runtime.host import Host
 
@@ -27,12 +27,12 @@ class Templates:
         self._dialect = dialect
         self._making = asyncio.Lock()
 
-    async def copy(self, server: Server, site: Site) -> None:
+    async def copy(self, server: ServerInstallation, site: Site) -> None:
         """Gives the site a data folder of its own, whole or not at all."""
         template = await self.find(server, site)
         await asyncio.to_thread(put, self._host, site, template)
 
-    async def find(self, server: Server, site: Site) -> Path:
+    async def find(self, server: ServerInstallation, site: Site) -> Path:
         """Where the template lies; made now where it is not there yet, as the site's user.
 
         Of several who want it at once one makes it, and the others wait.
@@ -55,7 +55,9 @@ def put(host: Host, site: Site, source: Path) -> None:
     files.replace(new, site.data / DATABASES)
 
 
-async def _make(host: Host, dialect: Dialect, server: Server, site: Site, place: Path) -> None:
+async def _make(
+    host: Host, dialect: Dialect, server: ServerInstallation, site: Site, place: Path
+) -> None:
     with _workshop(host, site, place.parent) as shop:
         shop.configuration.joinpath(STATEMENTS).write_text(
             "".join(f"{statement};\n" for statement in dialect.template)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cell.engines.driver import EngineError, Login
 from cell.engines.mysql import client, files, options
 from cell.engines.mysql.dialects import Dialect
-from cell.engines.mysql.servers import Server
+from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Site
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -25,7 +25,7 @@ LOOK_AGAIN_S = 0.1
 class Upgrade:
     host: Host
     dialect: Dialect
-    server: Server
+    server: ServerInstallation
     site: Site
     spec: Spec
 

@@ -10,7 +10,7 @@ import signal
 import time
 from threading import Lock
 
-from cell.engines.postgres import places, server
+from cell.engines.postgres import data_folder, server
 from cell.engines.postgres.roles import Connection
 from cell.engines.postgres.settings import AUTOVACUUM
 from cell.layout import Site
@@ -60,7 +60,7 @@ class Autovacuum:
         with self._holding:
             held = _said(site)
             # A signal ends one that has only begun.
-            if not held or not places.takes_logins(site):
+            if not held or not data_folder.takes_logins(site):
                 return
             # Never for longer, wherever the clock is set.
             if 0 < float(held.split(maxsplit=2)[1]) - time.time() <= self.held_for_s:
@@ -71,4 +71,4 @@ class Autovacuum:
 
 def _said(site: Site) -> str:
     """Empty also for an instance that an earlier release started."""
-    return places.read(site.configuration / AUTOVACUUM, BYTES_MAX)
+    return data_folder.read(site.configuration / AUTOVACUUM, BYTES_MAX)

@@ -27,7 +27,7 @@ _FIRST = re.compile(r"\(file ([0-9A-F]{24})\)")
 
 
 @dataclass(frozen=True)
-class Ended:
+class BackupEnd:
     """What the server says of a backup: `label` goes with it, `first` to `last` is its log."""
 
     label: str
@@ -55,7 +55,7 @@ async def take(folder: Path, login: Login, data: Path, target: Path) -> Snapshot
             row = await found.fetchone()
             if row is None or (first := _FIRST.search(row[0])) is None:
                 raise EngineError("the server did not report the WAL range of the backup")
-            ended = Ended(row[0], first.group(1), row[1])
+            ended = BackupEnd(row[0], first.group(1), row[1])
             return await asyncio.to_thread(_complete, packing, data, ended)
 
 
@@ -64,7 +64,7 @@ def _left_out(name: PurePosixPath) -> bool:
     return inside or str(name) in LABELS or archive.passing(name)
 
 
-def _complete(packing: Packing, data: Path, ended: Ended) -> Snapshot:
+def _complete(packing: Packing, data: Path, ended: BackupEnd) -> Snapshot:
     """The log first and the control file last, as it tells how far the rest goes."""
     packing.folder(PurePosixPath(LOG) / "archive_status")
     with archive.opened(data / LOG) as folder, os.scandir(folder) as entries:

@@ -11,7 +11,7 @@ from psycopg.rows import TupleRow
 
 from cell.engines.driver import Login, NewLoginError
 from cell.engines.postgres import relay, scram
-from cell.engines.postgres.relay import Relay
+from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.scram import Keys
 from cell.engines.postgres.settings import PORT, SOCKET
 from gateway import sockets
@@ -78,7 +78,7 @@ class WrongPasswordError(psycopg.OperationalError):
     """The server has another password for a login."""
 
 
-class HeldUpError(Exception):
+class PostgresHeldUpError(Exception):
     """A session that does not end when it is told to keeps a statement of ours waiting."""
 
 
@@ -103,7 +103,7 @@ async def administration(
     """
     settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()), *limits)  # noqa: PLR2004 - a version
     async with contextlib.AsyncExitStack() as stack:
-        way: Path | Relay = folder
+        way: Path | LimitedRelay = folder
         if database != OURS:
             bounded = relay.opened(folder / SOCKET, bytes_max=ADMINISTRATION_BYTES_MAX)
             way = await stack.enter_async_context(bounded)
@@ -142,11 +142,11 @@ async def unhindered(
                 watch.cancel()
                 await asyncio.gather(watch, return_exceptions=True)
     except psycopg.errors.LockNotAvailable as error:
-        raise HeldUpError("a lock was not released") from error
+        raise PostgresHeldUpError("a lock was not released") from error
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise HeldUpError("a session that holds a lock does not end") from error
+        raise PostgresHeldUpError("a session that holds a lock does not end") from error
 
 
 async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Timeout) -> None:
@@ -161,7 +161,7 @@ async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Tim
 
 
 async def connect(
-    way: Path | Relay,
+    way: Path | LimitedRelay,
     login: Login,
     database: str,
     settings: tuple[str, ...] = ANYBODYS,
@@ -171,7 +171,7 @@ async def connect(
 
     The way is the socket's folder, or a relay, which has looked who answers there.
     """
-    if isinstance(way, Relay):
+    if isinstance(way, LimitedRelay):
         try:
             return await _connected(str(way.folder), login, database, settings, keys)
         except NotRunningError as error:

@@ -13,19 +13,19 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Login, Metrics, Pulse, Snapshot, measured
+from cell.engines.driver import EngineError, Health, Login, Metrics, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     autovacuum,
     backup,
-    changed,
+    changed_passwords,
     connections,
-    ended,
+    data_folder,
+    ended_logins,
     extensions,
     leftovers,
     lockouts,
     logins,
-    places,
     replacing,
     roles,
     scram,
@@ -37,15 +37,15 @@ from cell.engines.postgres import (
     upgrade,
 )
 from cell.engines.postgres.connections import (
-    HeldUpError,
     LoginError,
     NotRunningError,
+    PostgresHeldUpError,
     WrongPasswordError,
 )
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
-from cell.engines.postgres.spares import Spares
+from cell.engines.postgres.spare_templates import Spares
 from cell.engines.sizes import Sizes
 from cell.layout import Site
 from cell.runtime.host import Host
@@ -108,8 +108,8 @@ class PostgreSQL:
         return site.run / settings.SOCKET
 
     async def provision(self, site: Site, spec: Spec) -> None:
-        await asyncio.to_thread(places.finish, site)
-        if places.major(site) is not None:
+        await asyncio.to_thread(data_folder.finish, site)
+        if data_folder.major(site) is not None:
             return
         if any(site.data.iterdir()):
             # A new cluster in its place would be the end of it.
@@ -119,9 +119,9 @@ class PostgreSQL:
         self._spares.refill(installation)
 
     async def start(self, site: Site, spec: Spec) -> Process:
-        await asyncio.to_thread(places.finish, site)
+        await asyncio.to_thread(data_folder.finish, site)
         # An upgrade whose end the cell did not live to see has changed the data already.
-        version = places.major(site) or spec.engine_version
+        version = data_folder.major(site) or spec.engine_version
         installation = await self._installation(version, site)
         self.autovacuum.hold(site)
         server.write_configuration(self._host, self._family, installation, site, spec.size)
@@ -133,14 +133,14 @@ class PostgreSQL:
         await server.stop(process, timeout_s)
 
     async def ready(self, site: Site, login: Login) -> bool:
-        if not places.takes_logins(site):
+        if not data_folder.takes_logins(site):
             return False
         try:
             if not logins.applied(site):
                 await self._apply(site, [login])
             async with connections.as_owner(site.run, login) as connection:
                 await connection.execute("SELECT 1")
-        except (NotRunningError, LoginError, HeldUpError):
+        except (NotRunningError, LoginError, PostgresHeldUpError):
             return False
         except psycopg.Error as error:
             # Full for the owner, not for us: what could not be told yet is no login that works.
@@ -149,18 +149,18 @@ class PostgreSQL:
 
     async def is_loading(self, site: Site) -> bool:
         """After a crash it goes through what was not yet in its tables."""
-        return places.is_starting(site)
+        return data_folder.is_starting(site)
 
-    async def pulse(self, site: Site, login: Login) -> Pulse:
+    async def health(self, site: Site, login: Login) -> Health:
         try:
             async with connections.as_owner(site.run, login):
-                return Pulse.WELL
+                return Health.WELL
         except NotRunningError as error:
-            return Pulse.WELL if connections.is_said(error.__cause__) else Pulse.SILENT
+            return Health.WELL if connections.is_said(error.__cause__) else Health.SILENT
         except WrongPasswordError:
-            return Pulse.CHANGED
+            return Health.CHANGED
         except psycopg.Error as error:
-            return Pulse.FULL if connections.is_exhausted(error) else Pulse.WELL
+            return Health.FULL if connections.is_exhausted(error) else Health.WELL
 
     async def set_credentials(self, site: Site, logins_: Sequence[Login]) -> str | None:
         former = logins.wanted(site)
@@ -172,7 +172,7 @@ class PostgreSQL:
             # Those that work go on doing so, also after the next start.
             logins.keep(site, former)
             raise
-        except HeldUpError as error:
+        except PostgresHeldUpError as error:
             # Its owner's statements must not keep a credential alive: told at its next start.
             if (process := self._host.find(site)) is not None:
                 await server.quit_at_once(process)
@@ -184,10 +184,10 @@ class PostgreSQL:
         return {name: scram.without_way_in(each) for name, each in wanted.items()}
 
     async def restore_logins(self, site: Site) -> list[str]:
-        return await changed.restore(site.run, self._superuser(site), logins.wanted(site))
+        return await changed_passwords.restore(site.run, self._superuser(site), logins.wanted(site))
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
-        installation = await self._installation(places.major(site) or "", site)
+        installation = await self._installation(data_folder.major(site) or "", site)
         path = site.configuration / settings.FILE
         view = self._host.view(site)
         wanted = settings.content(self._family, installation.source, size, view)
@@ -202,8 +202,8 @@ class PostgreSQL:
         return True
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
-        await asyncio.to_thread(places.finish, site)
-        found, wanted = places.major(site), spec.engine_version
+        await asyncio.to_thread(data_folder.finish, site)
+        found, wanted = data_folder.major(site), spec.engine_version
         if found is None or found == wanted:
             return
         if int(wanted) < int(found):
@@ -216,7 +216,7 @@ class PostgreSQL:
             await upgrade.upgrade(self._host, self._family, self._installations, *pair)
 
     async def finish(self, site: Site) -> None:
-        await self.counts.run(site, self._superuser(site), int(places.major(site) or 0))
+        await self.counts.run(site, self._superuser(site), int(data_folder.major(site) or 0))
 
     async def snapshot(
         self,
@@ -237,7 +237,7 @@ class PostgreSQL:
     async def restore(self, site: Site, source: Path) -> None:
         async with replacing.replacing(site) as next_site:
             await asyncio.to_thread(self._unpack, source, site)
-            installation = await self._installation(places.major(next_site) or "", site)
+            installation = await self._installation(data_folder.major(next_site) or "", site)
             await self._take_over(installation, site, next_site)
         (site.directory / FRESH).unlink(missing_ok=True)
 
@@ -279,22 +279,22 @@ class PostgreSQL:
 
     def _stage(self, site: Site) -> None:
         """Empty folders beside the site's own."""
-        places.clear(site)
-        places.staged(site).make(self._host.owner(site))
+        data_folder.clear(site)
+        data_folder.staged(site).make(self._host.owner(site))
 
     def _copy(self, installation: Installation, site: Site) -> None:
         """The template, in place of nothing."""
         owner = self._host.owner(site)
         self._stage(site)
-        data = places.staged(site).data
+        data = data_folder.staged(site).data
         if not self._spares.take(installation, data, owner):
             archive.unpack(installation.template, data, owner)
         (site.directory / FRESH).touch(mode=0o600)
-        places.replace(site)
+        data_folder.replace(site)
 
     def _unpack(self, archived: Path, site: Site) -> None:
         self._stage(site)
-        archive.unpack(archived, places.staged(site).data, self._host.owner(site))
+        archive.unpack(archived, data_folder.staged(site).data, self._host.owner(site))
 
     async def _take_over(self, installation: Installation, site: Site, next_site: Site) -> None:
         """The superuser gets this instance's password; no credential of the data's past works."""
@@ -320,13 +320,15 @@ class PostgreSQL:
                 async with asyncio.timeout(APPLY_WITHIN_S):
                     return await self._apply(site, tried)
             except TimeoutError as error:
-                raise HeldUpError(f"that took longer than {APPLY_WITHIN_S:.0f} s") from error
+                raise PostgresHeldUpError(
+                    f"that took longer than {APPLY_WITHIN_S:.0f} s"
+                ) from error
             except (NotRunningError, psycopg.Error) as error:
-                if not places.takes_logins(site) or self._host.find(site) is None:
+                if not data_folder.takes_logins(site) or self._host.find(site) is None:
                     return None
                 wait_s = APPLY_FOR_S if connections.is_gone(error) else HELD_UP_FOR_S
                 if time.monotonic() - began > wait_s:
-                    raise HeldUpError(connections.reason(error)) from error
+                    raise PostgresHeldUpError(connections.reason(error)) from error
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _apply(self, site: Site, tried: Sequence[Login]) -> None:
@@ -362,7 +364,7 @@ class PostgreSQL:
                 await connections.try_login(site.run, each)
             async with connection.transaction():
                 former = await roles.forbid_others(connection, wanted)
-            await ended.end_sessions(connection, former)
+            await ended_logins.end_sessions(connection, former)
             # By the server itself: what a file of its data says may be wrong.
             major = connection.info.server_version // 10_000
         if login == superuser:
@@ -375,7 +377,7 @@ class PostgreSQL:
             installation = installation or await self._installation(source.major, site)
             await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
-        await ended.take_apart(site.run, superuser, former, major)
+        await ended_logins.take_apart(site.run, superuser, former, major)
 
     async def _open_database(self, connection: roles.Connection) -> None:
         try:
@@ -386,9 +388,9 @@ class PostgreSQL:
 
     def _discard(self, site: Site) -> None:
         """Begins to remove what is not used any more; nobody waits for that."""
-        unused = places.discarded(site)
+        unused = data_folder.discarded(site)
         if unused and site.directory not in self._discarding:
-            work = asyncio.to_thread(places.remove, unused)
+            work = asyncio.to_thread(data_folder.remove, unused)
             task = self._discarding[site.directory] = asyncio.create_task(work)
             task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
 

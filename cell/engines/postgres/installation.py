@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import archive, builtin, extensions, roles, scram, searches
+from cell.engines.postgres import archive, builtin_functions, extensions, roles, scram, searches
 from cell.engines.postgres.settings import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
@@ -56,7 +56,7 @@ class Installation:
     @property
     def functions(self) -> Path:
         """The server's own, as they are in a new cluster."""
-        return self.template / builtin.FILE
+        return self.template / builtin_functions.FILE
 
     def program(self, name: str) -> str:
         return str(self.binaries / name)
@@ -186,10 +186,10 @@ class Installations:
             await self.initialise(installation, made)
             await self._fill(installation, made)
             packed = self._folder / "making-template"
-            functions = bytes.fromhex((made.data / builtin.FILE).read_text())
-            (made.data / builtin.FILE).unlink()
+            functions = bytes.fromhex((made.data / builtin_functions.FILE).read_text())
+            (made.data / builtin_functions.FILE).unlink()
             await asyncio.to_thread(archive.pack, made.data, packed)
-            (packed / builtin.FILE).write_bytes(functions)
+            (packed / builtin_functions.FILE).write_bytes(functions)
             packed.rename(installation.template)
             with contextlib.suppress(OSError):
                 made.data.rename(installation.spares[0])
@@ -200,8 +200,8 @@ class Installations:
     async def _fill(self, installation: Installation, made: Site) -> None:
         secret = self._host.secret(self.template_site(), SECRET)
         major = int(installation.source.major)
-        path = self._host.view(made).data / builtin.FILE
-        await self._single(installation, made, "postgres", [builtin.WRITE.format(path)])
+        path = self._host.view(made).data / builtin_functions.FILE
+        await self._single(installation, made, "postgres", [builtin_functions.WRITE.format(path)])
         for database in searches.NAMES:
             await self._single(installation, made, database, searches.DENY)
         cluster = roles.cluster_statements(major, scram.verifier(secret))

@@ -16,10 +16,10 @@ import structlog
 from psycopg import sql
 
 from cell.engines.driver import EngineError, Login
-from cell.engines.postgres import builtin, connections, extensions, roles, searches
-from cell.engines.postgres.builtin import Functions
-from cell.engines.postgres.connections import HeldUpError
-from cell.engines.postgres.ended import FAILURES, LIMITS
+from cell.engines.postgres import builtin_functions, connections, extensions, roles, searches
+from cell.engines.postgres.builtin_functions import Functions
+from cell.engines.postgres.connections import PostgresHeldUpError
+from cell.engines.postgres.ended_logins import FAILURES, LIMITS
 from cell.engines.postgres.extensions import Called
 from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.roles import OWNER, Connection
@@ -138,7 +138,7 @@ WHERE datname = 'template0' AND (datallowconn OR datconnlimit <> -1)
 
 
 @dataclass(frozen=True)
-class Way:
+class ServerAccess:
     """To the databases of a server."""
 
     folder: Path
@@ -163,12 +163,12 @@ async def clear(folder: Path, ours: Login, installation: Installation) -> None:
             found = await (await connection.execute(DATABASES)).fetchall()
             names = [await _text(connection, oid, name) for oid, name, _ in found]
             keys = await connections.keys(connection, ours)
-            way = Way(folder, ours, installation, keys)
+            way = ServerAccess(folder, ours, installation, keys)
             async with _opened(connection, [oid for oid, _, allowed in found if not allowed]):
                 await _each(way, [name for name in names if name])
     except (*FAILURES, TimeoutError) as error:
         if isinstance(error, psycopg.Error) and connections.is_exhausted(error):
-            raise HeldUpError(connections.reason(error)) from error
+            raise PostgresHeldUpError(connections.reason(error)) from error
         _log(error, None)
 
 
@@ -213,16 +213,16 @@ async def _opened(connection: Connection, closed: list[int]) -> AsyncIterator[No
         await connection.execute(CLOSE.encode(), [oids, limits])
 
 
-async def _each(way: Way, names: list[str]) -> None:
+async def _each(way: ServerAccess, names: list[str]) -> None:
     """In two at a time: one more connection of the three kept for the superuser is in use."""
     left = iter(names)
-    refused: list[builtin.ChangedError] = []
+    refused: list[builtin_functions.ChangedError] = []
 
     async def work() -> None:
         for name in left:
             try:
                 await _within(way, name)
-            except builtin.ChangedError as error:
+            except builtin_functions.ChangedError as error:
                 refused.append(error)
 
     async with asyncio.TaskGroup() as group:
@@ -232,7 +232,7 @@ async def _each(way: Way, names: list[str]) -> None:
         raise refused[0]
 
 
-async def _within(way: Way, database: str) -> None:
+async def _within(way: ServerAccess, database: str) -> None:
     source = way.installation.source
     major = int(source.major)
     opened = connections.administration(
@@ -240,9 +240,9 @@ async def _within(way: Way, database: str) -> None:
     )
     try:
         async with opened as there, connections.unhindered(there, way.folder, way.ours):
-            functions = builtin.read(way.installation.functions)
+            functions = builtin_functions.read(way.installation.functions)
             await clear_one(there, database, extensions.called(source), functions)
-    except builtin.ChangedError:
+    except builtin_functions.ChangedError:
         raise
     except (*FAILURES, EngineError) as error:
         _log(error, database)
@@ -258,7 +258,7 @@ async def clear_one(
         return
     await connection.execute(SILENCE.encode())
     await connection.execute("SET allow_system_table_mods = on")
-    await builtin.restore(connection, database, functions)
+    await builtin_functions.restore(connection, database, functions)
     await connection.execute(DEFAULTS)
     if await (await connection.execute(searches.GRANTED.encode())).fetchone() is not None:
         # As every cluster of an earlier version of ours.

@@ -55,7 +55,7 @@ class Salting:
         return len(heard) < HEARD_MAX_BYTES
 
 
-class Relay:
+class LimitedRelay:
     """Connects a socket in `folder` to the server's, until a limit is exceeded or it ends."""
 
     def __init__(self, folder: Path, target: Path, bytes_max: int) -> None:
@@ -125,10 +125,10 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 @contextlib.asynccontextmanager
 async def opened(
     target: Path, *, bytes_max: int, within_s: float | None = None
-) -> AsyncIterator[Relay]:
+) -> AsyncIterator[LimitedRelay]:
     """A relay to the server's socket `target`; its connections end with the block."""
     with tempfile.TemporaryDirectory(prefix="menagerie-") as name:
-        relay = Relay(Path(name), target, bytes_max)
+        relay = LimitedRelay(Path(name), target, bytes_max)
         server = await asyncio.start_unix_server(relay.serve, Path(name) / target.name)
         loop = asyncio.get_running_loop()
         ending = None if within_s is None else loop.call_later(within_s, relay.expire)

@@ -4,18 +4,18 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from cell.engines.postgres import archive, places
+from cell.engines.postgres import archive, data_folder
 from cell.layout import Site
 
 
 @contextlib.asynccontextmanager
 async def replacing(site: Site) -> AsyncIterator[Site]:
     """The data of the site that it gives takes the place of the former, or leaves it as it was."""
-    next_site = places.staged(site)
+    next_site = data_folder.staged(site)
     try:
         yield next_site
     except BaseException:
-        await asyncio.to_thread(places.clear, site)
+        await asyncio.to_thread(data_folder.clear, site)
         raise
     await asyncio.to_thread(archive.synchronise, next_site.data)
-    await asyncio.to_thread(places.replace, site)
+    await asyncio.to_thread(data_folder.replace, site)

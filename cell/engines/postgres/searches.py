@@ -2,7 +2,7 @@
 
 import functools
 
-from cell.engines.postgres.builtin import Functions
+from cell.engines.postgres.builtin_functions import Functions
 from cell.engines.postgres.extensions import Called
 
 # Objects with lower numbers are of a new cluster.

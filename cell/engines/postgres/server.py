@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Login
-from cell.engines.postgres import connections, places, roles, settings
+from cell.engines.postgres import connections, data_folder, roles, settings
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.settings import Family
@@ -32,7 +32,7 @@ def write_configuration(
     host: Host, family: Family, installation: Installation, site: Site, size: Size
 ) -> bytes:
     """The server's files, in the folder it reads and cannot write; those in its data are blank."""
-    places.blank(site, host.owner(site))
+    data_folder.blank(site, host.owner(site))
     content = settings.content(family, installation.source, size, host.view(site))
     write(host, site, settings.FILE, content)
     write(host, site, settings.ACCESS, settings.ACCESS_CONTENT)
@@ -122,7 +122,7 @@ async def private(
 async def _until_ready(site: Site, process: Process, folder: Path, log: Path) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
     while True:
-        if places.takes_logins(site):
+        if data_folder.takes_logins(site):
             with contextlib.suppress(NotRunningError):
                 async with connections.administration(folder, SELF):
                     return

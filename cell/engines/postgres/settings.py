@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from cell.engines.driver import Refusal
+from cell.engines.driver import EngineRefusal
 from cell.engines.postgres import extensions
 from cell.engines.postgres.sources import Source
 from cell.runtime.host import View
@@ -40,14 +40,14 @@ class Family:
     """An engine served by PostgreSQL: itself, or with an extension that the engine is about."""
 
     engine: str
-    missing: Refusal
+    missing: EngineRefusal
     extension: str | None = None
     settings: tuple[tuple[str, str], ...] = ()
 
 
 POSTGRES = Family(
     "postgres",
-    Refusal(
+    EngineRefusal(
         "no PostgreSQL of version 15 or newer that runs on the cell's machine was found",
         "run `make install` in Menagerie's folder on it, or install postgresql (Debian: "
         "apt-get install postgresql), then restart the cell",
@@ -55,7 +55,7 @@ POSTGRES = Family(
 )
 TIMESCALEDB = Family(
     "timescaledb",
-    Refusal(
+    EngineRefusal(
         "no PostgreSQL on the cell's machine has the extension timescaledb",
         "install it for a PostgreSQL of version 15 or newer (docs.timescale.com/self-hosted), "
         "then restart the cell",

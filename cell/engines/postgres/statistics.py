@@ -16,7 +16,7 @@ from psycopg import sql
 from cell.engines.driver import Login
 from cell.engines.postgres import connections
 from cell.engines.postgres.autovacuum import HELD_FOR_S
-from cell.engines.postgres.connections import HeldUpError, NotRunningError
+from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 from cell.layout import Site
 
 log = structlog.get_logger("cell.postgres")
@@ -77,7 +77,7 @@ class Counts:
                 owed.unlink(missing_ok=True)
         finally:
             self._under_way.pop(site.directory, None)
-            with contextlib.suppress(HeldUpError):
+            with contextlib.suppress(PostgresHeldUpError):
                 await asyncio.shield(count.end())
 
     async def end(self, site: Site) -> None:
@@ -109,7 +109,7 @@ class _Count:
                     await mine.execute(END, [self._pid])
             await asyncio.wait({self.work}, timeout=LOOK_AGAIN_S)
             if time.monotonic() > deadline:
-                raise HeldUpError("a function that ANALYZE calls does not end")
+                raise PostgresHeldUpError("a function that ANALYZE calls does not end")
 
     async def _count_all(self) -> None:
         async with connections.administration(self._site.run, self._superuser) as connection:

@@ -4,7 +4,7 @@ import signal
 
 import structlog
 
-from cell.engines.postgres import places, server, settings
+from cell.engines.postgres import data_folder, server, settings
 from cell.layout import Site
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -35,7 +35,7 @@ def hold(host: Host, site: Site, process: Process, used_bytes: int) -> None:
 
     The file is the only state: a server that is started anew is looked at again.
     """
-    if not places.takes_logins(site):
+    if not data_folder.takes_logins(site):
         return
     content = (site.configuration / settings.FILE).read_bytes()
     limit_bytes = settings.storage_bytes(content)

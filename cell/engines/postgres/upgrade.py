@@ -10,10 +10,10 @@ from psycopg import sql
 from cell.engines.driver import EngineError
 from cell.engines.postgres import (
     archive,
-    aside,
     connections,
+    data_folder,
     leftovers,
-    places,
+    owner_code,
     roles,
     server,
     statistics,
@@ -100,12 +100,12 @@ async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
         async with inside as connection:
             if not knows_marks:
                 await connection.execute(REMOVE_MARKS)
-            await aside.put(connection, database)
+            await owner_code.put(connection, database)
 
 
 def _note(site: Site, new_site: Site, error: Exception) -> None:
     """What the tools said, which is about folders that owners do not see."""
-    details = (places.read(each, DETAILS_BYTES_MAX) for each in new_site.data.glob(DETAILS))
+    details = (data_folder.read(each, DETAILS_BYTES_MAX) for each in new_site.data.glob(DETAILS))
     said = [each[-COMPLAINT_CHARACTERS:] for each in (str(error), *details)]
     log.warning("cell.postgres.upgrade_failed", instance_id=site.instance_id, said=said)
     with site.log.open("a") as file:
@@ -194,7 +194,7 @@ async def _finish(folder: Path, major: int) -> None:
                         "cell.postgres.extension_kept", extension=name, reason=_short(error)
                     )
             # Not before: scripts of extensions run as the superuser, too.
-            await aside.put_back(connection)
+            await owner_code.put_back(connection)
 
 
 def _short(error: psycopg.Error) -> str:

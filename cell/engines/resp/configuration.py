@@ -54,7 +54,7 @@ TENANT_RULES = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class RespLimits:
     """What a size means to a server."""
 
     memory_bytes: int
@@ -62,7 +62,7 @@ class Limits:
     clients: int
 
     @classmethod
-    def of(cls, size: Size) -> "Limits":
+    def of(cls, size: Size) -> "RespLimits":
         memory_bytes = int(size.memory_bytes * MEMORY_SHARE)
         value_bytes = min(VALUE_BYTES_MAX, max(2**20, int(memory_bytes * VALUE_SHARE)))
         return cls(memory_bytes, value_bytes, size.connections_max + logins.MAX + CLIENTS_RESERVED)
@@ -77,7 +77,7 @@ class Limits:
         ]
 
 
-def configuration(view: View, limits: Limits) -> str:
+def configuration(view: View, limits: RespLimits) -> str:
     """The file's content."""
     settings = [
         ("port", "0"),

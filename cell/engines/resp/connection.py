@@ -29,7 +29,7 @@ def is_full(error: RefusalError) -> bool:
     return str(error).startswith("ERR max number of clients")
 
 
-class Connection:
+class RespConnection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -107,7 +107,7 @@ class Connection:
 @contextlib.asynccontextmanager
 async def connected(
     socket: str, login: Login, timeout_s: float = 10.0
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[RespConnection]:
     """A connection that is logged in; the whole of its use ends within the time.
 
     Raises OSError where nobody answers (in time), and RefusalError where the login is not taken.
@@ -115,7 +115,7 @@ async def connected(
     async with asyncio.timeout(timeout_s):
         reader, writer = await asyncio.open_unix_connection(sock=sockets.connect(socket, 0))
         try:
-            connection = Connection(reader, writer)
+            connection = RespConnection(reader, writer)
             await connection.ask("AUTH", login.username, login.password)
             yield connection
         finally:

@@ -10,7 +10,15 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from cell.engines.driver import EngineError, Login, Metrics, Pulse, Refusal, Snapshot, measured
+from cell.engines.driver import (
+    EngineError,
+    EngineRefusal,
+    Health,
+    Login,
+    Metrics,
+    Snapshot,
+    measured,
+)
 from cell.engines.resp import files, functions
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
@@ -22,13 +30,13 @@ from cell.engines.resp.configuration import (
     TENANT_RULES,
     USERNAME,
     USERS,
-    Limits,
+    RespLimits,
     configuration,
     rules_of,
     users,
 )
-from cell.engines.resp.connection import Connection, RefusalError, connected, is_full
-from cell.engines.resp.servers import Server, redis_servers, valkey_servers
+from cell.engines.resp.connection import RefusalError, RespConnection, connected, is_full
+from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_servers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.sizes import Sizes
 from cell.layout import Site, write_atomically
@@ -47,16 +55,16 @@ TOLD_WITHIN_S = 30.0
 DUMP_BEGINS_S = 5.0
 
 
-class Resp:
+class RespFamily:
     """The part that the two share; `servers` are newest first."""
 
     engine: str
     protocol = "resp"
-    missing: Refusal
+    missing: EngineRefusal
     slow_start = SLOW_START
     code = "its function libraries"
 
-    def __init__(self, host: Host, servers: list[Server]) -> None:
+    def __init__(self, host: Host, servers: list[ServerProgram]) -> None:
         self._host = host
         self._servers = servers
         self._sizes = Sizes()
@@ -77,7 +85,7 @@ class Resp:
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec.engine_version)
         view = self._host.view(site)
-        content = configuration(view, Limits.of(spec.size))
+        content = configuration(view, RespLimits.of(spec.size))
         self._write(site, CONFIGURATION, content)
         await asyncio.to_thread(files.clear_leftovers, site.data)
         site.socket.unlink(missing_ok=True)
@@ -111,17 +119,17 @@ class Resp:
             return False
         return False
 
-    async def pulse(self, site: Site, login: Login) -> Pulse:  # noqa: ARG002 - the contract's
-        pulse = Pulse.SILENT
+    async def health(self, site: Site, login: Login) -> Health:  # noqa: ARG002 - the contract's
+        health = Health.SILENT
         with contextlib.suppress(OSError):
             try:
                 async with self._connected(site, PULSE_TIMEOUT_S) as connection:
-                    pulse = await _pulse(connection)
-                    if pulse is Pulse.WELL:
+                    health = await _health(connection)
+                    if health is Health.WELL:
                         await self._upkeep.look(connection, site)
             except RefusalError as error:
-                return Pulse.FULL if is_full(error) else Pulse.WELL
-        return pulse
+                return Health.FULL if is_full(error) else Health.WELL
+        return health
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
         tenant = rules_of(logins, TENANT_RULES)
@@ -151,7 +159,7 @@ class Resp:
                     await _set_users(connection, tenant, administrator)
                 except RefusalError as error:
                     if str(error).startswith("BUSY"):
-                        await _pulse(connection)
+                        await _health(connection)
                     raise
         except RefusalError as error:
             return str(error)
@@ -163,7 +171,7 @@ class Resp:
         return None
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
-        limits = Limits.of(size)
+        limits = RespLimits.of(size)
         words = [word for setting in limits.settings() for word in setting]
         try:
             async with self._connected(site) as connection:
@@ -225,7 +233,7 @@ class Resp:
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"rediss://{login.username}:{quote(login.password, safe='')}@{host}:{port}/0"
 
-    def _server(self, version: str) -> Server:
+    def _server(self, version: str) -> ServerProgram:
         for server in self._servers:
             if server.version == version:
                 return server
@@ -236,7 +244,7 @@ class Resp:
 
     def _connected(
         self, site: Site, timeout_s: float = 10.0
-    ) -> AbstractAsyncContextManager[Connection]:
+    ) -> AbstractAsyncContextManager[RespConnection]:
         return connected(str(site.socket), self._administrator(site), timeout_s)
 
     def _write(self, site: Site, name: str, content: str) -> None:
@@ -265,9 +273,9 @@ class Resp:
                 await asyncio.sleep(LOOK_AGAIN_S)
 
 
-class Redis(Resp):
+class Redis(RespFamily):
     engine = "redis"
-    missing = Refusal(
+    missing = EngineRefusal(
         "no redis-server of version 7.0 or newer is on the PATH of the cell's machine",
         "install redis-server on it (Debian: apt-get install redis-server), then restart the cell",
     )
@@ -276,9 +284,9 @@ class Redis(Resp):
         super().__init__(host, redis_servers())
 
 
-class Valkey(Resp):
+class Valkey(RespFamily):
     engine = "valkey"
-    missing = Refusal(
+    missing = EngineRefusal(
         "no valkey-server that runs on the cell's machine was found",
         "run `make install` in Menagerie's folder on it, or install valkey-server (Debian: "
         "apt-get install valkey-server), then restart the cell",
@@ -289,7 +297,7 @@ class Valkey(Resp):
 
 
 async def _set_users(
-    connection: Connection, tenant: Sequence[str], administrator: Sequence[str]
+    connection: RespConnection, tenant: Sequence[str], administrator: Sequence[str]
 ) -> None:
     """As in the file: these users with these rules, and no others.
 
@@ -311,7 +319,7 @@ async def _set_users(
             await connection.ask("ACL", "DELUSER", name)
 
 
-async def _passwords(connection: Connection) -> set[str]:
+async def _passwords(connection: RespConnection) -> set[str]:
     """Those that the tenant has now, as their hashes."""
     users_ = (line.split() for line in await connection.ask_list("ACL", "LIST"))
     return {
@@ -319,24 +327,24 @@ async def _passwords(connection: Connection) -> set[str]:
     }
 
 
-async def _pulse(connection: Connection) -> Pulse:
+async def _health(connection: RespConnection) -> Health:
     try:
         await connection.ask("PING")
     except RefusalError as error:
         if not str(error).startswith("BUSY"):
-            return Pulse.WELL
+            return Health.WELL
     else:
-        return Pulse.WELL
+        return Health.WELL
     for kind in ("SCRIPT", "FUNCTION"):
         try:
             await connection.ask(kind, "KILL")
         except RefusalError as error:
             if str(error).startswith("UNKILLABLE"):
-                return Pulse.STUCK
-    return Pulse.WELL
+                return Health.STUCK
+    return Health.WELL
 
 
-async def _info(connection: Connection, section: str) -> dict[str, str]:
+async def _info(connection: RespConnection, section: str) -> dict[str, str]:
     lines = (await connection.ask("INFO", section)).splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)
 

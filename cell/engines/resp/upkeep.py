@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from cell.engines.resp.connection import Answer, Connection, RefusalError
+from cell.engines.resp.connection import Answer, RefusalError, RespConnection
 from cell.layout import Site
 from cell.runtime import log_files
 
@@ -46,7 +46,7 @@ class Upkeep:
     def forget(self, site: Site) -> None:
         self._seen.pop(site.instance_id, None)
 
-    async def look(self, connection: Connection, site: Site) -> None:
+    async def look(self, connection: RespConnection, site: Site) -> None:
         seen = self._seen.setdefault(site.instance_id, _Seen())
         try:
             await _bound_libraries(connection, site, seen)
@@ -57,7 +57,7 @@ class Upkeep:
         await _bound_replay(connection, site, seen)
 
 
-async def _bound_libraries(connection: Connection, site: Site, seen: _Seen) -> None:
+async def _bound_libraries(connection: RespConnection, site: Site, seen: _Seen) -> None:
     """Those that are there at the first look stay: an earlier version of ours had no bound."""
     count = _count(await connection.ask_nested("FUNCTION", "STATS"))
     if count == seen.count:
@@ -73,7 +73,7 @@ async def _bound_libraries(connection: Connection, site: Site, seen: _Seen) -> N
     seen.names, seen.count, seen.unlisted = frozenset(names), len(names), False
 
 
-async def _drop(connection: Connection, site: Site, names: Sequence[str]) -> set[str]:
+async def _drop(connection: RespConnection, site: Site, names: Sequence[str]) -> set[str]:
     for name in names:
         # Its owner may have been faster.
         with contextlib.suppress(RefusalError):
@@ -91,7 +91,7 @@ def _tell(site: Site, deleted: str) -> None:
     log.warning("cell.function_libraries_deleted", instance_id=site.instance_id, reason=said)
 
 
-async def _bound_replay(connection: Connection, site: Site, seen: _Seen) -> None:
+async def _bound_replay(connection: RespConnection, site: Site, seen: _Seen) -> None:
     """Has the log written anew, as short as the data, once it took long to come to be."""
     told = _info(await connection.ask("INFO", "server", "cpu", "persistence"))
     worked_s = float(told["used_cpu_user"]) + float(told["used_cpu_sys"])

@@ -26,7 +26,7 @@ NOW = 1_800_000_000
 HOUR_S = 3600.0
 
 
-class Desk:
+class ClockedCell:
     """A cell's judges over a real database, and both clocks in hand."""
 
     def __init__(self, path: Path) -> None:
@@ -76,151 +76,158 @@ def request(headers: dict[str, str]) -> Request:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path / "cell.db")
+def clocked(tmp_path: Path) -> Iterator[ClockedCell]:
+    made = ClockedCell(tmp_path / "cell.db")
     yield made
     made.database.close()
 
 
-def test_what_has_passed_for_the_control_plane_is_never_ahead_of_it(desk: Desk) -> None:
+def test_what_has_passed_for_the_control_plane_is_never_ahead_of_it(clocked: ClockedCell) -> None:
     """By no clock of the host's: a rotation ends what was signed before, and nothing else."""
-    desk.at += 2 * HOUR_S
-    for desk.host_off_s in (0.0, 20.0, -20.0):
-        desk.ask(desk.sign())
-        desk.at += 7.5
-        assert desk.at - 1.5 <= desk.clock.at_least() <= desk.at
-    late = desk.sign()
-    desk.at += 7.5
-    desk.ask(late)
-    assert desk.clock.at_least() <= desk.at
+    clocked.at += 2 * HOUR_S
+    for clocked.host_off_s in (0.0, 20.0, -20.0):
+        clocked.ask(clocked.sign())
+        clocked.at += 7.5
+        assert clocked.at - 1.5 <= clocked.clock.at_least() <= clocked.at
+    late = clocked.sign()
+    clocked.at += 7.5
+    clocked.ask(late)
+    assert clocked.clock.at_least() <= clocked.at
     # Set back by the control plane: what was noted before is of the future.
-    noted = desk.clock.at_least()
-    desk.restart()
-    assert desk.clock.at_least() <= desk.at
-    desk.at -= HOUR_S
-    desk.host_off_s = HOUR_S
-    desk.ask(desk.sign(desk.challenged()))
-    assert desk.clock.at_least() < noted
+    noted = clocked.clock.at_least()
+    clocked.restart()
+    assert clocked.clock.at_least() <= clocked.at
+    clocked.at -= HOUR_S
+    clocked.host_off_s = HOUR_S
+    clocked.ask(clocked.sign(clocked.challenged()))
+    assert clocked.clock.at_least() < noted
 
 
-def test_a_rotation_of_the_future_ends_nothing(desk: Desk) -> None:
+def test_a_rotation_of_the_future_ends_nothing(clocked: ClockedCell) -> None:
     def urls() -> tuple[str, str]:
-        named = {"instance_id": "inst_1", "action": "reveal", "exp": desk.at + 60, "iat": desk.at}
-        first, second = (desk.signer.token(CELL_ID, {**named, "jti": jti}) for jti in "ab")
+        named = {
+            "instance_id": "inst_1",
+            "action": "reveal",
+            "exp": clocked.at + 60,
+            "iat": clocked.at,
+        }
+        first, second = (clocked.signer.token(CELL_ID, {**named, "jti": jti}) for jti in "ab")
         return first, second
 
     before, rotates = urls()
-    desk.tokens.outdate(desk.tokens.check(rotates, "reveal"))
+    clocked.tokens.outdate(clocked.tokens.check(rotates, "reveal"))
     with pytest.raises(Gone, match="rotated after"):
-        desk.tokens.check(before, "reveal")
-    desk.at -= HOUR_S
-    desk.tokens.check(urls()[0], "reveal")
+        clocked.tokens.check(before, "reveal")
+    clocked.at -= HOUR_S
+    clocked.tokens.check(urls()[0], "reveal")
 
 
 @pytest.mark.parametrize("off_s", [-HOUR_S, -60, 60, HOUR_S])
-def test_the_time_is_learned_from_an_answered_challenge(desk: Desk, off_s: float) -> None:
-    desk.host_off_s = off_s
-    desk.ask(desk.sign(desk.challenged()))
-    assert desk.clock.now() == desk.at
-    desk.ask(desk.sign())
-    assert desk.tokens.check(desk.token(), "reveal").jti == "j"
-    late = desk.token()
-    desk.at += 61
+def test_the_time_is_learned_from_an_answered_challenge(clocked: ClockedCell, off_s: float) -> None:
+    clocked.host_off_s = off_s
+    clocked.ask(clocked.sign(clocked.challenged()))
+    assert clocked.clock.now() == clocked.at
+    clocked.ask(clocked.sign())
+    assert clocked.tokens.check(clocked.token(), "reveal").jti == "j"
+    late = clocked.token()
+    clocked.at += 61
     with pytest.raises(Gone):
-        desk.tokens.check(late, "reveal")
+        clocked.tokens.check(late, "reveal")
 
 
-def test_a_request_of_before_moves_no_clock(desk: Desk) -> None:
+def test_a_request_of_before_moves_no_clock(clocked: ClockedCell) -> None:
     """Captured and kept back an hour ago, with the cell's own challenge of now sent beside it."""
-    captured = desk.sign()
-    desk.at += HOUR_S
-    desk.ask(desk.sign())
-    assert desk.refuses(captured) == "stale_signature"
-    challenge = desk.clock.challenge()
-    assert desk.refuses(captured | {"Menagerie-Challenge": challenge}) == "bad_signature"
-    assert desk.clock.now() == desk.at
+    captured = clocked.sign()
+    clocked.at += HOUR_S
+    clocked.ask(clocked.sign())
+    assert clocked.refuses(captured) == "stale_signature"
+    challenge = clocked.clock.challenge()
+    assert clocked.refuses(captured | {"Menagerie-Challenge": challenge}) == "bad_signature"
+    assert clocked.clock.now() == clocked.at
 
 
-def test_an_answer_is_believed_once(desk: Desk) -> None:
-    desk.host_off_s = HOUR_S
-    answer = desk.sign(desk.challenged())
-    desk.ask(answer)
-    assert desk.refuses(answer) == "replayed"
-    desk.at += 5
-    desk.host_off_s = -HOUR_S
-    desk.ask(desk.sign(desk.challenged()))
-    desk.signatures.forget_old()
-    assert desk.refuses(answer) == "stale_signature"
+def test_an_answer_is_believed_once(clocked: ClockedCell) -> None:
+    clocked.host_off_s = HOUR_S
+    answer = clocked.sign(clocked.challenged())
+    clocked.ask(answer)
+    assert clocked.refuses(answer) == "replayed"
+    clocked.at += 5
+    clocked.host_off_s = -HOUR_S
+    clocked.ask(clocked.sign(clocked.challenged()))
+    clocked.signatures.forget_old()
+    assert clocked.refuses(answer) == "stale_signature"
 
 
-def test_a_challenge_is_the_cells_own_and_of_the_last_seconds(desk: Desk) -> None:
-    desk.host_off_s = HOUR_S
-    challenge = desk.challenged()
+def test_a_challenge_is_the_cells_own_and_of_the_last_seconds(clocked: ClockedCell) -> None:
+    clocked.host_off_s = HOUR_S
+    challenge = clocked.challenged()
     made_up = f"{challenge.partition('-')[0]}-{'0' * 64}"
     for other in (made_up, "no", challenge[:-1]):
-        assert desk.refuses(desk.sign(other)) == "stale_signature"
-    desk.at += 31
-    assert desk.refuses(desk.sign(challenge)) == "stale_signature"
-    challenge = desk.challenged()
-    desk.restart()
-    assert desk.refuses(desk.sign(challenge)) == "stale_signature"
+        assert clocked.refuses(clocked.sign(other)) == "stale_signature"
+    clocked.at += 31
+    assert clocked.refuses(clocked.sign(challenge)) == "stale_signature"
+    challenge = clocked.challenged()
+    clocked.restart()
+    assert clocked.refuses(clocked.sign(challenge)) == "stale_signature"
 
 
 @pytest.mark.parametrize("ahead_s", [120.0, 3 * HOUR_S, 48 * HOUR_S])
 def test_a_clock_that_was_ahead_for_a_while_lets_nothing_be_said_twice(
-    desk: Desk, ahead_s: float
+    clocked: ClockedCell, ahead_s: float
 ) -> None:
     """Housekeeping by that clock must not forget what is still of now by the right one."""
-    said, token = desk.sign(), desk.token(600)
-    desk.ask(said)
-    desk.tokens.burn(desk.tokens.check(token, "reveal"))
-    desk.host_off_s = ahead_s
-    desk.signatures.forget_old()
-    desk.tokens.forget_expired()
-    desk.host_off_s = 0.0
-    assert desk.refuses(said) == "replayed"
+    said, token = clocked.sign(), clocked.token(600)
+    clocked.ask(said)
+    clocked.tokens.burn(clocked.tokens.check(token, "reveal"))
+    clocked.host_off_s = ahead_s
+    clocked.signatures.forget_old()
+    clocked.tokens.forget_expired()
+    clocked.host_off_s = 0.0
+    assert clocked.refuses(said) == "replayed"
     with pytest.raises(Gone):
-        desk.tokens.burn(desk.tokens.check(token, "reveal"))
-    desk.at += 1
-    desk.host_off_s = ahead_s
-    desk.ask(desk.sign(desk.challenged()))
-    desk.signatures.forget_old()
-    assert desk.refuses(said) == "stale_signature"
+        clocked.tokens.burn(clocked.tokens.check(token, "reveal"))
+    clocked.at += 1
+    clocked.host_off_s = ahead_s
+    clocked.ask(clocked.sign(clocked.challenged()))
+    clocked.signatures.forget_old()
+    assert clocked.refuses(said) == "stale_signature"
 
 
-def test_a_clock_that_is_set_back_revives_no_url(desk: Desk) -> None:
-    token = desk.token(60)
-    desk.at += 61
-    desk.ask(desk.sign())
-    desk.host_off_s = -HOUR_S
+def test_a_clock_that_is_set_back_revives_no_url(clocked: ClockedCell) -> None:
+    token = clocked.token(60)
+    clocked.at += 61
+    clocked.ask(clocked.sign())
+    clocked.host_off_s = -HOUR_S
     with pytest.raises(Gone):
-        desk.tokens.check(token, "reveal")
+        clocked.tokens.check(token, "reveal")
 
 
-def test_a_restart_believes_nothing_of_before(desk: Desk) -> None:
-    kept_back = desk.sign()
-    desk.at += 40
-    said = desk.sign()
-    desk.ask(said)
-    desk.host_off_s = -40
-    desk.restart()
-    assert desk.refuses(kept_back) == "stale_signature"
-    assert desk.refuses(said) in {"stale_signature", "replayed"}
+def test_a_restart_believes_nothing_of_before(clocked: ClockedCell) -> None:
+    kept_back = clocked.sign()
+    clocked.at += 40
+    said = clocked.sign()
+    clocked.ask(said)
+    clocked.host_off_s = -40
+    clocked.restart()
+    assert clocked.refuses(kept_back) == "stale_signature"
+    assert clocked.refuses(said) in {"stale_signature", "replayed"}
 
 
-def test_a_cell_begins_with_what_the_one_before_it_heard(desk: Desk, tmp_path: Path) -> None:
+def test_a_cell_begins_with_what_the_one_before_it_heard(
+    clocked: ClockedCell, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
     settings = CellSettings(
-        *(home, CELL_ID, desk.signer.public_key),
+        *(home, CELL_ID, clocked.signer.public_key),
         engines=(),
-        clock=lambda: desk.at + desk.host_off_s,
+        clock=lambda: clocked.at + clocked.host_off_s,
     )
-    kept_back = desk.sign()
-    desk.at += 60
+    kept_back = clocked.sign()
+    clocked.at += 60
     with cell(settings) as first:
-        first.signatures.verify(request(desk.sign()))
+        first.signatures.verify(request(clocked.sign()))
     # The machine's clock was set back to when that was signed.
-    desk.host_off_s = -60.0
+    clocked.host_off_s = -60.0
     with cell(settings) as second, pytest.raises(Unauthenticated) as refused:
         second.signatures.verify(request(kept_back))
     assert refused.value.code == "stale_signature"
@@ -236,40 +243,40 @@ def cell(settings: CellSettings) -> Iterator[Cell]:
         asyncio.run(made.close())
 
 
-def test_what_was_forgotten_is_refused_by_its_date(desk: Desk) -> None:
-    said = desk.sign()
-    desk.ask(said)
-    desk.at += 31
-    desk.ask(desk.sign())
-    desk.signatures.forget_old()
-    assert desk.database.rows("SELECT count(*) FROM heard") == [(1,)]
-    desk.host_off_s = -31
-    assert desk.refuses(said) == "stale_signature"
+def test_what_was_forgotten_is_refused_by_its_date(clocked: ClockedCell) -> None:
+    said = clocked.sign()
+    clocked.ask(said)
+    clocked.at += 31
+    clocked.ask(clocked.sign())
+    clocked.signatures.forget_old()
+    assert clocked.database.rows("SELECT count(*) FROM heard") == [(1,)]
+    clocked.host_off_s = -31
+    assert clocked.refuses(said) == "stale_signature"
 
 
-def test_nonces_of_a_former_version_are_kept(desk: Desk, tmp_path: Path) -> None:
-    desk.database.write("CREATE TABLE nonces (nonce TEXT PRIMARY KEY, until REAL NOT NULL)")
-    said = desk.sign()
-    desk.database.write(
-        "INSERT INTO nonces VALUES (?, ?)", said["Menagerie-Nonce"], desk.at + 600.5
+def test_nonces_of_a_former_version_are_kept(clocked: ClockedCell, tmp_path: Path) -> None:
+    clocked.database.write("CREATE TABLE nonces (nonce TEXT PRIMARY KEY, until REAL NOT NULL)")
+    said = clocked.sign()
+    clocked.database.write(
+        "INSERT INTO nonces VALUES (?, ?)", said["Menagerie-Nonce"], clocked.at + 600.5
     )
-    desk.database.close()
-    desk.database = Database(tmp_path / "cell.db")
-    desk.restart()
-    assert desk.refuses(said) == "replayed"
-    desk.ask(desk.sign())
+    clocked.database.close()
+    clocked.database = Database(tmp_path / "cell.db")
+    clocked.restart()
+    assert clocked.refuses(said) == "replayed"
+    clocked.ask(clocked.sign())
 
 
-def test_a_challenge_answered_for_another_cell_sets_no_clock(desk: Desk) -> None:
+def test_a_challenge_answered_for_another_cell_sets_no_clock(clocked: ClockedCell) -> None:
     """Were one that was taken over to hand on ours, and what is signed for it over that."""
-    desk.host_off_s = HOUR_S
-    challenge = desk.challenged()
-    passed_on = desk.signer.sign_request("cell_other", "GET", "/v1/cell", challenge=challenge)
-    assert desk.refuses(passed_on) == "wrong_cell"
-    assert desk.clock.offset_s == 0.0
+    clocked.host_off_s = HOUR_S
+    challenge = clocked.challenged()
+    passed_on = clocked.signer.sign_request("cell_other", "GET", "/v1/cell", challenge=challenge)
+    assert clocked.refuses(passed_on) == "wrong_cell"
+    assert clocked.clock.offset_s == 0.0
     # Whatever else it says of the cell: that is not what was signed.
-    assert desk.refuses({**passed_on, "Menagerie-Cell": CELL_ID}) == "bad_signature"
-    desk.ask(desk.sign(challenge))
+    assert clocked.refuses({**passed_on, "Menagerie-Cell": CELL_ID}) == "bad_signature"
+    clocked.ask(clocked.sign(challenge))
 
 
 @pytest.mark.parametrize("off_s", [-HOUR_S, HOUR_S])

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from contract_tests.cell.certificates.pebble import Pebble
 from contract_tests.cell.rig import Rig, until
-from contract_tests.gateway.door import SERVE, WAIT_S
+from contract_tests.gateway.rig import SERVE, WAIT_S
 from contract_tests.name_server import NameServer
 
 

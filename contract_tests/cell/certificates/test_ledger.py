@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cell.certificates.acme import issuing
-from cell.certificates.acme.ledger import REMEMBERED_S, Account, Ledger, Order, Standing
+from cell.certificates.acme.ledger import REMEMBERED_S, Account, AcmeOrder, DomainState, Ledger
 from cell.certificates.acme.problems import AcmeError
 from cell.certificates.acme.server import retry_after
 from cell.database import Database
@@ -27,26 +27,26 @@ def ledger(tmp_path: Path) -> Ledger:
     ("times", "wait_s"), [(0, 300), (1, 300), (2, 600), (5, 4800), (99, 21600)]
 )
 def test_the_more_was_ordered_the_longer_is_waited(times: int, wait_s: float) -> None:
-    assert Standing(ordered_at=[0.0] * times).pace_s(300, 21_600) == wait_s
-    assert Standing(failures=times).pace_s(300, 21_600) == wait_s
+    assert DomainState(ordered_at=[0.0] * times).pace_s(300, 21_600) == wait_s
+    assert DomainState(failures=times).pace_s(300, 21_600) == wait_s
 
 
 def test_orders_are_remembered_for_a_week_and_longer_than_the_domain(ledger: Ledger) -> None:
     recent = time.time() - REMEMBERED_S / 2
-    ledger.keep(HOST, Standing(ordered_at=[time.time() - 2 * REMEMBERED_S, recent]))
-    assert ledger.standing(HOST).ordered_at == [recent]
-    ledger.keep_order(HOST, "https://a", Order("https://a/1", "key"))
-    ledger.keep("old.example.com", Standing(failures=3))
+    ledger.keep(HOST, DomainState(ordered_at=[time.time() - 2 * REMEMBERED_S, recent]))
+    assert ledger.state(HOST).ordered_at == [recent]
+    ledger.keep_order(HOST, "https://a", AcmeOrder("https://a/1", "key"))
+    ledger.keep("old.example.com", DomainState(failures=3))
     ledger.forget_all_but([])
     assert ledger.order(HOST, "https://a") is None
-    assert ledger.standing(HOST).ordered_at == [recent]
-    assert ledger.standing("old.example.com") == Standing()
+    assert ledger.state(HOST).ordered_at == [recent]
+    assert ledger.state("old.example.com") == DomainState()
 
 
 def test_an_order_is_one_servers(ledger: Ledger) -> None:
-    ledger.keep_order(HOST, "https://a", Order("https://a/1", "key"))
+    ledger.keep_order(HOST, "https://a", AcmeOrder("https://a/1", "key"))
     assert ledger.order(HOST, "https://b") is None
-    assert ledger.order(HOST, "https://a") == Order("https://a/1", "key")
+    assert ledger.order(HOST, "https://a") == AcmeOrder("https://a/1", "key")
     ledger.keep_account("https://a", Account("account key", None))
     assert ledger.account("https://a") == Account("account key", None)
     assert ledger.account("https://b") is None
@@ -66,7 +66,7 @@ def test_both_forms_of_retry_after_are_read() -> None:
 def test_only_what_a_client_takes_is_put_in_force(tmp_path: Path) -> None:
     authority = Authority("issuer", tmp_path)
     made = authority.issue(HOST, SERVER)
-    order = Order("https://a/1", made.key.read_text())
+    order = AcmeOrder("https://a/1", made.key.read_text())
     chain = made.certificate.read_bytes() + authority.pem.encode()
     now = dt.datetime.now(dt.UTC)
     issuing.check(chain, order, HOST, now)
@@ -79,7 +79,7 @@ def test_only_what_a_client_takes_is_put_in_force(tmp_path: Path) -> None:
         with pytest.raises(AcmeError, match=text):
             issuing.check(broken, order, HOST, now)
     with pytest.raises(AcmeError, match="for another name or key"):
-        issuing.check(chain, Order("https://a/1", issuing.new_key()), HOST, now)
+        issuing.check(chain, AcmeOrder("https://a/1", issuing.new_key()), HOST, now)
     with pytest.raises(AcmeError, match="for another name or key"):
         issuing.check(chain, order, "other.example.com", now)
     with pytest.raises(AcmeError, match="not currently valid"):

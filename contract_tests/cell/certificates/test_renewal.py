@@ -13,7 +13,7 @@ import pytest
 from contract_tests.cell.certificates.conftest import MakeRegion
 from contract_tests.cell.certificates.region import Region, unverifying
 from contract_tests.cell.rig import until
-from contract_tests.gateway.door import WAIT_S
+from contract_tests.gateway.rig import WAIT_S
 
 LIFE_S = 24
 SHORT_LIFE_S = 15

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cell.console.sessions import IDLE_S, LASTS_S, Sessions
+from cell.console.sessions import IDLE_S, LASTS_S, ConsoleSessions
 from cell.database import Database
 from contract_tests.cell.rig import Rig, until
 
@@ -322,7 +322,7 @@ def test_a_cell_that_ends_takes_what_runs_with_it(rig: Rig) -> None:
 
 def test_sessions_end_by_time_and_are_kept_as_hashes(tmp_path: Path) -> None:
     now = 1_000_000.0
-    sessions = Sessions(Database(tmp_path / "cell.db"), lambda: now)
+    sessions = ConsoleSessions(Database(tmp_path / "cell.db"), lambda: now)
     secret = sessions.begin("inst_a", "a")
     assert sessions.find("inst_b", secret) is None
     for _ in range(20):

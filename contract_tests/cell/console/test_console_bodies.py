@@ -11,7 +11,7 @@ from cell.console.bodies import (
     EVERY_BYTES_MAX,
     STRANGER_BYTES_MAX,
     Bodies,
-    Body,
+    BufferedBody,
     RefusedBody,
 )
 from contract_tests.cell.console.test_console import Browser
@@ -20,7 +20,7 @@ from contract_tests.cell.rig import Rig
 
 async def read(
     bodies: Bodies, size: int, address: str = "192.0.2.1", *, known: bool = True
-) -> Body:
+) -> BufferedBody:
     half = size // 2
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": b"x" * half, "more_body": True},
@@ -54,7 +54,7 @@ def test_what_is_held_at_a_time_is_bounded(*, several: bool) -> None:
     with pytest.raises(RefusedBody, match="at a time"):
         asyncio.run(read(bodies, BYTES_MAX))
     for each in held:
-        each.let_go()
+        each.release()
     assert asyncio.run(read(bodies, BYTES_MAX)).content
 
 

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from cell.console.answers import OF_ONE, Answers
-from cell.console.table import COLUMNS_MAX, Column, Limits, Table
+from cell.console.table import COLUMNS_MAX, Column, RunLimits, Table
 from contract_tests.cell.console.test_console import Browser
 from contract_tests.cell.rig import Rig, until
 
-LIMITS = Limits()
+LIMITS = RunLimits()
 
 
 def answer_bytes(table: Table) -> int:

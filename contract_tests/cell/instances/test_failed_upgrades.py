@@ -48,17 +48,17 @@ def test_an_instance_whose_upgrade_failed_runs_on(
         cell = Cell(settings)
         await cell.open()
         try:
-            resident = await cell.lifecycle.put(new_id(), SPEC)
+            instance = await cell.lifecycle.put(new_id(), SPEC)
             wanted = replace(SPEC, engine_version=WANTED)
             for _, said in FAILURES:
-                former = resident.process
+                former = instance.process
                 with pytest.raises(Conflict, match=f"{FORMER} to {WANTED} failed: {said}"):
-                    await cell.lifecycle.put(resident.instance_id, wanted)
-                assert resident.record.spec.engine_version == FORMER
-                assert resident.status == "running"
-                assert resident.process is not former
-                login = cell.supervisor.login(resident)
-                assert await resident.driver.ready(resident.site, login)
+                    await cell.lifecycle.put(instance.instance_id, wanted)
+                assert instance.record.spec.engine_version == FORMER
+                assert instance.status == "running"
+                assert instance.process is not former
+                login = cell.supervisor.login(instance)
+                assert await instance.driver.ready(instance.site, login)
         finally:
             await cell.close()
 

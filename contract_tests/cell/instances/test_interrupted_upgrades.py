@@ -9,7 +9,7 @@ import pytest
 
 from cell.agent import Cell
 from cell.engines.duckdb import DuckDB
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
 from cell.layout import Site
 from cell.settings import CellSettings
 from cell.specification import Size, Spec
@@ -41,12 +41,12 @@ class Upgrading:
         finally:
             (site.data / "too-much").unlink(missing_ok=True)
 
-    async def begin(self) -> tuple[Resident, "asyncio.Task[Resident]"]:
-        resident = await self.cell.lifecycle.put(new_id(), SPEC)
+    async def begin(self) -> tuple[HostedInstance, "asyncio.Task[HostedInstance]"]:
+        instance = await self.cell.lifecycle.put(new_id(), SPEC)
         wanted = replace(SPEC, engine_version=WANTED)
-        work = asyncio.create_task(self.cell.lifecycle.put(resident.instance_id, wanted))
+        work = asyncio.create_task(self.cell.lifecycle.put(instance.instance_id, wanted))
         await self.began.wait()
-        return resident, work
+        return instance, work
 
 
 def run(
@@ -84,20 +84,20 @@ def test_a_deletion_ends_an_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, status: str
 ) -> None:
     async def act(upgrading: Upgrading) -> None:
-        resident, work = await upgrading.begin()
+        instance, work = await upgrading.begin()
         lifecycle = upgrading.cell.lifecycle
         for other in (lifecycle.pause, lifecycle.resume):
             with pytest.raises(Unavailable, match="is being upgraded"):
-                await other(resident.instance_id)
+                await other(instance.instance_id)
         with pytest.raises(Unavailable, match="is being upgraded"):
-            await lifecycle.rotate(resident)
-        await getattr(lifecycle, verb)(resident.instance_id)
-        assert resident.status == status
+            await lifecycle.rotate(instance)
+        await getattr(lifecycle, verb)(instance.instance_id)
+        assert instance.status == status
         with pytest.raises(Conflict, match="is being deleted"):
             await work
-        assert resident.status == status
-        assert not resident.leaving
-        assert not upgrading.cell.host.strays(resident.site)
+        assert instance.status == status
+        assert not instance.leaving
+        assert not upgrading.cell.host.strays(instance.site)
 
     run(tmp_path, monkeypatch, act)
 
@@ -111,10 +111,10 @@ def test_an_upgrade_without_end_fails_and_the_instance_runs_on(
 ) -> None:
     async def act(upgrading: Upgrading) -> None:
         upgrading.program = program
-        resident, work = await upgrading.begin()
+        instance, work = await upgrading.begin()
         with pytest.raises(Conflict, match=said):
             await work
-        assert resident.record.spec.engine_version == FORMER
-        assert resident.status == "running"
+        assert instance.record.spec.engine_version == FORMER
+        assert instance.status == "running"
 
     run(tmp_path, monkeypatch, act, within_s)

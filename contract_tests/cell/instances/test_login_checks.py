@@ -1,4 +1,4 @@
-"""Logins that the gateway doubts: an instance is looked at once a second, however often asked."""
+"""Logins that may have been changed: looked at once a second, however often that is asked."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from cell.engines.driver import Driver, EngineError
 from cell.instances import login_checks
-from cell.instances.residents import Resident
+from cell.instances.hosted import HostedInstance
 from cell.layout import Layout, Site
 
 
@@ -29,11 +29,11 @@ class Changing:
         return ["app"]
 
 
-def resident(folder: Path, driver: Changing) -> Resident:
+def instance(folder: Path, driver: Changing) -> HostedInstance:
     site = Layout.make(folder).site("inst_x", 1)
     site.log.parent.mkdir(parents=True)
     record: Any = type("Record", (), {"instance_id": "inst_x"})
-    made = Resident(record, site, cast("Driver", driver))
+    made = HostedInstance(record, site, cast("Driver", driver))
     made.became_usable(0)
     return made
 
@@ -43,7 +43,7 @@ def test_all_who_ask_at_once_wait_for_one_look(
 ) -> None:
     monkeypatch.setattr(login_checks, "EVERY_S", 0.2)
     driver = Changing()
-    looked = resident(tmp_path, driver)
+    looked = instance(tmp_path, driver)
     assert looked.proofs == {"app": "4096:salt$key"}
 
     async def ask() -> float:
@@ -61,13 +61,13 @@ def test_all_who_ask_at_once_wait_for_one_look(
 
 def test_an_engine_that_cannot_be_told_is_no_fault(tmp_path: Path) -> None:
     driver = Changing(EngineError("it does not answer"))
-    asyncio.run(login_checks.check(resident(tmp_path, driver)))
+    asyncio.run(login_checks.check(instance(tmp_path, driver)))
     assert driver.looks == 1
 
 
 def test_one_that_does_not_run_is_not_asked(tmp_path: Path) -> None:
     driver = Changing()
-    looked = resident(tmp_path, driver)
+    looked = instance(tmp_path, driver)
     looked.became_unusable()
     asyncio.run(login_checks.check(looked))
     assert driver.looks == 0

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from cell.instances import snapshots, start_slots
+from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.records import Record
-from cell.instances.residents import Resident
-from cell.instances.start_slots import StartPlace
+from cell.instances.start_slots import StartSlot
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout
 from cell.runtime.process import Process
@@ -23,7 +23,7 @@ from specserver.turns import Turns
 
 NOTHING: Any = None
 SIZE = Size("f0", 0.25, 2**28, 2**30, 20)
-Act = Callable[[Resident], Coroutine[Any, Any, Any]]
+Act = Callable[[HostedInstance], Coroutine[Any, Any, Any]]
 
 
 class Slow(Supervisor):
@@ -33,9 +33,9 @@ class Slow(Supervisor):
     begun: list[str]
     other: asyncio.Event
 
-    async def prepare(self, resident: Resident) -> None:
-        self.begun.append(resident.record.tenant)
-        if resident.record.tenant == "other":
+    async def prepare(self, instance: HostedInstance) -> None:
+        self.begun.append(instance.record.tenant)
+        if instance.record.tenant == "other":
             self.other.set()
         await asyncio.Event().wait()
 
@@ -48,12 +48,12 @@ def supervisor_of(tmp_path: Path) -> Slow:
     return supervisor
 
 
-def resident_of(supervisor: Slow, number: int, tenant: str) -> Resident:
+def instance_of(supervisor: Slow, number: int, tenant: str) -> HostedInstance:
     spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant)
     record = Record(f"inst_{number}", 1, spec, "running", None, 0.0)
-    resident = Resident(record, supervisor.layout.site(f"inst_{number}", 1), NOTHING)
-    supervisor.residents[resident.instance_id] = resident
-    return resident
+    instance = HostedInstance(record, supervisor.layout.site(f"inst_{number}", 1), NOTHING)
+    supervisor.instances[instance.instance_id] = instance
+    return instance
 
 
 def lifecycle_of(supervisor: Slow) -> Lifecycle:
@@ -75,8 +75,8 @@ def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
         supervisor = supervisor_of(tmp_path)
         tasks = []
         for number in range(21):
-            resident = resident_of(supervisor, number, "crowd" if number < 20 else "other")
-            tasks.append(asyncio.create_task(act(supervisor)(resident)))
+            instance = instance_of(supervisor, number, "crowd" if number < 20 else "other")
+            tasks.append(asyncio.create_task(act(supervisor)(instance)))
         async with asyncio.timeout(60):
             await supervisor.other.wait()
         for task in tasks:
@@ -98,13 +98,13 @@ def test_snapshots_of_one_tenant_leave_places_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def act(supervisor: Slow) -> Act:
-        async def make(resident: Resident, *_: object) -> None:
-            await supervisor.prepare(resident)
+        async def make(instance: HostedInstance, *_: object) -> None:
+            await supervisor.prepare(instance)
 
         monkeypatch.setattr(snapshots, "make", make)
         monkeypatch.setattr(supervisor, "login", lambda _: None)
         lifecycle = lifecycle_of(supervisor)
-        return lambda resident: lifecycle.snapshot(resident.instance_id, "x")
+        return lambda instance: lifecycle.snapshot(instance.instance_id, "x")
 
     assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
 
@@ -113,21 +113,21 @@ def test_upgrades_of_one_tenant_leave_places_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def act(supervisor: Slow) -> Act:
-        async def upgraded(resident: Resident) -> None:
-            driver: Any = SimpleNamespace(upgrade=lambda *_: supervisor.prepare(resident))
-            resident.driver = driver
-            await lifecycle.put(resident.instance_id, newer(resident))
+        async def upgraded(instance: HostedInstance) -> None:
+            driver: Any = SimpleNamespace(upgrade=lambda *_: supervisor.prepare(instance))
+            instance.driver = driver
+            await lifecycle.put(instance.instance_id, newer(instance))
 
-        async def stop(_: Resident) -> None: ...
+        async def stop(_: HostedInstance) -> None: ...
 
         monkeypatch.setattr(supervisor, "stop", stop)
         lifecycle = lifecycle_of(supervisor)
-        monkeypatch.setattr(lifecycle, "_resident", lambda name, _: supervisor.residents[name])
+        monkeypatch.setattr(lifecycle, "_find_or_make", lambda name, _: supervisor.instances[name])
         monkeypatch.setattr(lifecycle, "_settings", CellSettings(tmp_path, "cell_x", b""))
         return upgraded
 
-    def newer(resident: Resident) -> Spec:
-        return replace(resident.record.spec, engine_version="2")
+    def newer(instance: HostedInstance) -> Spec:
+        return replace(instance.record.spec, engine_version="2")
 
     assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
 
@@ -135,30 +135,30 @@ def test_upgrades_of_one_tenant_leave_places_to_others(
 def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four organizations whose instances are occupied leave all places to a fifth."""
+    """Four organizations whose instances are occupied leave all slots to a fifth."""
 
     async def run() -> list[str]:
         supervisor = supervisor_of(tmp_path)
         made: list[str] = []
 
-        async def make(resident: Resident, *_: object) -> None:
-            made.append(resident.record.tenant)
+        async def make(instance: HostedInstance, *_: object) -> None:
+            made.append(instance.record.tenant)
 
         monkeypatch.setattr(snapshots, "make", make)
         monkeypatch.setattr(supervisor, "login", lambda _: None)
         lifecycle = lifecycle_of(supervisor)
-        occupied = [resident_of(supervisor, number, f"org{number}") for number in range(4)]
-        for resident in occupied:
-            await resident.lock.acquire()
+        occupied = [instance_of(supervisor, number, f"org{number}") for number in range(4)]
+        for instance in occupied:
+            await instance.lock.acquire()
         names = [each.instance_id for each in occupied for _ in range(2)]
         waiting = [asyncio.create_task(lifecycle.snapshot(name, "x")) for name in names]
         await asyncio.sleep(0)
-        newcomer = resident_of(supervisor, 4, "newcomer")
+        newcomer = instance_of(supervisor, 4, "newcomer")
         async with asyncio.timeout(20):
             await lifecycle.snapshot(newcomer.instance_id, "x")
         before = made.copy()
-        for resident in occupied:
-            resident.lock.release()
+        for instance in occupied:
+            instance.lock.release()
         await asyncio.gather(*waiting)
         assert len(made) == 9
         return before
@@ -169,15 +169,15 @@ def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(
 def test_starts_that_go_on_for_long_leave_their_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six organizations with four slow engines each hold every place, for some seconds."""
-    monkeypatch.setattr(start_slots, "PLACE_S", 0.05)
+    """Six organizations with four slow engines each hold every slot, for some seconds."""
+    monkeypatch.setattr(start_slots, "SLOT_S", 0.05)
 
     async def run() -> list[str]:
         supervisor = supervisor_of(tmp_path)
-        slow = [resident_of(supervisor, number, f"org{number % 6}") for number in range(24)]
+        slow = [instance_of(supervisor, number, f"org{number % 6}") for number in range(24)]
         tasks = [asyncio.create_task(supervisor.bring_up(each)) for each in slow]
         await soon(lambda: len(supervisor.begun) >= 10)
-        newcomer = resident_of(supervisor, 24, "other")
+        newcomer = instance_of(supervisor, 24, "other")
         tasks.append(asyncio.create_task(supervisor.bring_up(newcomer)))
         await soon(lambda: len(supervisor.begun) == 25)
         for task in tasks:
@@ -202,29 +202,29 @@ class Cpus:
 def test_slow_starts_have_a_cpu_in_turn_and_otherwise_that_of_their_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_slots, "PLACE_S", 0.01)
+    monkeypatch.setattr(start_slots, "SLOT_S", 0.01)
 
     async def run() -> None:
         supervisor, cpus = supervisor_of(tmp_path), Cpus()
         supervisor.pools.slow_starts = Turns(1, 1, waiting_of_one=9)
         host: Any = cpus
-        slow = [resident_of(supervisor, number, f"org{number}") for number in range(3)]
-        places = [StartPlace(supervisor.pools, host, each) for each in slow]
-        for number, (resident, place) in enumerate(zip(slow, places, strict=True)):
-            resident.engine_started(cast("Process", number))
-            await place.__aenter__()
-            place.limit_cpu()
+        slow = [instance_of(supervisor, number, f"org{number}") for number in range(3)]
+        slots = [StartSlot(supervisor.pools, host, each) for each in slow]
+        for number, (instance, slot) in enumerate(zip(slow, slots, strict=True)):
+            instance.engine_started(cast("Process", number))
+            await slot.__aenter__()
+            slot.limit_cpu()
         assert not cpus.of, "without a limit for the first seconds"
         await soon(lambda: len(cpus.of) == 3)
         assert sorted(cpus.of.items()) == [(0, 1.0), (1, 0.25), (2, 0.25)]
-        assert (places[0].waited_s, places[1].waited_s > 0) == (0, True)
-        await places[0].__aexit__(None, None, None)
+        assert (slots[0].waited_s, slots[1].waited_s > 0) == (0, True)
+        await slots[0].__aexit__(None, None, None)
         await soon(lambda: cpus.of[1] == 1.0)
-        waited_s = places[1].waited_s
+        waited_s = slots[1].waited_s
         await asyncio.sleep(0.02)
-        assert places[1].waited_s == waited_s < places[2].waited_s
-        for place in places[1:]:
-            await place.__aexit__(None, None, None)
+        assert slots[1].waited_s == waited_s < slots[2].waited_s
+        for slot in slots[1:]:
+            await slot.__aexit__(None, None, None)
         await asyncio.sleep(0)
         assert supervisor.pools.slow_starts.try_enter("x")
 

@@ -128,10 +128,10 @@ def test_an_instance_for_which_there_is_no_uid_is_refused_and_made_later(
             wanted = replace(SPEC, host=f"duckdb-{other[5:].lower()}.local.localhost")
             with pytest.raises(Unavailable, match="no user id left for another"):
                 await cell.lifecycle.put(other, wanted)
-            assert set(cell.supervisor.residents) == {first.instance_id}
+            assert set(cell.supervisor.instances) == {first.instance_id}
             await cell.lifecycle.erase(first.instance_id)
             cell.records.forget(first.record)
-            del cell.supervisor.residents[first.instance_id]
+            del cell.supervisor.instances[first.instance_id]
             made = await cell.lifecycle.put(other, wanted)
             assert (made.status, made.record.uid) == ("running", first.record.uid)
         finally:

@@ -1,4 +1,4 @@
-"""Logins of the cell's that an engine does not accept, or has another password for: told the cell.
+"""Tells the cell of its logins that an engine does not accept, or has another password for.
 
 Anybody can fail to log in, so an instance is told of once a second at most, and few at a time.
 """
@@ -10,14 +10,14 @@ import structlog
 
 from gateway.wake import Waker, cell_client
 
-log = structlog.get_logger("gateway.doubts")
+log = structlog.get_logger("gateway.login_reports")
 
 EVERY_S = 1.0
 TIMEOUT_S = 30.0
 AT_ONCE_MAX = 8
 
 
-class Doubts:
+class LoginReports:
     def __init__(self, waker: Waker) -> None:
         self._waker = waker
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -56,6 +56,6 @@ class Doubts:
             async with cell_client(cell_socket, TIMEOUT_S) as client:
                 answer = await client.post(f"/v1/doubted-logins/{instance_id}", headers=headers)
         except (httpx.HTTPError, OSError) as error:
-            log.warning("gateway.doubt_untold", instance_id=instance_id, reason=repr(error))
+            log.warning("gateway.login_report_failed", instance_id=instance_id, reason=repr(error))
             return
-        log.info("gateway.doubt_told", instance_id=instance_id, status=answer.status_code)
+        log.info("gateway.login_reported", instance_id=instance_id, status=answer.status_code)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class Target:
     """`protocol` is the driver's; `socket` the path of the engine's own."""
 
     protocol: str

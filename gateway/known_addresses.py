@@ -17,7 +17,7 @@ MINUTE_S = 60.0
 MINUTE_BITS = 24
 
 
-class Known:
+class KnownAddresses:
     """Made by the parent before it forks."""
 
     def __init__(self) -> None:

@@ -3,22 +3,20 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import orjson
-
-from cell.engines.driver import Driver, EngineError, Metrics, Proving
+from cell.engines.driver import Driver, EngineError, Metrics, RestoresLogins
 from cell.instances.activity import Traffic
 from cell.instances.records import Record
 from cell.instances.state import InstanceState
-from cell.layout import Layout, Site, write_atomically
+from cell.layout import Site
 from cell.timestamps import moment
 
 ROUTED = {"running", "paused"}
 
 
-class Resident(InstanceState):
+class HostedInstance(InstanceState):
     """An instance with its driver, and what is under way for it."""
 
     def __init__(self, record: Record, site: Site, driver: Driver) -> None:
@@ -51,7 +49,7 @@ class Resident(InstanceState):
     def read_proofs(self) -> bool:
         """True where its logins are other ones than before."""
         former = self.proofs
-        if isinstance(self.driver, Proving):
+        if isinstance(self.driver, RestoresLogins):
             self.proofs = self.driver.proofs(self.site)
         return self.proofs != former
 
@@ -122,60 +120,3 @@ class Resident(InstanceState):
                 "overlap_until": moment(credentials[1]),
             },
         }
-
-
-class Routes:
-    """The file the gateway reads: which host leads where, and what to say where none does."""
-
-    def __init__(self, layout: Layout, cell_host: str) -> None:
-        self._layout = layout
-        self._cell_host = cell_host
-        self._written: dict[str, Any] = {}
-        self._version = 0
-        # On the first start there is none, and versions begin at one.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            self._version = int(orjson.loads(layout.routes.read_bytes())["version"])
-
-    def write(self, residents: Iterable[Resident]) -> None:
-        """Does nothing where nothing changed."""
-        instances = {
-            resident.record.spec.host: _route(resident)
-            for resident in residents
-            if resident.record.desired in ROUTED
-        }
-        if instances == self._written and self._layout.routes.exists():
-            return
-        self._version += 1
-        document = {
-            "version": self._version,
-            "cell": {
-                "host": self._cell_host,
-                "socket": str(self._layout.socket),
-                # An older gateway says nothing of who calls, and an older cell would not take it.
-                "proxy_header": True,
-            },
-            "instances": instances,
-        }
-        write_atomically(self._layout.routes, orjson.dumps(document))
-        self._written = instances
-
-
-def _route(resident: Resident) -> dict[str, Any]:
-    spec = resident.record.spec
-    state = resident.route_state
-    refusals = {
-        "paused": "the instance is paused; resume it to connect",
-        "failed": "the instance has failed; see its status_reason",
-    }
-    return {
-        "instance_id": resident.instance_id,
-        "socket": str(resident.driver.socket(resident.site)),
-        "protocol": resident.driver.protocol,
-        "state": state,
-        "allow_cidrs": None if spec.allow_cidrs is None else list(spec.allow_cidrs),
-        "connections_max": spec.size.connections_max,
-        "refusal": refusals.get(state),
-        "domains": list(spec.domains),
-        "client_ca_pem": spec.client_ca_pem,
-        "logins": resident.proofs,
-    }

@@ -1,4 +1,4 @@
-"""What the gateway asks of a protocol: a front for each, and a talk for each connection.
+"""What the gateway asks of each protocol, and of its part in a connection: the dialogue.
 
 Bytes only: neither waits nor knows sockets. docs/gateway.md says when what is called.
 """
@@ -11,14 +11,14 @@ from gateway.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """Said in plaintext before TLS; the talk is asked again for what follows."""
+class PlainReply:
+    """Said in plaintext before TLS; the dialogue is asked again for what follows."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class TurnedAway:
+class Rejected:
     """`answer` is said first, if there is one; it is meant to be read where `linger`."""
 
     reason: str
@@ -27,7 +27,7 @@ class TurnedAway:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SideRequest:
     """One message for the backend of an instance, which answers by hanging up."""
 
     instance_id: str
@@ -35,7 +35,7 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class FirstRequest:
     """The client has asked for something.
 
     `name` is the instance it named in its own protocol: a host, or the first label of one. Where
@@ -49,13 +49,13 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Step:
     """What to say next to whom; from `spliced` on, bytes pass unseen and at no cost.
 
     `spliced` also tells that the engine has let the client in, which then takes a place among its
     connections. Where there is none it is refused, unless what it asked for is `done` already.
     `of_owners_role` is a login by a role that the owner made, and so no credential of the cell's.
-    `session` is its number at an engine that does not notice when a client goes. `doubted` is a
+    `session` is its number at an engine that does not notice when a client goes. `suspect` is a
     login of the cell's that the engine does not accept: it may have been changed.
     """
 
@@ -65,13 +65,13 @@ class Turn:
     done: bool = False
     of_owners_role: bool = False
     session: int | None = None
-    doubted: bool = False
+    suspect: bool = False
 
 
 TLS: Final = "tls"
 
 
-class Talk(Protocol):
+class Dialogue(Protocol):
     """One connection's part of the protocol. Any method may raise Refusal once TLS is there."""
 
     @property
@@ -99,28 +99,28 @@ class Talk(Protocol):
 
     def before_tls(
         self, received: bytearray
-    ) -> Literal["tls"] | Reply | TurnedAway | Errand | None:
-        """Takes what it understands off the front of `received`.
+    ) -> Literal["tls"] | PlainReply | Rejected | SideRequest | None:
+        """Takes what it understands off the beginning of `received`.
 
         `TLS` where what is left is the beginning of a ClientHello; None while bytes are missing.
         """
 
-    def begin(self, received: bytearray) -> Begun | Errand | None:
+    def begin(self, received: bytearray) -> FirstRequest | SideRequest | None:
         """Whether what has come through TLS so far is a request, and not a mere probe.
 
         None while more is needed; it must bound what it waits for.
         """
 
-    def opened(self, first: bytes, instance_id: str | None, logins: Logins) -> Turn:
+    def opened(self, first: bytes, instance_id: str | None, logins: Logins) -> Step:
         """The backend is connected; `first` is that of `begin`.
 
         `logins` are those that the cell made, whose passwords nobody else may change.
         """
 
-    def from_client(self, data: bytes) -> Turn:
+    def from_client(self, data: bytes) -> Step:
         """What arrived before a turn was `spliced`, and so with the backend."""
 
-    def from_backend(self, data: bytes) -> Turn: ...
+    def from_backend(self, data: bytes) -> Step: ...
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:
         """`problem` asks for the shape of the cell's own API instead of the engines'."""
@@ -129,11 +129,11 @@ class Talk(Protocol):
         """The connection is over; may be called more than once."""
 
 
-class Front(Protocol):
+class GatewayProtocol(Protocol):
     """One for each protocol and worker."""
 
     @property
     def alpn(self) -> tuple[str, ...]:
         """What TLS agrees on; empty where the protocol knows no such name."""
 
-    def talk(self) -> Talk: ...
+    def dialogue(self) -> Dialogue: ...

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import connections, roles
-from cell.engines.postgres.connections import HeldUpError, NotRunningError
+from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 
 log = structlog.get_logger("cell.postgres")
 
@@ -43,6 +43,6 @@ async def restore(folder: Path, ours: Login, verifiers: Mapping[str, str]) -> li
     except NotRunningError:
         # Its logins are set at its next start, before anybody is let in.
         return []
-    except (HeldUpError, psycopg.Error) as error:
+    except (PostgresHeldUpError, psycopg.Error) as error:
         raise EngineError(f"the passwords of logins could not be restored: {error}") from error
     return names

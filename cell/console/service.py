@@ -8,17 +8,17 @@ import structlog
 
 from cell.access import network
 from cell.console import tables
-from cell.console.place import Place
 from cell.console.runs import Run
-from cell.console.sessions import Session, Sessions
-from cell.console.table import Limits
+from cell.console.sessions import ConsoleSession, ConsoleSessions
+from cell.console.table import RunLimits
+from cell.console.target import Target
 from cell.console.worker import DIALECTS
 from cell.instances import pools
+from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
-from cell.instances.residents import Resident
 from cell.instances.state import GONE
 from cell.instances.supervisor import Supervisor
-from pages.console import About, Refused, Visit
+from pages.console import About, ConsoleCaller, Refused
 from specserver import NotFound, Problem
 from specserver.turns import Together
 
@@ -34,22 +34,22 @@ def has_console(engine: str, protocol: str) -> bool:
     return protocol in DIALECTS and (protocol != "https" or engine in HTTPS_ENGINES)
 
 
-class Desk:
+class ConsoleService:
     """What is asked from a thread is done on the loop. `limits` are those of each run."""
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: ConsoleSessions,
         lifecycle: Lifecycle,
         supervisor: Supervisor,
-        limits: Limits | None = None,
+        limits: RunLimits | None = None,
     ) -> None:
         self.sessions = sessions
         self._lifecycle = lifecycle
         self._login = supervisor.login
         self._groups = supervisor.host.groups_of_console
-        self._places = supervisor.pools.runs
-        self._limits = limits or Limits()
+        self._turns = supervisor.pools.runs
+        self._limits = limits or RunLimits()
         # By session and what is run for it, each with its instance.
         self._runs: dict[str, tuple[str, Run]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,20 +78,20 @@ class Desk:
 
     # What pages ask, on their threads.
 
-    def about(self, visit: Visit) -> About | None:
-        return self._on_loop(lambda: self._about(visit))
+    def about(self, caller: ConsoleCaller) -> About | None:
+        return self._on_loop(lambda: self._about(caller))
 
-    def run(self, visit: Visit, sql: str) -> dict[str, Any]:
-        return self._on_loop(lambda: self._run(visit, sql))
+    def run(self, caller: ConsoleCaller, sql: str) -> dict[str, Any]:
+        return self._on_loop(lambda: self._run(caller, sql))
 
-    def tables(self, visit: Visit) -> dict[str, Any]:
-        return self._on_loop(lambda: self._tables(visit))
+    def tables(self, caller: ConsoleCaller) -> dict[str, Any]:
+        return self._on_loop(lambda: self._tables(caller))
 
-    def stop(self, visit: Visit) -> None:
-        self._on_loop(lambda: self._stop(visit))
+    def stop(self, caller: ConsoleCaller) -> None:
+        self._on_loop(lambda: self._stop(caller))
 
-    def sign_out(self, visit: Visit) -> None:
-        self._on_loop(lambda: self._sign_out(visit))
+    def sign_out(self, caller: ConsoleCaller) -> None:
+        self._on_loop(lambda: self._sign_out(caller))
 
     def _on_loop(self, work: Callable[[], Awaitable[Found]]) -> Found:
         if self._loop is None:
@@ -104,44 +104,51 @@ class Desk:
 
     # The same, on the loop.
 
-    async def _about(self, visit: Visit) -> About | None:
-        found = self._find(visit)
+    async def _about(self, caller: ConsoleCaller) -> About | None:
+        found = self._find(caller)
         if found is None:
             return None
-        session, resident = found
-        spec = resident.record.spec
-        return About(session.name or visit.instance_id, spec.engine, spec.engine_version, spec.host)
+        session, instance = found
+        spec = instance.record.spec
+        return About(
+            session.name or caller.instance_id, spec.engine, spec.engine_version, spec.host
+        )
 
-    async def _run(self, visit: Visit, sql: str) -> dict[str, Any]:
-        session, resident = self._found(visit)
-        answer = await self._answer(session, resident, session.key, sql, self._limits)
+    async def _run(self, caller: ConsoleCaller, sql: str) -> dict[str, Any]:
+        session, instance = self._found(caller)
+        answer = await self._answer(session, instance, session.key, sql, self._limits)
         failed = "error" in answer
-        log.info("cell.console_ran", instance_id=resident.instance_id, failed=failed)
+        log.info("cell.console_ran", instance_id=instance.instance_id, failed=failed)
         return answer
 
-    async def _tables(self, visit: Visit) -> dict[str, Any]:
-        session, resident = self._found(visit)
-        protocol = resident.driver.protocol
+    async def _tables(self, caller: ConsoleCaller) -> dict[str, Any]:
+        session, instance = self._found(caller)
+        protocol = instance.driver.protocol
         # Beside a statement of the session, which it neither waits for nor keeps from running.
         key = f"{session.key} tables"
         sql = tables.STATEMENTS[protocol]
-        answer = await self._answer(session, resident, key, sql, tables.LIMITS)
+        answer = await self._answer(session, instance, key, sql, tables.LIMITS)
         return tables.listed(answer, protocol)
 
     async def _answer(
-        self, session: Session, resident: Resident, key: str, sql: str, limits: Limits
+        self,
+        session: ConsoleSession,
+        instance: HostedInstance,
+        key: str,
+        sql: str,
+        limits: RunLimits,
     ) -> dict[str, Any]:
         if key in self._runs:
             raise Refused(409, "A statement is already running in this session.")
-        taker = pools.taker(resident.record.tenant, session.person)
-        if not self._places.try_enter(taker):
+        share = pools.share_of(instance.record.tenant, session.person)
+        if not self._turns.try_enter(share):
             text = "Too many statements are running in your or your organization's consoles"
             raise Refused(503, f"{text}, or on this cell; try again in a moment.")
-        instance_id = resident.instance_id
+        instance_id = instance.instance_id
         try:
-            run = Run(self._place(resident), limits, self._groups())
+            run = Run(self._target(instance), limits, self._groups())
             self._runs[key] = instance_id, run
-            resident.touch(for_s=limits.seconds)
+            instance.touch(for_s=limits.seconds)
             # One that sleeps wakes, as it does when somebody connects.
             await self._lifecycle.wake(instance_id)
             return await run.answer(sql)
@@ -149,53 +156,53 @@ class Desk:
             raise Refused(problem.status, problem.detail) from problem
         finally:
             self._runs.pop(key, None)
-            self._places.leave(taker)
-            resident.touch()
+            self._turns.leave(share)
+            instance.touch()
 
-    async def _stop(self, visit: Visit) -> None:
-        found = self._find(visit)
+    async def _stop(self, caller: ConsoleCaller) -> None:
+        found = self._find(caller)
         running = self._runs.get(found[0].key) if found else None
         if running is not None:
             running[1].stop()
 
-    async def _sign_out(self, visit: Visit) -> None:
-        found = self._find(visit)
+    async def _sign_out(self, caller: ConsoleCaller) -> None:
+        found = self._find(caller)
         if found is not None:
-            await self._stop(visit)
+            await self._stop(caller)
             self.sessions.end(found[0].key)
 
-    def whose(self, visit: Visit) -> Together | None:
+    def whose(self, caller: ConsoleCaller) -> Together | None:
         """Of whose share an answer is; on the loop."""
         try:
-            found = self._find(visit)
+            found = self._find(caller)
         except Refused:
             return None
-        return pools.taker(found[1].record.tenant, found[0].person) if found else None
+        return pools.share_of(found[1].record.tenant, found[0].person) if found else None
 
-    def _found(self, visit: Visit) -> tuple[Session, Resident]:
-        found = self._find(visit)
+    def _found(self, caller: ConsoleCaller) -> tuple[ConsoleSession, HostedInstance]:
+        found = self._find(caller)
         if found is None:
             raise Refused(401, "This session has ended.")
         return found
 
-    def _find(self, visit: Visit) -> tuple[Session, Resident] | None:
+    def _find(self, caller: ConsoleCaller) -> tuple[ConsoleSession, HostedInstance] | None:
         """The session; whatever is asked comes by here, and so is held to the network first.
 
         An address that is off the list keeps no session alive.
         """
         try:
-            resident = self._lifecycle.find(visit.instance_id)
-            if resident.record.desired in GONE:
+            instance = self._lifecycle.find(caller.instance_id)
+            if instance.record.desired in GONE:
                 return None
-            network.check_console(resident.record.spec, visit.address)
+            network.check_console(instance.record.spec, caller.address)
         except NotFound:
             return None
         except Problem as problem:
             raise Refused(problem.status, problem.detail) from problem
-        session = self.sessions.find(visit.instance_id, visit.secret)
-        return None if session is None else (session, resident)
+        session = self.sessions.find(caller.instance_id, caller.secret)
+        return None if session is None else (session, instance)
 
-    def _place(self, resident: Resident) -> Place:
-        login, driver = self._login(resident), resident.driver
-        socket = str(driver.socket(resident.site))
-        return Place(driver.protocol, socket, login.username, login.password)
+    def _target(self, instance: HostedInstance) -> Target:
+        login, driver = self._login(instance), instance.driver
+        socket = str(driver.socket(instance.site))
+        return Target(driver.protocol, socket, login.username, login.password)

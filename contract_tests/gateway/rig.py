@@ -54,7 +54,7 @@ def has_ipv6() -> bool:
     return True
 
 
-class Door:
+class GatewayRig:
     """One cell home with its certificates, routes, backends and gateway process."""
 
     def __init__(self, *, restarts: bool = False, **options: Any) -> None:

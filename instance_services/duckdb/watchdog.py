@@ -17,7 +17,7 @@ _BEAT_S = 0.5
 _WORKED_S = 5.0
 
 
-class Pulse:
+class Watchdog:
     """Beats on the running loop while `is_needed`."""
 
     def __init__(self, is_needed: Callable[[], bool], *, threads: int | None) -> None:

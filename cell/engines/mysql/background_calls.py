@@ -26,7 +26,7 @@ SERVERS_AT_ONCE = 16
 STAY = "SET SESSION wait_timeout = 31536000"
 
 
-class Beside:
+class BackgroundCalls:
     """One thing at a time for each server; whoever finds it busy comes again."""
 
     def __init__(self, host: Host) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, roles
-from cell.engines.postgres.connections import HeldUpError, NotRunningError
+from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 from cell.engines.postgres.roles import OWNER, Connection
 
 log = structlog.get_logger("cell.postgres")
@@ -51,7 +51,7 @@ KINDS = """
     'text search configuration', 'text search dictionary'
 """
 BATCH = 100
-FAILURES = (psycopg.Error, NotRunningError, HeldUpError, OSError, UnicodeError)
+FAILURES = (psycopg.Error, NotRunningError, PostgresHeldUpError, OSError, UnicodeError)
 
 
 async def end_sessions(connection: Connection, names: Sequence[str]) -> None:
@@ -76,7 +76,7 @@ async def end_sessions(connection: Connection, names: Sequence[str]) -> None:
     until = loop.time() + GONE_WITHIN_S
     while (await connection.execute(END_SESSIONS, [list(names)])).rowcount:
         if loop.time() > until:
-            raise HeldUpError("a session of a login that ended does not end")
+            raise PostgresHeldUpError("a session of a login that ended does not end")
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
