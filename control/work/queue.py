@@ -18,6 +18,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
+    or_,
     select,
     update,
 )
@@ -43,6 +44,26 @@ class Claim:
 
     work: Work
     overdue: bool
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """Who is to take nothing now; `of_kinds`: none of these `kinds`, of which there are fewer."""
+
+    sharers: Collection[str] = ()
+    kinds: Collection[str] = ()
+    of_kinds: Collection[str] = ()
+
+    @property
+    def asked(self) -> dict[str, list[str]]:
+        return {
+            "passed_over": list(self.sharers),
+            "shared_kinds": list(self.kinds),
+            "passed_over_there": list(self.of_kinds),
+        }
+
+
+NOBODY: Final = PassedOver()
 
 
 @dataclass(frozen=True)
@@ -113,15 +134,18 @@ def _has_others_ahead() -> Exists:
 def _heads() -> Select[Work]:
     """Unfinished work of the kinds with nothing unfinished before it in its lane.
 
-    Not that of those who are `passed_over`; work of nobody in particular never is.
+    Not that of those who are passed over; work of nobody in particular never is.
     """
-    kinds: BindParameter[str] = bindparam("kinds", expanding=True)
-    passed_over: BindParameter[str] = bindparam("passed_over", expanding=True)
+
+    def among(name: str) -> BindParameter[str]:
+        return bindparam(name, expanding=True)
+
     return select(Work).where(
         Work.due.is_not(None),
-        Work.kind.in_(kinds),
+        Work.kind.in_(among("kinds")),
         ~_has_others_ahead(),
-        sharer().not_in(passed_over),
+        sharer().not_in(among("passed_over")),
+        or_(Work.kind.not_in(among("shared_kinds")), sharer().not_in(among("passed_over_there"))),
     )
 
 
@@ -143,17 +167,17 @@ def claim(
     deadlines: Mapping[str, float],
     lease_s: float,
     holder: str | None = None,
-    passed_over: Collection[str] = (),
+    passed_over: PassedOver = NOBODY,
 ) -> Claim | None:
     """Take the next due operation that heads its lane, and lease it; None when nothing is due.
 
     `deadlines` names the kinds that can be run, with the seconds that each may take in all.
     `holder` is the name by which others see that this worker lives; without one the lease alone
-    tells. `passed_over` are those who have enough under way (`FairShare.used_up`).
+    tells. `passed_over` are those whose turn it is not (`FairShare.turns`).
     """
     with database.write() as db:
         moment = now(db)
-        given = {"kinds": list(deadlines), "moment": moment, "passed_over": list(passed_over)}
+        given = {"kinds": list(deadlines), "moment": moment, **passed_over.asked}
         work = db.scalars(_DUE, given).one_or_none()
         if work is None:
             return None
@@ -167,10 +191,10 @@ def claim(
 
 
 def next_due_s(
-    database: Database, kinds: Iterable[str], passed_over: Collection[str] = ()
+    database: Database, kinds: Iterable[str], passed_over: PassedOver = NOBODY
 ) -> float | None:
     """Seconds until the next operation is due (0 or less: now), or None when there is none."""
-    given = {"kinds": list(kinds), "passed_over": list(passed_over)}
+    given = {"kinds": list(kinds), **passed_over.asked}
     with database.read() as db:
         due, clock = db.execute(_NEXT_DUE, given).one()
         if due is None:

@@ -157,9 +157,7 @@ class Worker:
 
     def _claim(self) -> queue.Claim | None:
         held = list(self._held)
-        for passed_over in (self._shares.others_turn(held), self._shares.used_up(held)):
-            if passed_over is None:
-                continue
+        for passed_over in self._shares.turns(held):
             claim = queue.claim(
                 self._database,
                 self._shares.kinds(held),
@@ -169,6 +167,7 @@ class Worker:
             )
             if claim is not None:
                 return claim
+        self._shares.note_none(held)
         return None
 
     def _renew(self) -> None:
