@@ -90,7 +90,7 @@ def is_dark(driver: webdriver.Chrome) -> bool:
         return [shown.color, shown.backgroundColor].map(
             each => each.match(/[0-9.]+/g).slice(0, 3).map(Number))"""
     written, ground = driver.execute_script(script)
-    return sum(written) > sum(ground)
+    return bool(sum(written) > sum(ground))
 
 
 def violations(driver: webdriver.Chrome, *left_out: str) -> list[str]:
