@@ -67,11 +67,11 @@ def checked() -> Iterator[Published]:
     """Within the block no process of ours writes an event that the document does not describe."""
     published = Published(_document())
 
-    def check(_mapper: Any, _connection: Any, written: Event) -> None:
-        published.check(written.type, written.data)
+    def check(_made: Event, _given: Any, values: dict[str, Any]) -> None:
+        published.check(values["type"], values["data"])
 
-    event.listen(Event, "before_insert", check)
+    event.listen(Event, "init", check)
     try:
         yield published
     finally:
-        event.remove(Event, "before_insert", check)
+        event.remove(Event, "init", check)

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from storage import conflicts
 from storage.columns import DatabaseClock
 from storage.errors import SchemaUnknown, StorageUnavailable
-from storage.prepared import Prepared
+from storage.prepared import WRITING, Prepared
 
 POOL_SIZE: Final = 20
 BUSY_TIMEOUT_MS: Final = 15_000
@@ -35,7 +35,6 @@ PING_AFTER_S: Final = 1.0
 FULL_FOR_S: Final = 60.0
 FREE_MIN_BYTES: Final = 64 * 2**20
 _NO_SPACE: Final = "the database has no space left"
-_WRITING: Final = "menagerie_writing"
 _ON_COMMIT: Final = "menagerie_on_commit"
 _OFFSET: Final = "menagerie_clock_offset"
 _RESTING_SINCE: Final = "menagerie_resting_since"
@@ -55,7 +54,7 @@ class Database:
         self.dialect = self.url.get_backend_name()
         self.clock_offset = timedelta(seconds=clock_offset_s)
         self.engine = _sqlite(self.url) if self.dialect == "sqlite" else _postgresql(self.url)
-        self._writer = self.engine.execution_options(**{_WRITING: True})
+        self._writer = self.engine.execution_options(**{WRITING: True})
         self._reader = self.engine
         if self.dialect == "postgresql":
             # Each statement sees the state at its own beginning there, in a transaction or not,
@@ -68,7 +67,7 @@ class Database:
     def read(self) -> Iterator[Session]:
         """A session that never flushes; on SQLite it sees one state of the database throughout."""
         with _translated(), Session(self._reader, autoflush=False, expire_on_commit=False) as db:
-            db.info.update({_WRITING: False, _OFFSET: self.clock_offset})
+            db.info.update({WRITING: False, _OFFSET: self.clock_offset})
             try:
                 yield db
             except BaseException as error:
@@ -248,7 +247,7 @@ def _sqlite(url: Any) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        writing = connection.get_execution_options().get(_WRITING)
+        writing = connection.get_execution_options().get(WRITING)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
     return engine
@@ -290,5 +289,5 @@ def _from_json(value: Any) -> Any:
 
 @event.listens_for(Session, "before_flush")
 def _refuse_flush(db: Session, _context: Any, _instances: Any) -> None:
-    if db.info.get(_WRITING) is False:
+    if db.info.get(WRITING) is False:
         raise RuntimeError("a read session was asked to write")

@@ -1,8 +1,8 @@
-"""Queries that requests ask again and again: written once, and sent by the driver itself.
+"""Statements of requests, again and again the same: written once, and sent by the driver itself.
 
 SQLAlchemy writes them, and names the types of their parameters and columns. What it makes anew of
 each execution (a cache key, a context, a result, loaders of every column) costs two to five times
-what the query itself does, and is left out. The rest holds here too: they are held to the
+what the statement itself does, and is left out. The rest holds here too: they are held to the
 organization of the session, see what it has not written yet, fail with SQLAlchemy's errors, and
 are told to whoever listens to `before_cursor_execute`.
 """
@@ -10,16 +10,18 @@ are told to whoever listens to `before_cursor_execute`.
 import functools
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Dialect, Select
+from sqlalchemy import Connection, Dialect, Select, insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session, make_transient_to_detached
+from sqlalchemy.orm import InstrumentedAttribute, Session, make_transient_to_detached
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from storage import tenancy
 from storage.columns import Record
 
+WRITING: Final = "menagerie_writing"
+"""In a session's `info`: False where it only reads."""
 Convert = Callable[[Any], Any]
 Fetched = TypeVar("Fetched")
 
@@ -65,6 +67,57 @@ class Prepared:
             form = _Form(self._query, dialect, restricted=restricted)
             self._forms[dialect.name, restricted] = form
         return form
+
+
+class Insertion:
+    """Rows of one kind of record, which are in no session: nothing is done with them any more.
+
+    They are written at once, before what the session has not written yet.
+    """
+
+    def __init__(
+        self, kind: type[Record], returning: InstrumentedAttribute[Any] | None = None
+    ) -> None:
+        self._kind = kind
+        self._returning = returning
+        self._forms: dict[tuple[str, ...], tuple[str, _Parameters]] = {}
+
+    def write(self, db: Session, **values: Any) -> Any:
+        """Gives the value of the column that is to be returned, where one is."""
+        if db.info.get(WRITING) is False:
+            raise RuntimeError(f"a read session was asked to write a {self._kind.__name__}")
+        tenancy.check_owner(db, self._kind, values)
+        connection = db.connection()
+        given = self._defaults | values
+        place = (connection.dialect.name, *given)
+        form = self._forms.get(place)
+        if form is None:
+            form = self._forms[place] = self._form(connection.dialect, given)
+        sql, parameters = form
+        return send(connection, sql, parameters.of(given), self._fetch)
+
+    def _fetch(self, cursor: Any) -> Any:
+        return None if self._returning is None else cursor.fetchone()[0]
+
+    @functools.cached_property
+    def _defaults(self) -> dict[str, Any]:
+        columns = self._kind.__table__.columns
+        return {each.key: each.default.arg for each in columns if _is_constant(each.default)}
+
+    def _form(self, dialect: Dialect, given: dict[str, Any]) -> "tuple[str, _Parameters]":
+        statement = insert(self._kind.__table__)  # type: ignore[arg-type]  # a table
+        if self._returning is None:
+            statement = statement.inline()
+        else:
+            statement = statement.returning(self._returning)
+        compiled = statement.compile(dialect=dialect, column_keys=list(given))
+        assert isinstance(compiled, SQLCompiler)
+        assert not compiled.prefetch, "what Python makes of a column is to be given"
+        return compiled.string, _Parameters(compiled, frozenset(given), dialect)
+
+
+def _is_constant(default: Any) -> bool:
+    return default is not None and bool(default.is_scalar)
 
 
 class _Form:

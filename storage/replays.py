@@ -1,13 +1,14 @@
 """Replays: the answer once given to an Idempotency-Key, kept for its window."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Index, delete, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record, one_of
 from storage.lookups import by_key
+from storage.prepared import Insertion
 
 STATES: Final = ("in_flight", "done")
 
@@ -48,6 +49,14 @@ class Replay(Record):
 def find(db: Session, scope: str, operation: str, key: str) -> Replay | None:
     """The replay of that key, expired or not: the caller decides by the database's clock."""
     return by_key(db, Replay, scope, operation, key)
+
+
+_KEPT: Final = Insertion(Replay)
+
+
+def keep(db: Session, **values: Any) -> None:
+    """Keep an answer; the columns of a Replay."""
+    _KEPT.write(db, **values)
 
 
 def large_bytes(db: Session, scope: str) -> int:

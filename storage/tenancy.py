@@ -142,9 +142,20 @@ def _refuse_others(db: Session, _context: Any, _instances: Any) -> None:
     if held is None:
         return
     for record in (*db.new, *db.dirty, *db.deleted):
-        if isinstance(record, Owned) and record.owner != held.org_id:
-            name = type(record).__name__
-            raise TenancyBroken(f"a {name} of {record.owner} is written for {held.org_id}")
+        if isinstance(record, Owned):
+            _check_owner(held, type(record), record.owner)
+
+
+def check_owner(db: Session, kind: type[Record], values: Mapping[str, Any]) -> None:
+    """Raises where a row of these values is not the organization's that the session is for."""
+    held: _Held | None = db.info.get(_KEY)
+    if held is not None and issubclass(kind, Owned):
+        _check_owner(held, kind, values[kind.owner_id().key])
+
+
+def _check_owner(held: _Held, kind: type[Any], owner: str | None) -> None:
+    if owner != held.org_id:
+        raise TenancyBroken(f"a {kind.__name__} of {owner} is written for {held.org_id}")
 
 
 def tables(statement: Any) -> set[str]:

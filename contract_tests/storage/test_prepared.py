@@ -16,9 +16,11 @@ from storage.access.projects import Project
 from storage.access.users import User
 from storage.columns import DatabaseClock, is_among
 from storage.database import Database
-from storage.errors import StorageUnavailable
+from storage.errors import StateConflict, StorageUnavailable
+from storage.events import audit
+from storage.events.audit import AuditEntry
 from storage.instances.instances import Instance
-from storage.prepared import Prepared
+from storage.prepared import Insertion, Prepared
 from storage.tenancy import TenancyBroken
 
 ALL = Prepared(select(Project).order_by(Project.id))
@@ -155,3 +157,37 @@ def test_who_listens_to_statements_hears_of_it(database: Database) -> None:
         OF_NAME.rows(db, name="one")
     event.remove(database.engine, "before_cursor_execute", listen)
     assert [each for each in heard if "projects.name" in each]
+
+
+def test_what_is_inserted_is_the_organizations_own(
+    database: Database, two: tuple[str, str]
+) -> None:
+    with database.write() as db:
+        tenancy.restrict(db, two[0])
+        with pytest.raises(TenancyBroken, match="a AuditEntry of"):
+            audit.append(db, two[1], "test.done", actor_kind="system")
+        audit.append(db, two[0], "test.done", actor_kind="system")
+    with database.read() as db:
+        found = db.scalars(select(AuditEntry)).one()
+        assert (found.org_id, found.actor_id, found.detail) == (two[0], None, {})
+        assert found.created_at <= database.now(db)
+
+
+def test_what_only_reads_inserts_nothing(database: Database, two: tuple[str, str]) -> None:
+    with database.read() as db, pytest.raises(RuntimeError, match="asked to write"):
+        audit.append(db, two[0], "test.done", actor_kind="system")
+
+
+def test_what_breaks_a_constraint_is_a_conflict(database: Database) -> None:
+    with pytest.raises(StateConflict), database.write() as db:
+        audit.append(db, "org_nowhere", "test.done", actor_kind="system")
+
+
+def test_columns_that_are_not_given_have_their_defaults(database: Database) -> None:
+    with database.write() as db:
+        made = tenants.make(db)
+        Insertion(Organization).write(db, id="org_new", name="new", slug="new")
+        with pytest.raises(AssertionError, match="to be given"):
+            Insertion(Project).write(db, id="p", org_id=made.org_id, name="n", slug="n")
+        found = organizations.fetch(db, "org_new")
+        assert (found.plan, found.require_mfa, found.closed_at) == ("free", False, None)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
@@ -51,7 +51,8 @@ def test_records_are_kept_for_their_days(stage: Stage, monkeypatch: pytest.Monke
         moment = datetime.now(UTC) - timedelta(days=days)
         with stage.database.write() as db:
             entry = audit.append(db, stage.org_id, "test.done", actor_kind="system")
-            entry.id = identifiers.first_of("aud_", moment)
+            written = update(AuditEntry).where(AuditEntry.id == entry)
+            db.execute(written.values(id=identifiers.first_of("aud_", moment)))
             event = events.append(db, stage.org_id, "instance.paused.v1", PAUSED)
             event.id = identifiers.first_of("evt_", moment)
     clean(stage)

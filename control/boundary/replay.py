@@ -136,7 +136,8 @@ class Replays:
         if large is not None and replays.large_bytes(db, key.scope) + large > LARGE_MAX:
             sealed = large = None
         headers = {name: value for name, value in reply.headers.items() if isinstance(value, str)}
-        stored = Replay(
+        replays.keep(
+            db,
             scope=key.scope,
             operation=key.operation,
             key=key.key,
@@ -148,7 +149,6 @@ class Replays:
             large_bytes=large,
             expires_at=now + self._ttl,
         )
-        db.add(stored)
 
     def _opened(self, found: Replay, key: ReplayKey) -> Reply:
         if found.body_sealed is None:

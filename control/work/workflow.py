@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from control.work.operation import Operation
 from control.work.queue import lock_lane
 from storage import identifiers
+from storage.prepared import Insertion
 from storage.work import Work
 
 Steps = Callable[[Operation], None]
@@ -65,19 +66,20 @@ def enqueue(
     joined = _waiting(db, started, lane, args or {}) if started.joins else None
     if joined is not None:
         return joined
-    work = Work(
-        operation=identifiers.new("op_"),
-        kind=started.kind,
-        lane=lane,
-        args=args or {},
-        steps={},
-        due=moment + timedelta(seconds=after_s),
-        schedule=slot[0] if slot else None,
-        slot=slot[1] if slot else None,
-    )
-    db.add(work)
-    db.flush()
-    return work
+    values: dict[str, Any] = {
+        "operation": identifiers.new("op_"),
+        "kind": started.kind,
+        "lane": lane,
+        "args": args or {},
+        "steps": {},
+        "due": moment + timedelta(seconds=after_s),
+        "schedule": slot[0] if slot else None,
+        "slot": slot[1] if slot else None,
+    }
+    return Work(seq=_WORK.write(db, **values), **values)
+
+
+_WORK: Final = Insertion(Work, returning=Work.seq)
 
 
 def _waiting(db: Session, started: Workflow, lane: str, args: dict[str, Any]) -> Work | None:

@@ -11,6 +11,7 @@ from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
 from storage.lookups import delete_oldest
 from storage.pages import Page
+from storage.prepared import Insertion
 
 ACTOR_KINDS: Final = ("user", "api_key", "service_account", "system", "anonymous")
 
@@ -28,6 +29,9 @@ class AuditEntry(Owned, Record):
     request_id: Mapped[str | None]
     ip: Mapped[str | None]
     detail: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+
+
+_ENTRIES: Final = Insertion(AuditEntry)
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,12 @@ def append(
     request_id: str | None = None,
     ip: str | None = None,
     detail: dict[str, Any] | None = None,
-) -> AuditEntry:
-    entry = AuditEntry(
-        id=identifiers.new("aud_"),
+) -> str:
+    """Its id."""
+    entry_id = identifiers.new("aud_")
+    _ENTRIES.write(
+        db,
+        id=entry_id,
         org_id=org_id,
         action=action,
         actor_kind=actor_kind,
@@ -64,8 +71,7 @@ def append(
         ip=ip,
         detail=detail or {},
     )
-    db.add(entry)
-    return entry
+    return entry_id
 
 
 def page(

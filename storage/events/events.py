@@ -28,6 +28,7 @@ from storage.access.teams import Teams, of_teams
 from storage.columns import DatabaseClock, Json, Owned, Record
 from storage.instances.instances import Instance
 from storage.lookups import delete_oldest
+from storage.prepared import Insertion
 
 CHANNEL: Final = "menagerie_events"
 """On PostgreSQL, tells of each commit with events whose they are."""
@@ -47,6 +48,9 @@ class Event(Owned, Record):
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
     data: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
     seq: Mapped[int] = mapped_column(BigInteger, server_default="0")
+
+
+_EVENTS: Final = Insertion(Event)
 
 
 class EventCount(Owned, Record):
@@ -123,8 +127,15 @@ def _write(db: Session) -> None:
     for org_id in sorted(of_org):
         last = _count(db, org_id, len(of_org[org_id]))
         for seq, each in enumerate(of_org[org_id], last - len(of_org[org_id]) + 1):
-            each.seq = seq
-        db.add_all(of_org[org_id])
+            _EVENTS.write(
+                db,
+                id=each.id,
+                org_id=org_id,
+                type=each.type,
+                instance_id=each.instance_id,
+                data=each.data,
+                seq=seq,
+            )
 
 
 def _count(db: Session, org_id: str, more: int) -> int:
