@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.connection import Connection
     from gateway.shared import Shared
 
+GOODBYE_WITHIN_S: Final = 0.2
 RESERVED_PART: Final = 5
 """One in so many of an instance's connections is kept for the cell's own logins."""
 
@@ -94,12 +95,18 @@ class Reservations:
             if roles is not None:
                 self._shared.slots.leave(roles)
             raise _too_many(f"this size allows {limit}")
-        if self._from is not None:
-            self._shared.slots.known.add(route.counted_as, customer(self._from[1]))
         self.leave()
         self.held += [route.counted_as, *([] if roles is None else [roles])]
+        # After its answer to a goodbye an engine hangs up at once.
+        self._shared.loop.call_later(GOODBYE_WITHIN_S if step.unsure else 0, self.note_known)
         if route.instance_id is not None:
             self._shared.activity.let_in(route.instance_id)
+
+    def note_known(self) -> None:
+        """The address of whoever is let in still; it goes before strangers for a day."""
+        if self._from is not None and self.held:
+            route, address = self._from
+            self._shared.slots.known.add(route.counted_as, customer(address))
 
     def leave(self) -> None:
         self.logs_in = self.waits = False

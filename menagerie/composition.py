@@ -23,6 +23,8 @@ from storage.catalogue import cells
 from storage.database import Database
 
 PROBLEM_TYPES = "urn:menagerie:problem:"
+# Whatever takes more says so in the document (x-max-body-bytes).
+BODY_BYTES_MAX = 65_536
 
 
 def build_services(settings: Settings) -> Services:
@@ -84,6 +86,7 @@ def build_app(
         boundary=boundary,
         state=services,
         validate_responses=settings.dev,
+        max_body_bytes=BODY_BYTES_MAX,
         threads=settings.threads,
         on_startup=on_startup,
         on_shutdown=on_shutdown,

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from specserver.json_members import repeated
+from specserver.json_sizes import why_too_much
 from specserver.problems import BadRequest, TooLarge, UnsupportedMediaType
 from specserver.replies import is_json
 from specserver.requests import Headers
@@ -145,6 +146,8 @@ class Kind:
         return _parse_text if media_type.startswith("text/") else bytes
 
     def read(self, raw: bytes) -> tuple[Any, list[Violation]]:
+        if self._is_json and (too_much := why_too_much(raw)):
+            return None, [_violation("size", too_much)]
         value = self.parse(raw)
         try:
             if self._is_json and (again := repeated(raw, value)):

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pages.console import STATEMENT_BYTES_MAX
+from specserver.json_sizes import why_too_much
 
 # A statement in JSON, where each of its bytes may take six, as in \u0000.
 BYTES_MAX = 6 * STATEMENT_BYTES_MAX + 1_000
@@ -40,6 +41,7 @@ class Bodies:
                     raise RefusedBody(400, "the request ended")  # noqa: TRY301 - let go of below
                 await body.add(message.get("body", b""), has_session)
                 if not message.get("more_body"):
+                    body.check()
                     return body
         except BaseException:
             body.release()
@@ -62,6 +64,11 @@ class BufferedBody:
                 raise RefusedBody(413, "the request is too large without a session")
             self._count(size - self._counted)
         self.content += chunk
+
+    def check(self) -> None:
+        """Before anybody parses it, for which everything else in the cell would wait."""
+        if why_too_much(self.content):
+            raise RefusedBody(413, "the request has too many values")
 
     def release(self) -> None:
         self._held[self._address] -= self._counted

@@ -107,3 +107,17 @@ def test_a_name_of_any_bytes_keeps_no_credential_from_changing(running: Subject)
     with session(running, new, "plain") as connection:
         connection.execute("SET client_encoding TO 'SQL_ASCII'")
         connection.execute(b'DROP ROLE "\xff\xfe"')
+
+
+@since_16
+def test_the_database_is_the_owners_whoever_made_it(running: Subject) -> None:
+    leave_behind(running)
+    with session(running, database="postgres") as former:
+        former.execute("DROP DATABASE app")
+    with session(running, INTRUDER, "postgres") as inside:
+        inside.execute("CREATE DATABASE app")
+        inside.execute("ALTER DATABASE app CONNECTION LIMIT 0")
+    new = running.new_login()
+    running.accept(new)
+    ask(running, "CREATE TABLE public.mine (n int)", new)
+    ask(running, "DROP ROLE mallory", new)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +22,11 @@ from contract_tests.gateway.postgres_clients import (
 from contract_tests.gateway.rig import GatewayRig, until
 from contract_tests.gateway.test_bounds import not_logged_in
 from gateway.addresses import levels
-from gateway.bounds import Handshake
-from gateway.crowds import Crowd
+from gateway.bounds import Handshake, Reservations
+from gateway.crowds import Crowd, CrowdedPools
 from gateway.known_addresses import ROWS, KnownAddresses
+from gateway.protocols.resp import RespDialogue
+from gateway.slots import Slots
 
 ADDRESSES = 60
 WHOLE_CROWD = 40
@@ -128,6 +131,27 @@ def test_who_is_known_is_known_for_a_day_and_at_one_instance() -> None:
     for number in range(1_000):
         known.add("two", f"198.51.100.{number}")
     assert known.has("one", "192.0.2.1") or ROWS < 10_000
+
+
+@pytest.mark.parametrize(("unsure", "stays"), [(True, False), (True, True), (False, True)])
+def test_who_only_says_goodbye_is_not_known_afterwards(*, unsure: bool, stays: bool) -> None:
+    """Redis answers QUIT as it answers AUTH, and asks for no password."""
+    later: list[Any] = []
+    route: Any = SimpleNamespace(counted_as="one", connections_max=None, instance_id=None)
+    route.protocol = "resp"
+    settings = SimpleNamespace(address_logins_max=4, logins_max=8)
+    shared: Any = SimpleNamespace(slots=Slots(1), settings=settings)
+    shared.loop = SimpleNamespace(call_later=lambda _s, act: later.append(act), time=time.monotonic)
+    shared.pools = CrowdedPools(shared)
+    places = Reservations(shared, Patient())
+    assert places.begin_login(route, "192.0.2.1")
+    turn = RespDialogue().from_backend(b"+OK\r\n" if unsure else b"%7\r\n")
+    assert (turn.spliced, turn.unsure) == (True, unsure)
+    places.end_login(route, turn)
+    if not stays:
+        places.leave()
+    later[0]()
+    assert shared.slots.known.has("one", "192.0.2.1") is stays
 
 
 class Patient:

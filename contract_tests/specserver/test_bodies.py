@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract_tests.specserver.calling import call, minimal, served
+from specserver import json_sizes
 from specserver.bodies import parse_json
 from specserver.json_members import repeated
 from specserver.problems import BadRequest
@@ -206,3 +207,57 @@ def test_whatever_is_given_twice_is_found_and_nothing_else(text: str) -> None:
     json.loads(text, object_pairs_hook=looked)
     raw = text.encode()
     assert bool(repeated(raw, parse_json(raw))) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"m": [' + b",".join([b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"] * 120) + b"]}",
+        b"[" + b",".join([b"[]"] * 20_001) + b"]",
+        b"[" + b",".join([b"1"] * 200_002) + b"]",
+        b"{" + b",".join([b'"":1'] * 200_002) + b"}",
+    ],
+    ids=["nested", "arrays", "items", "members"],
+)
+def test_what_is_made_of_too_much_is_refused_before_it_is_parsed(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = echo({"application/json": {"schema": {"type": "object"}}})
+    monkeypatch.setattr("specserver.bodies.orjson.loads", lambda _raw: pytest.fail("was parsed"))
+    refused = send(app, "application/json", body)
+    assert refused.status_code == 422
+    (error,) = refused.json()["errors"]
+    assert (error["pointer"], error["keyword"]) == ("", "size")
+    assert "has more than 20,000 objects and arrays, or more than 200,000" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 30_000, "{}," * 210_000, '\\"[,' * 60_000, "\\" * 10 + "[" * 30_000],
+    ids=["brackets", "commas", "escapes", "backslashes"],
+)
+def test_texts_may_hold_any_number_of_brackets(text: str) -> None:
+    app = echo({"application/json": {}})
+    answer = send(app, "application/json", json.dumps({"text": text}).encode())
+    assert answer.json() == {"body": {"text": text}}
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.none(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_what_is_counted_is_what_the_value_holds(value: Any) -> None:
+    """Whatever its texts are."""
+    raw = json.dumps(value, separators=(",", ":")).encode()
+    bare = json_sizes._STRING.sub(b"", raw)
+    containers = _containers(value)
+    assert bare.count(b"[") + bare.count(b"{") == containers
+
+
+def _containers(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + sum(map(_containers, inner))

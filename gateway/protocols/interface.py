@@ -55,6 +55,7 @@ class Step:
     `spliced` also tells that the engine has let the client in, which then takes a place among its
     connections. Where there is none it is refused, unless what it asked for is `done` already.
     `of_owners_role` is a login by a role that the owner made, and so no credential of the cell's.
+    `unsure` is an answer that may also be to a goodbye, and the engine will hang up in a moment.
     `session` is its number at an engine that does not notice when a client goes. `suspect` is a
     login of the cell's that the engine does not accept: it may have been changed.
     """
@@ -64,6 +65,7 @@ class Step:
     spliced: bool = False
     done: bool = False
     of_owners_role: bool = False
+    unsure: bool = False
     session: int | None = None
     suspect: bool = False
 

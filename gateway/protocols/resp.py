@@ -22,6 +22,8 @@ BEFORE_LOGIN = re.compile(rb"(?:(?:-[^\r\n]*|\+RESET)\r\n)*")
 # With these Redis 7.0 refuses a HELLO whose AUTH has let the client in by then.
 LET_IN = re.compile(rb"-ERR ((?:Client names cannot|Syntax error in HELLO)[^\r\n]*)\r\n")
 LINE_MAX_BYTES = 4_096
+# To AUTH as to QUIT, which needs no login.
+OK = b"+OK\r\n"
 
 
 class RespDialogue(TlsFirst):
@@ -49,7 +51,7 @@ class RespDialogue(TlsFirst):
         rest = said[BEFORE_LOGIN.match(said).end() :]  # type: ignore[union-attr]  # matches nothing
         unclear = rest[:1] == b"-" or b"+RESET\r\n".startswith(rest)
         self._line = rest[:LINE_MAX_BYTES] if unclear else b""
-        return Step(to_client=data, spliced=not unclear)
+        return Step(to_client=data, spliced=not unclear, unsure=rest.startswith(OK))
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:  # noqa: ARG002 - said to anything
         return TLS_REQUIRED

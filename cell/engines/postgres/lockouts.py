@@ -38,7 +38,8 @@ END $$
 """
 STATE = f"""
 SELECT datallowconn, datconnlimit = 0,
-    pg_catalog.has_database_privilege('{OWNER}', oid, 'CONNECT')
+    pg_catalog.has_database_privilege('{OWNER}', oid, 'CONNECT'),
+    datdba = '{OWNER}'::pg_catalog.regrole
 FROM pg_catalog.pg_database WHERE datname = '{DATABASE}'
 """  # noqa: S608 - our own words
 _NAME = sql.Identifier(DATABASE)
@@ -68,7 +69,11 @@ async def open_database(connection: Connection) -> None:
         await _run(connection, "CREATE DATABASE {} OWNER {} TEMPLATE template0")
         log.warning("cell.postgres.database_made")
         return
-    allowed, full, may_connect = row
+    allowed, full, may_connect, is_owners = row
+    if not is_owners:
+        # Who held a credential may have dropped it, and had a role of his make another.
+        await _run(connection, "ALTER DATABASE {} OWNER TO {}")
+        log.warning("cell.postgres.database_given_back")
     if not allowed:
         await _run(connection, "ALTER DATABASE {} ALLOW_CONNECTIONS true")
     if full:

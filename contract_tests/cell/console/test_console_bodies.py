@@ -19,12 +19,18 @@ from contract_tests.cell.rig import Rig
 
 
 async def read(
-    bodies: Bodies, size: int, address: str = "192.0.2.1", *, known: bool = True
+    bodies: Bodies,
+    size: int,
+    address: str = "192.0.2.1",
+    *,
+    known: bool = True,
+    content: bytes = b"",
 ) -> BufferedBody:
-    half = size // 2
+    content = content or b"x" * size
+    half = len(content) // 2
     messages: list[dict[str, Any]] = [
-        {"type": "http.request", "body": b"x" * half, "more_body": True},
-        {"type": "http.request", "body": b"x" * (size - half)},
+        {"type": "http.request", "body": content[:half], "more_body": True},
+        {"type": "http.request", "body": content[half:]},
     ]
 
     async def receive() -> Any:
@@ -43,6 +49,14 @@ def test_who_has_no_session_sends_little() -> None:
         asyncio.run(read(bodies, STRANGER_BYTES_MAX + 1, known=False))
     with pytest.raises(RefusedBody, match="too large"):
         asyncio.run(read(bodies, BYTES_MAX + 1))
+
+
+def test_what_would_take_long_to_parse_is_refused_and_long_texts_are_not() -> None:
+    nested = b'{"sql": "SELECT 1", "x": [' + b",".join([b"[" * 100 + b"]" * 100] * 400) + b"]}"
+    with pytest.raises(RefusedBody, match="too many values"):
+        asyncio.run(read(Bodies(), 0, content=nested))
+    long = b'{"sql": "INSERT INTO t VALUES ' + b"(1, 2, '[{'), " * 60_000 + b'"}'
+    assert asyncio.run(read(Bodies(), 0, content=long)).content == long
 
 
 @pytest.mark.parametrize("several", [False, True])

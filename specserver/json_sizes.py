@@ -1,0 +1,34 @@
+"""Bounds how much a JSON text can be made of, which costs more than its length tells.
+
+A megabyte of nested lists takes the parser, the garbage collector and the validator a hundred times
+as long as a megabyte of text, and none of them lets another thread run meanwhile.
+"""
+
+import re
+from typing import Final
+
+CONTAINERS_MAX: Final = 20_000
+"""Objects and arrays."""
+SEPARATORS_MAX: Final = 200_000
+"""Commas: members and items, but for the first of each."""
+
+# Those that are not closed stay, and with them what the parser refuses in any case.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+
+
+def why_too_much(raw: bytes | bytearray) -> str | None:
+    """What is wrong with the text, for whoever sent it; None where it may be parsed."""
+    if not _is_beyond(raw):
+        return None
+    # Texts of others may hold any number of brackets: programs, logs.
+    if not _is_beyond(_STRING.sub(b"", raw)):
+        return None
+    return (
+        f"has more than {CONTAINERS_MAX:,} objects and arrays, or more than {SEPARATORS_MAX:,}"
+        " members and items; send it in several requests, or as text"
+    )
+
+
+def _is_beyond(raw: bytes | bytearray) -> bool:
+    containers = raw.count(b"[") + raw.count(b"{")
+    return containers > CONTAINERS_MAX or raw.count(b",") > SEPARATORS_MAX
