@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 import structlog
 
+from gateway.bounded_answers import async_client
 from gateway.refusal import Refusal
 
 log = structlog.get_logger("gateway.wake")
@@ -80,4 +81,4 @@ class Waker:
 def cell_client(cell_socket: str, timeout_s: float) -> httpx.AsyncClient:
     # No TLS on a unix socket, so no authorities to load: that takes 25 ms of the loop.
     transport = httpx.AsyncHTTPTransport(uds=cell_socket, verify=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://cell", timeout=timeout_s)
+    return async_client(transport, base_url="http://cell", timeout=timeout_s)

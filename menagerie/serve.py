@@ -29,6 +29,7 @@ _LOG = structlog.get_logger(__name__)
 # A part that fails ends, and is counted. One that is slow may be bringing a large database up to
 # date, which to break off would be to begin again at the next start.
 _READY_S = 600.0
+_HEALTH_BYTES_MAX = 1 << 20
 _TELL_S = 30.0
 _TRIES = 3
 # Longer than the slowest part may take to end.
@@ -290,7 +291,8 @@ def _is_well(url: str) -> bool:
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
     try:
         connection.request("GET", "/healthz")
-        return bool(json.loads(connection.getresponse().read()).get("status") == "ok")
+        said = connection.getresponse().read(_HEALTH_BYTES_MAX)
+        return bool(json.loads(said).get("status") == "ok")
     except (OSError, ValueError, http.client.HTTPException):
         return False
     finally:

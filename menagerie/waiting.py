@@ -11,6 +11,7 @@ from typing import Final
 
 import httpx
 
+from gateway import bounded_answers
 from menagerie.endpoints import endpoints_file
 from menagerie.settings import Settings
 
@@ -49,7 +50,8 @@ def look(settings: Settings, url: str | None = None) -> Seen:
     """Ask once; a service that starts may have another address than its last time."""
     where = url or address(settings)
     try:
-        answer = httpx.get(f"{where.rstrip('/')}/healthz", timeout=ASK_TIMEOUT_S, trust_env=False)
+        with bounded_answers.client(timeout=ASK_TIMEOUT_S) as http:
+            answer = http.get(f"{where.rstrip('/')}/healthz")
         health = answer.json()
         checks = health.get("checks") or {"database": {"detail": health.get("detail")}}
         if answer.status_code == httpx.codes.OK and health["status"] == "ok":

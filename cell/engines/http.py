@@ -9,6 +9,7 @@ import httpx
 import orjson
 
 from gateway import sockets
+from gateway.bounded_answers import BYTES_MAX
 
 
 async def ask(
@@ -43,6 +44,9 @@ def _ask(
     try:
         connection.request(method, path, content, headers)
         answer = connection.getresponse()
-        return httpx.Response(answer.status, content=answer.read())
+        content = answer.read(BYTES_MAX + 1)
+        if len(content) > BYTES_MAX:
+            raise httpx.TransportError(f"the answer is larger than {BYTES_MAX >> 20} MiB")
+        return httpx.Response(answer.status, content=content)
     finally:
         connection.close()

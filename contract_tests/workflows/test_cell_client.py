@@ -1,6 +1,8 @@
 """The client of cells over a real unix socket: what it sends, and what it makes of each answer."""
 
 import base64
+import contextlib
+import gzip
 import hashlib
 import http.server
 import socketserver
@@ -25,6 +27,7 @@ from control.cells.client import (
 )
 from control.cells.signing import Signer
 from control.work import Again, GiveUp, LeaseLost
+from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
 
 SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
@@ -38,6 +41,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
     def __init__(self, path: Path) -> None:
         self.answer: tuple[int, Any] = (200, {})
         self.headers: dict[str, str] = {}
+        self.part_bytes, self.pause_s = 1 << 20, 0.0
         self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
         super().__init__(str(path), _Handler)
 
@@ -56,7 +60,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(written)), **self.server.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(written)
+        with contextlib.suppress(OSError):  # refused before its end
+            for at in range(0, len(written), self.server.part_bytes):
+                self.wfile.write(written[at : at + self.server.part_bytes])
+                time.sleep(self.server.pause_s)
 
     do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the names http.server looks for
 
@@ -195,6 +202,41 @@ def test_what_each_answer_means(
     if isinstance(body, dict) and "detail" in body:
         assert str(raised.value) == body["detail"]
     assert isinstance(raised.value, GiveUp) == (meaning in {CellRefused, InstanceUnknown})
+
+
+# A cell that was taken over may answer anything: it takes neither memory nor a thread for long.
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity"])
+def test_what_is_compressed_is_refused(server: Server, client: HttpCell, encoding: str) -> None:
+    server.answer = (200, gzip.compress(orjson.dumps({"items": []})))
+    server.headers = {"Content-Encoding": encoding}
+    with pytest.raises(CellUnavailable, match=r"is compressed \(.*\), which was not asked for"):
+        client.observations()
+    assert {headers["accept-encoding"] for _, _, headers, _ in server.asked} == {"identity"}
+
+
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_an_answer_beyond_the_bound_is_refused(
+    server: Server, client: HttpCell, status: int
+) -> None:
+    server.answer = (status, b" " * (BYTES_MAX + 1))
+    with pytest.raises(CellUnavailable, match="larger than 16 MiB"):
+        client.observe("inst_1")
+    server.answer = (200, orjson.dumps({"items": []}).ljust(BYTES_MAX))
+    assert client.observations() == []
+
+
+def test_an_answer_that_comes_byte_by_byte_has_an_end(
+    server: Server, client: HttpCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short each wait for the next one is."""
+    monkeypatch.setattr("control.cells.client.OBSERVE_TIMEOUT_S", 0.5)
+    server.answer, server.part_bytes, server.pause_s = (200, b" " * 3000), 1, 0.01
+    started = time.monotonic()
+    with pytest.raises(CellUnavailable, match="did not answer in time"):
+        client.describe()
+    assert time.monotonic() - started < 25, "and not after the 30 s that it sends for"
 
 
 def test_a_challenge_is_answered_once(server: Server, client: HttpCell) -> None:

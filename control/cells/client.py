@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.work.errors import Again, GiveUp, LeaseLost
+from gateway import bounded_answers
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
@@ -131,7 +132,7 @@ class HttpCell:
             url = "http://cell"
         else:
             transport = httpx.HTTPTransport(verify=ssl.create_default_context(cadata=ca_pem))
-        self._http = httpx.Client(transport=transport, base_url=url)
+        self._http = bounded_answers.client(transport, base_url=url)
 
     def describe(self) -> Answer:
         return self._ask("/v1/cell")
@@ -252,6 +253,8 @@ class HttpCell:
             )
         except httpx.TimeoutException as error:
             raise CellUnavailable("the cell did not answer in time") from error
+        except bounded_answers.AnswerRefused as error:
+            raise CellUnavailable(f"the cell's answer cannot be taken: {error}") from error
         except httpx.HTTPError as error:
             raise CellUnavailable("the cell cannot be reached") from error
 

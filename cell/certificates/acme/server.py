@@ -27,6 +27,7 @@ from josepy.jwa import ES256
 from josepy.jwk import JWK, JWKEC
 from josepy.util import ComparableECKey
 
+from cell.certificates.acme import answers
 from cell.certificates.acme.problems import AcmeError, Kind
 from cell.settings import CellSettings
 
@@ -99,6 +100,7 @@ class AcmeServer:
             self._net.verify_ssl = settings.acme_ca_file  # type: ignore[assignment]
         self._retry_after_s: float | None = None
         self._failing = False
+        answers.bind(self._net.session)
         self._net.session.hooks["response"].append(self._note)
         with self._meaning():
             self._directory = client.ClientV2.get_directory(settings.acme_directory, self._net)
