@@ -11,7 +11,7 @@ from typing import Final
 
 import httpx
 
-from gateway import bounded_answers
+from gateway.bounded_answers import AnswerRefused, client
 from menagerie.endpoints import endpoints_file
 from menagerie.settings import Settings
 
@@ -50,7 +50,7 @@ def look(settings: Settings, url: str | None = None) -> Seen:
     """Ask once; a service that starts may have another address than its last time."""
     where = url or address(settings)
     try:
-        with bounded_answers.client(timeout=ASK_TIMEOUT_S) as http:
+        with client(timeout=ASK_TIMEOUT_S) as http:
             answer = http.get(f"{where.rstrip('/')}/healthz")
         health = answer.json()
         checks = health.get("checks") or {"database": {"detail": health.get("detail")}}
@@ -60,10 +60,10 @@ def look(settings: Settings, url: str | None = None) -> Seen:
                 return Seen(where, f"the gateway is not listening on port {closed}")
             return Seen(where, told="; ".join(c["detail"] for c in checks.values() if c["detail"]))
         return Seen(where, "; ".join(f"{n}: {c['detail']}" for n, c in checks.items() if _bad(c)))
+    except (AnswerRefused, ValueError, LookupError, TypeError, AttributeError):
+        return Seen(where, f"{where} is not a Menagerie service (unexpected answer from /healthz)")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Seen(where, f"nothing answers at {where} ({error})")
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return Seen(where, f"{where} is not a Menagerie service (unexpected answer from /healthz)")
 
 
 def _bad(check: dict[str, str]) -> bool:

@@ -38,8 +38,11 @@ def test_nothing_there_is_said(tmp_path: Path) -> None:
 
 
 def test_what_is_no_menagerie_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    for answer in (httpx.Response(200, text="hello"), httpx.Response(200, json=[])):
-        monkeypatch.setattr(httpx, "get", lambda *_, answer=answer, **__: answer)
+    def told(text: str, **headers: str) -> httpx.Response:
+        return httpx.Response(200, headers=headers, stream=httpx.ByteStream(text.encode()))
+
+    for answer in (told("hello"), told("[]"), told("{}", **{"Content-Encoding": "gzip"})):
+        monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *_, answer=answer: answer)
         assert "is not a Menagerie" in waiting.look(load(), "http://127.0.0.1:1").missing
 
 
