@@ -56,10 +56,12 @@ def test_a_domain_is_in_force_once_its_record_is_there(house: House, tenant: Ten
     failed = verify(house, tenant, domain)
     assert failed["status"] == "failed"
     assert failed["status_reason"] == (
-        f"db.example.com does not exist in DNS; create this DNS record: db.example.com CNAME {host}"
+        "db.example.com has no CNAME record that leads to this instance; create this DNS record:"
+        f" db.example.com CNAME {host}"
     )
     house.names.records["db.example.com"] = "elsewhere.example.net"
-    assert "points to elsewhere.example.net" in verify(house, tenant, domain)["status_reason"]
+    # No word of what was found: the resolver may know more names than all the world does.
+    assert verify(house, tenant, domain)["status_reason"] == failed["status_reason"]
     house.names.records |= {"elsewhere.example.net": host.upper()}
     verified = verify(house, tenant, domain)
     assert (verified["status"], verified["status_reason"]) == ("verified", None)
@@ -105,7 +107,9 @@ def test_a_dns_that_fails_is_asked_again_and_then_said(house: House, tenant: Ten
     house.names.fails = True
     failed = verify(house, tenant, domain)
     assert failed["status"] == "failed"
-    assert "DNS did not answer for slow.example.com" in failed["status_reason"]
+    assert failed["status_reason"] == (
+        "DNS did not answer for slow.example.com; try to verify it again later"
+    )
     assert house.names.questions.count("slow.example.com") >= 3
 
 

@@ -6,6 +6,7 @@ What the cell tells of their certificates is noted too, for their owners to read
 from collections.abc import Iterable
 from typing import Any, Final
 
+import structlog
 from sqlalchemy.orm import Session
 
 from control.cells.client import Answer
@@ -20,6 +21,7 @@ from storage.network import domains
 from storage.network.domains import Domain
 
 TRIES: Final = 3
+_log = structlog.get_logger("domains")
 
 
 @workflow("domains.verify", deadline_s=120, joins=True, asks_strangers=True)
@@ -40,12 +42,12 @@ def _look(op: Operation) -> str | None:
     except LookupFailed as error:
         if op.attempts < TRIES:
             raise
-        return f"{error}; try to verify it again later"
+        _log.warning("domain look-up failed", domain_id=domain.id, error=error.detail)
+        return f"DNS did not answer for {domain.hostname}; try to verify it again later"
     if domain.cname_target in found.targets:
         return None
-    if found.targets:
-        return f"{domain.hostname} points to {found.targets[0]}; {create}"
-    return f"{found.reason}; {create}"
+    # Not what was found instead: the resolver may know the names of the operator's own network.
+    return f"{domain.hostname} has no CNAME record that leads to this instance; {create}"
 
 
 def _record(op: Operation, db: Session, reason: str | None) -> None:
