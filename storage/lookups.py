@@ -17,30 +17,27 @@ Found = TypeVar("Found", bound=Record)
 def by_key(db: Session, record: type[Found], *key: Any, lock: bool = False) -> Found | None:
     """The record of that key; `lock` reads it anew, and holds it until the transaction ends."""
     mapper: Mapper[Found] = record.__mapper__
-    if not lock:
-        known: Found | None = db.identity_map.get(mapper.identity_key_from_primary_key(key))
-        if known is not None:
-            return known
+    known: Found | None = db.identity_map.get(mapper.identity_key_from_primary_key(key))
+    if known is not None and not lock:
+        return known
     named = {str(column.key): value for column, value in zip(mapper.primary_key, key, strict=True)}
-    if lock:
-        return db.scalars(_locking(record), named).one_or_none()
-    row = _reading(record).one_or_none(db, **named)
+    if known is not None:
+        anew = _query(record, lock).execution_options(populate_existing=True)
+        return db.scalars(anew, named).one_or_none()
+    row = _prepared(record, lock).one_or_none(db, **named)
     return None if row is None else row[0]
 
 
 @functools.cache
-def _locking(record: type[Found]) -> Select[Any]:
-    return _query(record).with_for_update().execution_options(populate_existing=True)
+def _prepared(record: type[Found], lock: bool) -> Prepared:
+    return Prepared(_query(record, lock))
 
 
 @functools.cache
-def _reading(record: type[Found]) -> Prepared:
-    return Prepared(_query(record))
-
-
-def _query(record: type[Found]) -> Select[Any]:
+def _query(record: type[Found], lock: bool) -> Select[Any]:
     mapper: Mapper[Found] = record.__mapper__
-    return select(record).where(*(each == bindparam(each.key) for each in mapper.primary_key))
+    rows = select(record).where(*(each == bindparam(each.key) for each in mapper.primary_key))
+    return rows.with_for_update() if lock else rows
 
 
 def delete_oldest(

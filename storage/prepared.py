@@ -10,11 +10,11 @@ are told to whoever listens to `before_cursor_execute`.
 import functools
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Dialect, Select, insert
+from sqlalchemy import Connection, Dialect, Insert, Select, insert
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import InstrumentedAttribute, Session, make_transient_to_detached
+from sqlalchemy.orm import Session, make_transient_to_detached
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from storage import tenancy
@@ -72,18 +72,19 @@ class Prepared:
 class Insertion:
     """Rows of one kind of record, which are in no session: nothing is done with them any more.
 
-    They are written at once, before what the session has not written yet.
+    They are written at once, before what the session has not written yet. What `statement` makes
+    of a dialect's name is asked where more than an INSERT of the values is wanted.
     """
 
     def __init__(
-        self, kind: type[Record], returning: InstrumentedAttribute[Any] | None = None
+        self, kind: type[Record], statement: Callable[[str], Insert] | None = None
     ) -> None:
         self._kind = kind
-        self._returning = returning
-        self._forms: dict[tuple[str, ...], tuple[str, _Parameters]] = {}
+        self._statement = statement or (lambda _dialect: insert(kind).inline())
+        self._forms: dict[tuple[str, ...], _InsertForm] = {}
 
     def write(self, db: Session, **values: Any) -> Any:
-        """Gives the value of the column that is to be returned, where one is."""
+        """Gives the first of what is returned, where the statement returns anything."""
         if db.info.get(WRITING) is False:
             raise RuntimeError(f"a read session was asked to write a {self._kind.__name__}")
         tenancy.check_owner(db, self._kind, values)
@@ -93,27 +94,35 @@ class Insertion:
         form = self._forms.get(place)
         if form is None:
             form = self._forms[place] = self._form(connection.dialect, given)
-        sql, parameters = form
-        return send(connection, sql, parameters.of(given), self._fetch)
-
-    def _fetch(self, cursor: Any) -> Any:
-        return None if self._returning is None else cursor.fetchone()[0]
+        return send(connection, form.sql, form.parameters.of(given), form.fetch)
 
     @functools.cached_property
     def _defaults(self) -> dict[str, Any]:
         columns = self._kind.__table__.columns
         return {each.key: each.default.arg for each in columns if _is_constant(each.default)}
 
-    def _form(self, dialect: Dialect, given: dict[str, Any]) -> "tuple[str, _Parameters]":
-        statement = insert(self._kind.__table__)  # type: ignore[arg-type]  # a table
-        if self._returning is None:
-            statement = statement.inline()
-        else:
-            statement = statement.returning(self._returning)
+    def _form(self, dialect: Dialect, given: dict[str, Any]) -> "_InsertForm":
+        statement = self._statement(dialect.name)
         compiled = statement.compile(dialect=dialect, column_keys=list(given))
         assert isinstance(compiled, SQLCompiler)
         assert not compiled.prefetch, "what Python makes of a column is to be given"
-        return compiled.string, _Parameters(compiled, frozenset(given), dialect)
+        parameters = _Parameters(compiled, frozenset(given), dialect)
+        fetch = _first if compiled.effective_returning else _nothing
+        return _InsertForm(compiled.string, parameters, fetch)
+
+
+class _InsertForm(NamedTuple):
+    sql: str
+    parameters: "_Parameters"
+    fetch: Convert
+
+
+def _first(cursor: Any) -> Any:
+    return cursor.fetchone()[0]
+
+
+def _nothing(_cursor: Any) -> None:
+    pass
 
 
 def _is_constant(default: Any) -> bool:

@@ -97,7 +97,7 @@ def test_what_is_in_flight_is_409_and_then_the_answer(databases: Databases) -> N
 def remember(locks: list[Any]) -> Any:
     def listener(_db: Any, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
         if "pg_try_advisory_xact_lock" in statement and not locks:
-            locks.extend(values.values())
+            locks.append(values["number"])
 
     return listener
 

@@ -246,11 +246,12 @@ class RequestPipeline:
 
     def _write_once(self, context: RequestContext, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
+            # Before all else is read: rights, status and quotas stay as found until the commit.
+            org_id = context.org_id if context.rule.mutating else None
             if key is not None:
-                self._replays.lock(db, key)
-            if context.rule.mutating and context.org_id is not None:
-                # Before all else is read: rights, status and quotas stay as found until the commit.
-                organizations.lock(db, context.org_id)
+                self._replays.lock(db, key, org_id)
+            elif org_id is not None:
+                organizations.lock(db, org_id)
             admission = self._admit(db, context)
             if key is not None:
                 before = self._replays.answer(db, key, admission.at)

@@ -13,13 +13,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import BigInteger, bindparam, func, select
+from sqlalchemy import BigInteger, bindparam, func, select, true
 from sqlalchemy.orm import Session
 
 from control.sealing import Sealer, SealError
 from control.settings import ControlSettings
 from specserver import Conflict, Exchange, Invalid, Reply
 from storage import replays
+from storage.access import organizations
 from storage.prepared import Prepared
 from storage.replays import Replay
 
@@ -92,9 +93,12 @@ class Replays:
         fingerprint = hmac.new(self._secret, written, hashlib.sha256).hexdigest()
         return ReplayKey(scope, exchange.operation.id, key, fingerprint, holder)
 
-    def lock(self, db: Session, key: ReplayKey) -> None:
-        """Hold the key until the transaction ends; Conflict while another request holds it."""
-        if not _locked(db, key):
+    def lock(self, db: Session, key: ReplayKey, org_id: str | None = None) -> None:
+        """Hold the key until the transaction ends; Conflict while another request holds it.
+
+        And the organization, as `organizations.lock` does, where one is named.
+        """
+        if not _locked(db, key, org_id):
             raise Conflict(
                 f"the request with this {HEADER} is still in progress; retry to get its response",
                 code="idempotency_in_flight",
@@ -186,10 +190,21 @@ _TRY_LOCK: Final = Prepared(
 )
 
 
-def _locked(db: Session, key: ReplayKey) -> bool:
+# Of two locks by one statement: a key that another request holds lets no row through, and this one
+# does not wait for the organization.
+_TRY_BOTH: Final = Prepared(
+    organizations.LOCKING.where(
+        func.pg_try_advisory_xact_lock(bindparam("number", type_=BigInteger)).is_(true())
+    )
+)
+
+
+def _locked(db: Session, key: ReplayKey, org_id: str | None) -> bool:
     if db.get_bind().dialect.name != "postgresql":
         return True
     digest = hashlib.sha256(key.context.encode()).digest()
     number = int.from_bytes(digest[:8], "big", signed=True)
+    if org_id is not None:
+        return _TRY_BOTH.one_or_none(db, number=number, org_id=org_id) is not None
     ((locked,),) = _TRY_LOCK.rows(db, number=number)
     return bool(locked)

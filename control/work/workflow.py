@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
 from control.work.operation import Operation
@@ -79,7 +79,7 @@ def enqueue(
     return Work(seq=_WORK.write(db, **values), **values)
 
 
-_WORK: Final = Insertion(Work, returning=Work.seq)
+_WORK: Final = Insertion(Work, lambda _dialect: insert(Work).returning(Work.seq))
 
 
 def _waiting(db: Session, started: Workflow, lane: str, args: dict[str, Any]) -> Work | None:

@@ -70,12 +70,13 @@ def fetch(db: Session, org_id: str) -> Organization:
     return organization
 
 
-_LOCK: Final = Prepared(
+LOCKING: Final = (
     select(Organization.id)
     .where(Organization.id == bindparam("org_id"))
     # Events and other rows that refer to the organization can still be written by workers.
     .with_for_update(key_share=True)
 )
+_LOCK: Final = Prepared(LOCKING)
 
 
 def lock(db: Session, org_id: str) -> None:

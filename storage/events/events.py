@@ -5,21 +5,12 @@ has read up to a number has missed none before it. Numbers are given as the tran
 under a lock that it takes last: nobody waits in another order, and none is held up for long.
 """
 
-import functools
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    ForeignKey,
-    Index,
-    bindparam,
-    event,
-    func,
-    select,
-)
+from sqlalchemy import BigInteger, ForeignKey, Index, Insert, event, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -125,7 +116,7 @@ def _write(db: Session) -> None:
     for each in unwritten:
         of_org[each.org_id].append(each)
     for org_id in sorted(of_org):
-        last = _count(db, org_id, len(of_org[org_id]))
+        last = _COUNTS.write(db, org_id=org_id, last=len(of_org[org_id]))
         for seq, each in enumerate(of_org[org_id], last - len(of_org[org_id]) + 1):
             _EVENTS.write(
                 db,
@@ -138,28 +129,17 @@ def _write(db: Session) -> None:
             )
 
 
-def _count(db: Session, org_id: str, more: int) -> int:
-    """The number of the last event, with so many more; held until the commit, which tells of it.
-
-    On the connection, as an upsert cannot be held to one organization; the events are, as they are
-    written.
-    """
-    asked = {"org_id": org_id, "more": more}
-    counted = db.connection().execute(_counting(db.get_bind().dialect.name), asked)
-    last: int = counted.scalar_one()
-    return last
-
-
-@functools.cache
-def _counting(dialect: str) -> Any:
-    """The statement, built once."""
-    counts: Any = EventCount.__table__
-    values: dict[str, Any] = {"org_id": bindparam("org_id"), "last": bindparam("more")}
-    added = (postgresql if dialect == "postgresql" else sqlite).insert(counts).values(values)
-    counted = added.on_conflict_do_update(
-        index_elements=[counts.c.org_id], set_={"last": counts.c.last + added.excluded.last}
-    ).returning(counts.c.last)
+def _counting(dialect: str) -> Insert:
+    """Held until the commit, which tells of it on PostgreSQL: the number of the last event."""
     if dialect != "postgresql":
-        return counted
-    found = counted.cte()
-    return select(found.c.last, func.pg_notify(CHANNEL, bindparam("org_id")))
+        added = sqlite.insert(EventCount)
+        return added.on_conflict_do_update(
+            index_elements=[EventCount.org_id], set_={"last": EventCount.last + added.excluded.last}
+        ).returning(EventCount.last)
+    counting = postgresql.insert(EventCount)
+    return counting.on_conflict_do_update(
+        index_elements=[EventCount.org_id], set_={"last": EventCount.last + counting.excluded.last}
+    ).returning(EventCount.last, func.pg_notify(CHANNEL, EventCount.org_id))
+
+
+_COUNTS: Final = Insertion(EventCount, _counting)
