@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,30 +38,50 @@ def oracle() -> Oracle:
     return Oracle()
 
 
+class Houses:
+    """The one on each kind of database, which stays until the end of the process."""
+
+    def __init__(self, databases: Databases, folder: Path, oracle: Oracle) -> None:
+        self._databases, self._folder, self._oracle = databases, folder, oracle
+        self._made: dict[str, House] = {}
+
+    def on(self, dialect: str) -> House:
+        if dialect not in self._made:
+            url, folder = self._databases.migrated(dialect), self._folder / dialect
+            folder.mkdir()
+            made = self._made[dialect] = House(url, folder, oracle=self._oracle)
+            # Or whatever looks up a domain that an earlier test left would wait for an answer.
+            made.names.start()
+        return self._made[dialect]
+
+    def put_clocks_back(self) -> None:
+        for each in self._made.values():
+            each.database.clock_offset = timedelta()
+
+    def close(self) -> None:
+        for each in self._made.values():
+            each.close()
+
+
 @pytest.fixture(scope="session")
 def houses(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory, oracle: Oracle
-) -> Iterator[Callable[[str], House]]:
-    """The one on a kind of database, which stays until the end of the process."""
-    made: dict[str, House] = {}
+) -> Iterator[Houses]:
+    made = Houses(databases, tmp_path_factory.mktemp("houses"), oracle)
+    yield made
+    made.close()
 
-    def on(dialect: str) -> House:
-        if dialect not in made:
-            url = databases.migrated(dialect)
-            made[dialect] = House(url, tmp_path_factory.mktemp("house"), oracle=oracle)
-            # Or whatever looks up a domain that an earlier test left would wait for an answer.
-            made[dialect].names.start()
-        return made[dialect]
 
-    yield on
-    for each in made.values():
-        each.close()
+@pytest.fixture(autouse=True, scope="module")
+def _each_file_begins_in_the_present(houses: Houses) -> None:
+    """Records are dated by the database itself, which knows nothing of clocks that tests move."""
+    houses.put_clocks_back()
 
 
 @pytest.fixture(scope="session", params=DIALECTS)
-def house(request: pytest.FixtureRequest, houses: Callable[[str], House]) -> House:
+def house(request: pytest.FixtureRequest, houses: Houses) -> House:
     """One for all tests of a process: each makes tenants of its own in it."""
-    return houses(str(request.param))
+    return houses.on(str(request.param))
 
 
 @pytest.fixture
