@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from contract_tests import published
 from contract_tests.api.access.test_teams import Company
@@ -179,6 +180,29 @@ def test_it_ends_with_the_right(house: House, address: Address, end: Any) -> Non
         assert [stream.next() for stream in streams] == [None, None]
     with Stream(address, of_org(tenant), tenant.key) as again:
         assert again.status in (401, 403)
+
+
+@pytest.mark.every_database
+@pytest.mark.usefixtures("looks_often")
+def test_a_right_that_ends_while_it_is_looked_gives_nothing(
+    house: House, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = house.tenant()
+    instance_id = house.instance(tenant)
+    look, ended = events.after, threading.Event()
+
+    def end_and_look(db: Session, *asked: Any, **named: Any) -> Any:
+        if not ended.is_set():
+            ended.set()
+            revoked_key(house, tenant)
+            happen(house, tenant.org_id, instance_id)
+        return look(db, *asked, **named)
+
+    with Stream(address, of_org(tenant), tenant.key) as stream:
+        stream.begin()
+        monkeypatch.setattr(events, "after", end_and_look)
+        assert stream.next() is None
+    assert ended.is_set()
 
 
 @pytest.mark.usefixtures("woken_only")
