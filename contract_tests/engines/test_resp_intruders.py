@@ -1,5 +1,7 @@
 """Users that somebody made beforehand are no more after a rotation, nor after a start."""
 
+import contextlib
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -89,6 +91,32 @@ def test_connections_end_with_a_password_and_not_before(running: Subject) -> Non
         with pytest.raises((redis.ConnectionError, redis.AuthenticationError)):
             session.ping()
     assert running.works(running.login)
+
+
+@pytest.mark.parametrize("said", ["RESET", "PING"], ids=["logged out", "never logged in"])
+def test_so_do_those_that_are_not_logged_in(running: Subject, said: str) -> None:
+    """They read nothing, and are counted: as many as the size allows would keep the owner out."""
+    former, running.login = running.login, running.new_login()
+    path = str(running.site.run / "engine.sock")
+    with socket.socket(socket.AF_UNIX) as session:
+        session.settimeout(10)
+        session.connect(path)
+        if said == "RESET":
+            session.sendall(f"AUTH app {former.password}\r\nRESET\r\n".encode())
+            wanted = b"+OK\r\n+RESET\r\n"
+        else:
+            session.sendall(b"PING\r\n")
+            wanted = b"-NOAUTH Authentication required.\r\n"
+        received = b""
+        while len(received) < len(wanted):
+            received += session.recv(100)
+        assert received == wanted
+        running.accept(running.login, former)
+        session.sendall(b"PING\r\n")
+        assert session.recv(100).startswith(b"-NOAUTH")
+        running.accept(running.login)
+        with contextlib.suppress(ConnectionError):
+            assert session.recv(100) == b""
 
 
 @pytest.mark.nightly

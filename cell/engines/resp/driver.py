@@ -312,7 +312,9 @@ async def _set_users(
     await connection.ask("MULTI")
     await connection.ask("ACL", "SETUSER", USERNAME, *tenant)
     if not former <= set(tenant):
-        await connection.ask("CLIENT", "KILL", "USER", USERNAME)
+        # After RESET, or before AUTH, a connection is that of the default user.
+        for name in (USERNAME, "default"):
+            await connection.ask("CLIENT", "KILL", "USER", name)
     await connection.ask_list("EXEC")
     for name in await connection.ask_list("ACL", "USERS"):
         if name not in known:
