@@ -10,12 +10,24 @@ import pytest
 
 from contract_tests.cell.rig import Rig, running
 
+_shared: list[Rig] = []
+
 
 @pytest.fixture(scope="session")
 def shared_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """A running cell that is never stopped; for tests with instances of their own."""
     with running(tmp_path_factory.mktemp("shared") / "cell") as made:
+        _shared.append(made)
         yield made
+        _shared.remove(made)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_instance_outlives_its_file() -> Iterator[None]:
+    """Dozens of engines that nobody asks any more would take CPU, memory and disk to the end."""
+    yield
+    for rig in _shared:
+        rig.erase_all()
 
 
 @pytest.fixture

@@ -235,6 +235,12 @@ class Rig:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
+    def erase_all(self) -> None:
+        """As far as it goes: tests leave engines in any state."""
+        for found in self.get("/v1/instances").json()["items"]:
+            if found["status"] != "erased":
+                self.act("POST", f"/v1/instances/{found['instance_id']}/actions/erase")
+
     def observe(self, instance_id: str) -> dict[str, Any]:
         return dict(self.get(f"/v1/instances/{instance_id}").json())
 
