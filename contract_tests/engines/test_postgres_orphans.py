@@ -121,3 +121,36 @@ def test_the_database_is_the_owners_whoever_made_it(running: Subject) -> None:
     running.accept(new)
     ask(running, "CREATE TABLE public.mine (n int)", new)
     ask(running, "DROP ROLE mallory", new)
+
+
+@newest
+def test_whatever_keeps_them_from_being_given_back_credentials_change(
+    running: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_behind(running)
+    slow = "SELECT pg_sleep(60)"
+    monkeypatch.setattr(roles, "ORPHANS_WITHIN_MS", 10)
+    monkeypatch.setattr(roles, "WEAKEN_ORPHANS", slow)
+    former, running.login = running.login, running.new_login()
+    running.accept(running.login)
+    assert running.works(running.login)
+    assert not running.works(former)
+
+
+@pytest.mark.nightly
+@newest
+def test_one_among_many_roles_is_found(running: Subject) -> None:
+    """Each is not compared with each, which would take longer than there is."""
+    many = (
+        "DO $$ BEGIN FOR n IN 1..1000 LOOP EXECUTE 'CREATE ROLE many_{0}_' || n; END LOOP; END $$"
+    )
+    with session(running) as former:
+        for number in range(20):
+            former.execute(f"CREATE ROLE maker_{number} CREATEROLE".encode())
+            former.execute(f"SET ROLE maker_{number}".encode())
+            former.execute(many.format(number).encode())
+            former.execute("RESET ROLE")
+    leave_behind(running)
+    new = running.new_login()
+    running.accept(new)
+    ask(running, "DROP ROLE mallory", new)

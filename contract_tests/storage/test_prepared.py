@@ -136,9 +136,8 @@ def test_one_that_fails_says_so_as_the_session_does(database: Database) -> None:
         assert names(db) == []
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_connection_that_is_lost_is_an_outage_and_then_another(database: Database) -> None:
-    if database.dialect != "postgresql":
-        pytest.skip("SQLite has no connection to lose")
     end = "SELECT pg_terminate_backend(pg_backend_pid())"
     with pytest.raises(StorageUnavailable), database.read() as db:
         Prepared(select(text(end[7:]))).rows(db)

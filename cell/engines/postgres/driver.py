@@ -365,6 +365,7 @@ class PostgreSQL:
             async with connection.transaction():
                 former = await roles.forbid_others(connection, wanted)
             await ended_logins.end_sessions(connection, former)
+            await roles.give_back_orphans(connection)
             # By the server itself: what a file of its data says may be wrong.
             major = connection.info.server_version // 10_000
         if login == superuser:

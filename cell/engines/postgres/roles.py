@@ -80,9 +80,10 @@ WITH RECURSIVE owners AS (
 ), ruled AS (
     SELECT roleid FROM pg_catalog.pg_auth_members JOIN owners ON member = owners.oid
     WHERE admin_option)
-SELECT r.oid, r.rolname FROM pg_catalog.pg_roles r
-WHERE r.oid >= {FIRST} AND r.rolname <> '{OWNER}' AND r.rolname NOT IN ({FAMILY})
-AND r.oid NOT IN (SELECT roleid FROM ruled)
+SELECT r.oid, r.rolname FROM pg_catalog.pg_authid r
+JOIN (SELECT oid FROM pg_catalog.pg_authid WHERE oid >= {FIRST}
+    EXCEPT SELECT roleid FROM ruled) AS lost ON lost.oid = r.oid
+WHERE r.rolname <> '{OWNER}' AND r.rolname NOT IN ({FAMILY})
 ORDER BY NOT rolcanlogin, r.oid
 """  # noqa: S608 - our own words
 # They make no more roles that would be lost like them.
@@ -90,6 +91,7 @@ WEAKEN_ORPHANS = f"""
 UPDATE pg_catalog.pg_authid SET rolcreaterole = false, rolcreatedb = false
 WHERE oid IN (SELECT oid FROM ({ORPHANS}) AS orphans)
 """  # noqa: S608 - our own words
+ORPHANS_WITHIN_MS = 10_000
 ORPHANS_AT_ONCE = 1_000
 """Are given back to the owner in one go: an intruder may have made any number."""
 # A role may have a name of any bytes too. Whatever is wrong with one, credentials change.
@@ -322,7 +324,6 @@ async def _expel(connection: Connection) -> None:
         await _run(connection, "REVOKE {} FROM {} GRANTED BY {} CASCADE", *names)
         log.warning("cell.postgres.member_expelled", role=role, member=member)
     await _close_groups(connection)
-    await _give_back_orphans(connection)
 
 
 async def _close_groups(connection: Connection) -> None:
@@ -333,12 +334,26 @@ async def _close_groups(connection: Connection) -> None:
         log.warning("cell.postgres.role_stripped", role=name)
 
 
-async def _give_back_orphans(connection: Connection) -> None:
-    """The owner can change, end and drop each role of his instance."""
-    found = (await connection.execute(WEAKEN_ORPHANS.encode())).rowcount
-    if found:
-        await _run(connection, GIVE_BACK_ORPHANS, sql.Literal(ORPHANS_AT_ONCE))
-        log.warning("cell.postgres.roles_given_back", count=found)
+async def give_back_orphans(connection: Connection) -> None:
+    """The owner can change, end and drop each role of his instance; as far as time allows.
+
+    Apart from what changes credentials: an intruder may have made any number of roles.
+    """
+    try:
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL statement_timeout = {ORPHANS_WITHIN_MS}".encode())
+            # Catalogs that grew a moment ago look small to the planner, which would compare each
+            # role with each.
+            await connection.execute("SET LOCAL enable_nestloop = off")
+            await connection.execute(ALONE)
+            found = (await connection.execute(WEAKEN_ORPHANS.encode())).rowcount
+            if found:
+                await _run(connection, GIVE_BACK_ORPHANS, sql.Literal(ORPHANS_AT_ONCE))
+                log.warning("cell.postgres.roles_given_back", count=found)
+    except psycopg.Error as error:
+        if connection.closed:
+            raise
+        log.warning("cell.postgres.roles_not_given_back", reason=str(error)[:200])
 
 
 async def _make(connection: Connection, name: str) -> None:

@@ -119,7 +119,7 @@ def test_a_link_that_opens_nothing_is_a_page_to_a_browser(
 
 
 @pytest.mark.parametrize(
-    "body", ['{"sql": "SELECT \\ud800"}', "[" * 200_000, '{"sql": ', "", '{"sql": 7}']
+    "body", ['{"sql": "SELECT \\ud800"}', "[" * 10_000, '{"sql": ', "", '{"sql": 7}']
 )
 def test_a_statement_that_cannot_be_read_is_refused(browser: Browser, body: str) -> None:
     given = {"Cookie": f"{COOKIE}={browser.secret}", "X-Console-Proof": browser.proof}
