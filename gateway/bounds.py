@@ -86,17 +86,15 @@ class Reservations:
         one can keep out the owner, who would end it.
         """
         limit = None if step.done else route.connections_max
-        roles = f"roles:{route.counted_as}" if step.of_owners_role else None
-        if roles is not None and limit is not None:
-            most = limit - limit // RESERVED_PART
-            if not self._shared.slots.enter(roles, most):
-                raise _too_many(f"roles that you created have {most} of the {limit} of this size")
-        if not self._shared.slots.enter(route.counted_as, limit):
-            if roles is not None:
-                self._shared.slots.leave(roles)
+        waited, joined = self.held.copy(), self._joined.copy()
+        if not self._take(route.counted_as, limit):
             raise _too_many(f"this size allows {limit}")
-        self.leave()
-        self.held += [route.counted_as, *([] if roles is None else [roles])]
+        if step.of_owners_role and limit is not None:
+            most = limit - limit // RESERVED_PART
+            if not self._take(f"roles:{route.counted_as}", most):
+                raise _too_many(f"roles that you created have {most} of the {limit} of this size")
+        self.logs_in = self.waits = False
+        self._part(waited, joined)
         # After its answer to a goodbye an engine hangs up at once.
         self._shared.loop.call_later(GOODBYE_WITHIN_S if step.unsure else 0, self.note_known)
         if route.instance_id is not None:

@@ -129,14 +129,21 @@ def test_too_many_entries_are_refused_with_the_moment_from_which_there_are_not(
     assert oldest in refused.json()["errors"][0]["message"]
 
 
-def test_its_right_is_looked_at_for_each_page(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Revoked after the first page: what comes is broken off, and does not look whole."""
+@pytest.fixture
+def several_pages(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> tuple[House, Tenant]:
+    """A house of its own, and whose entries are exported one a page."""
     house = make_house()
     tenant = house.tenant()
     write(house, tenant, 3)
     monkeypatch.setattr(handler, "PAGE", 1)
+    return house, tenant
+
+
+def test_its_right_is_looked_at_for_each_page(
+    several_pages: tuple[House, Tenant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Revoked after the first page: what comes is broken off, and does not look whole."""
+    house, tenant = several_pages
     read = audit.page
 
     def revokes(*given: Any, **named: Any) -> Any:
@@ -149,12 +156,9 @@ def test_its_right_is_looked_at_for_each_page(
 
 
 def test_a_database_that_fails_in_the_middle_breaks_it_off(
-    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+    several_pages: tuple[House, Tenant], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = make_house()
-    tenant = house.tenant()
-    write(house, tenant, 3)
-    monkeypatch.setattr(handler, "PAGE", 1)
+    house, tenant = several_pages
     read = audit.page
 
     def fails(*given: Any, **named: Any) -> Any:
