@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from contract_tests.by_day import take_turns
 from contract_tests.databases import DIALECTS, Databases
+from contract_tests.engine_logs import pytest_report_engine_logs as pytest_report_engine_logs  # noqa: PLC0414 -- a hook
 from contract_tests.folders import pytest_fixture_setup as pytest_fixture_setup  # noqa: PLC0414 -- a hook
 from contract_tests.folders import tmp_path_factory as tmp_path_factory  # noqa: PLC0414 -- a fixture
 from contract_tests.order import in_order

@@ -26,6 +26,7 @@ from cell.agent import cell_name
 from cell.layout import Layout
 from cell.runtime import cgroups
 from cell.runtime.process import mark_of, strays
+from contract_tests.engine_logs import watched
 
 CELL_ID = "cell_01JD0000000000000000000000"
 DEADLINE_S = 60.0
@@ -146,6 +147,15 @@ class Rig:
         if layout.open != layout.home:
             shutil.rmtree(layout.open)
         cgroups.find(cell_name(layout)).close()
+
+    def logs(self) -> list[Path]:
+        """Its own, and those of its engines."""
+        return [self.log_path, *self.home.glob("instances/*/log/engine.log")]
+
+    def memory_kills(self) -> dict[str, int]:
+        groups = cgroups.find(cell_name(Layout.make(self.home)))
+        instances = (self.home / "instances").iterdir()
+        return {each.name: groups.memory_kills(each.name) for each in instances}
 
     @property
     def cell_id(self) -> str:
@@ -310,8 +320,9 @@ def running(home: Path, *, under: tuple[str, ...] = (), **settings: Any) -> Iter
     """A cell that has started; in the end nothing is left of it and its engines but files."""
     made = Rig(home, settings=settings, under=under)
     try:
-        made.start()
-        yield made
+        with watched(made.logs, made.memory_kills):
+            made.start()
+            yield made
     finally:
         made.destroy()
 

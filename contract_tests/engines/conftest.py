@@ -20,10 +20,12 @@ from cell.layout import Layout, Site
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
+from contract_tests.engine_logs import watched
 from contract_tests.engines.speakers import OLDER_VERSIONS, SPEAKERS, Speaker
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
-UID = 299_000
+# Each worker's own: what is found, counted or ended by its user is this worker's.
+UID = 298_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 START_S = 60.0
 
 
@@ -96,6 +98,16 @@ class Subject:
     def works(self, login: Login) -> bool:
         return bool(self.run(self.driver.ready(self.site, login)))
 
+    def outside(self, number: int) -> int:
+        """The pid, here, of the server's process that has this number within its sandbox."""
+        assert self.process is not None
+        for pid in self.process.tree():
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                if int(status.partition("\nNSpid:")[2].partition("\n")[0].split()[-1]) == number:
+                    return pid
+        raise AssertionError(f"no process of the server has the number {number}")
+
     def new_login(self) -> Login:
         """The credential of the next generation, as a rotation makes it."""
         self.generation += 1
@@ -141,8 +153,9 @@ def subject(
     spec = Spec(engine, version, SIZE, "x.local.localhost", None, None, 86400.0)
     login = Login(driver.username(1), secrets.token_urlsafe(32))
     made = Subject(driver, SPEAKERS[engine], host, site, spec, loop, login)
-    made.provision()
-    yield made
+    with watched(lambda: [site.log], lambda: {instance_id: host.memory_kills(site)}):
+        made.provision()
+        yield made
     if made.process is not None and made.process.alive:
         made.kill()
     host.forget(site)

@@ -45,7 +45,7 @@ def test_a_session_of_postgresql_that_crashed_is_logged_without_its_statement(
     pid = session.info.backend_pid
     state = f"SELECT state = 'active' FROM pg_stat_activity WHERE pid = {pid}"
     until(lambda: postgres_sessions.value(running, state), "it works")
-    os.kill(outside(running, pid), signal.SIGSEGV)
+    os.kill(running.outside(pid), signal.SIGSEGV)
     until(lambda: "was terminated by signal" in said(running), "the crash is logged")
     assert CANARY not in said(running)
 
@@ -75,16 +75,3 @@ def begin(work: Callable[[], Any]) -> threading.Thread:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
-
-
-def outside(subject: Subject, number: int) -> int:
-    """The process of the site's that has this number within its sandbox."""
-    for path in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            lines = (path / "status").read_text().splitlines()
-            fields = dict(line.split(":", 1) for line in lines if ":" in line)
-            numbers = fields["NSpid"].split()
-            ours = fields["Uid"].split()[0] == str(subject.host.owner(subject.site) or os.getuid())
-            if ours and numbers[-1] == str(number):
-                return int(numbers[0])
-    raise AssertionError(f"no process has the number {number}")

@@ -21,7 +21,6 @@ from contract_tests.engines.postgres_sessions import (
     superuser,
     value,
 )
-from contract_tests.engines.test_log_texts import outside
 
 # More than a server has locks for at once.
 MANY = """
@@ -190,8 +189,9 @@ def test_a_login_also_ends_while_the_server_recovers(running: Subject) -> None:
     """Who holds it can crash a session of his, and the server goes on without a new start."""
     former, running.login = running.login, running.new_login()
     with contextlib.suppress(psycopg.OperationalError), session(running, former) as crashing:
-        os.kill(outside(running, crashing.info.backend_pid), signal.SIGSEGV)
+        os.kill(running.outside(crashing.info.backend_pid), signal.SIGSEGV)
         running.accept(running.login)
+    assert "was terminated by signal" in running.site.log.read_text()
     with session(running):
         pass
     with pytest.raises(psycopg.OperationalError, match=r"not permitted to log in|password"):
