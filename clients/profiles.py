@@ -158,5 +158,14 @@ def resolve(
     return replace(chosen, **named)
 
 
+def base_url_of(table: Mapping[str, str]) -> str:
+    """The server that a profile's table is of."""
+    return table.get("base_url") or DEFAULT_BASE_URL
+
+
+def of_server(table: Mapping[str, str], base_url: str) -> bool:
+    return _same(base_url_of(table), base_url)
+
+
 def _same(one: str, other: str) -> bool:
     return one.rstrip("/") == other.rstrip("/")

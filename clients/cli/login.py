@@ -11,7 +11,7 @@ from clients.cli.desk import Desk, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 from clients.errors import ConfigurationError
-from clients.profiles import SECRETS, Profiles, require_token
+from clients.profiles import SECRETS, Profile, Profiles, base_url_of, of_server, require_token
 
 app = typer.Typer(**PLAIN)
 
@@ -47,6 +47,7 @@ def login(
     factor was proven may erase instances and close orgs for the next minutes.
     """
     desk = open_desk(profile)
+    name = _profile_for(desk.profile, save_as)
     code = totp_code or (_ask("TOTP code") if totp or step_up else None)
     with desk.client:
         if step_up:
@@ -60,7 +61,7 @@ def login(
         # The session there was tells who signs in, while strangers guess at the account.
         body |= {"totp_code": code} if code else {}
         session = _send(desk, "/sessions", body, with_session=True)
-    name = save(desk, require_token("session_token", session["token"]), save_as)
+    save(desk.profile, require_token("session_token", session["token"]), name)
     until = plain(str(session.get("expires_at")))
     typer.echo(f"signed in until {until}; session kept in profile {name}", err=True)
 
@@ -85,15 +86,25 @@ def _ask(what: str) -> str:
     return getpass(f"{what}: ")
 
 
-def save(desk: Desk, token: str, save_as: str | None) -> str:
+def _profile_for(found: Profile, save_as: str | None) -> str:
+    """The profile to keep a session in; raises where that one is of another server."""
+    name = save_as or found.name or "default"
+    table = Profiles.read().named.get(name)
+    if table is not None and not of_server(table, found.base_url):
+        raise ConfigurationError(
+            f"the session would be of {found.base_url}, but profile {name} is of"
+            f" {base_url_of(table)}; choose another profile with --save-as NAME"
+        )
+    return name
+
+
+def save(found: Profile, token: str, name: str) -> None:
     """Keep the session beside the server it is for; the first profile kept becomes active."""
     kept = Profiles.read()
-    name = save_as or desk.profile.name or "default"
     if name not in kept.named:
         # A key that stands in a variable or in the local server's own file stays there.
-        given = desk.profile.settings()
+        given = found.settings()
         kept.named[name] = {key: given[key] for key in given if key not in SECRETS}
     kept.named[name] |= {"session_token": token}
     kept.active = kept.active or name
     kept.write()
-    return name

@@ -12,7 +12,7 @@ from clients.cli.groups import PLAIN, Group
 from clients.cli.options import read_text
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
-from clients.profiles import SECRETS, VARIABLES, Profile, Profiles, require_token
+from clients.profiles import SECRETS, VARIABLES, Profile, Profiles, of_server, require_token
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="List, choose, change and remove profiles.", **PLAIN,
@@ -80,7 +80,17 @@ def set_(
     `@file`.
     """
     kept = Profiles.read()
-    table = kept.named.setdefault(name, {})
+    table = _changed(kept.named.get(name, {}), settings)
+    if not table.get("base_url"):
+        raise ConfigurationError(f"profile {name} has no base_url")
+    kept.named[name] = table
+    kept.active = kept.active or name
+    kept.write()
+
+
+def _changed(former: dict[str, str], settings: list[str]) -> dict[str, str]:
+    """What a profile is with the settings; tokens and ids are not for another server."""
+    given: dict[str, str] = {}
     for one in settings:
         key, sign, value = one.partition("=")
         if not sign or key not in VARIABLES:
@@ -88,13 +98,13 @@ def set_(
                 f"{one!r} sets nothing; KEY is one of {', '.join(VARIABLES)}",
                 param_hint="KEY=VALUE",
             )
-        table[key] = read_text(value, key).strip()
-        if key in SECRETS and table[key]:
-            require_token(key, table[key])
-    if not table.get("base_url"):
-        raise ConfigurationError(f"profile {name} has no base_url")
-    kept.active = kept.active or name
-    kept.write()
+        given[key] = read_text(value, key).strip()
+        if key in SECRETS and given[key]:
+            require_token(key, given[key])
+    moved = former and given.get("base_url") and not of_server(former, given["base_url"])
+    if left := sorted(former.keys() - given.keys() - {"base_url"}) if moved else []:
+        sys.stderr.write(f"removed, as they were for the former server: {', '.join(left)}\n")
+    return given if moved else {**former, **given}
 
 
 @app.command("remove", epilog="Example: menagerie profiles remove staging")

@@ -161,3 +161,36 @@ def test_a_file_of_another_shape_is_one_line(text: str, folder: Path, cli: Cli) 
     path.write_text(text)
     ran = cli("profiles", "show")
     assert (ran.code, ran.err.count("\n")) == (2, 1), ran
+
+
+def kept() -> dict[str, dict[str, str]]:
+    return profiles.Profiles.read().named
+
+
+@pytest.mark.parametrize("words", [[], ["--save-as", "default"]])
+def test_a_session_is_not_kept_with_another_server(
+    words: list[str],
+    home: Path,
+    cli: Cli,
+    plane: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next command would send it there."""
+    cli("profiles", "set", "default", "base_url=https://elsewhere.example.com")
+    monkeypatch.setenv("MENAGERIE_BASE_URL", plane.base_url)
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct-horse-battery\n"))
+    ran = cli("login", "--email", "ada@example.com", "--password-stdin", *words)
+    assert ran.code != 0
+    assert "profile default is of https://elsewhere.example.com" in ran.err
+    assert "--save-as NAME" in ran.err
+    assert kept() == {"default": {"base_url": "https://elsewhere.example.com"}}
+
+
+def test_a_profile_of_another_server_has_none_of_the_former_tokens(folder: Path, cli: Cli) -> None:
+    given = ["base_url=https://one.example.com", "session_token=ms_one", "org_id=org_1"]
+    cli("profiles", "set", "work", *given)
+    cli("profiles", "set", "work", "base_url=https://one.example.com/", "project_id=proj_1")
+    assert kept()["work"]["session_token"] == "ms_one"
+    ran = cli("profiles", "set", "work", "base_url=https://two.example.com", "api_key=mk_two")
+    assert kept()["work"] == {"base_url": "https://two.example.com", "api_key": "mk_two"}
+    assert "former server: org_id, project_id, session_token" in ran.err
