@@ -94,7 +94,11 @@ class Container(Installation):
         words = [f"--env={name}={value}" for name, value in given.items()]
         words += [*limits(), "--network=host", f"--volume={self.volume}:{VOLUME}", *options]
         self.podman.run("run", "--detach", "--replace", f"--name={self.name}", *words, IMAGE)
-        self.inside("menagerie", "wait", "--timeout", str(READY_S))
+        try:
+            self.inside("menagerie", "wait", "--timeout", str(READY_S))
+        except AssertionError as error:
+            error.add_note(f"its log:\n{self.log[-3000:]}")
+            raise
         return self.log
 
     def inside(self, *words: str) -> str:
