@@ -2,6 +2,8 @@
 
 import contextlib
 import ssl
+import time
+from typing import Any
 
 CHUNK_BYTES = 16_384
 
@@ -34,6 +36,9 @@ class TlsSession:
             return False
         except ssl.SSLError as error:
             raise TlsError(error.reason or "handshake failed") from error
+        # OpenSSL takes a resumed session's certificate for verified, whatever the time is now.
+        if self._object.session_reused and _is_over(self._object.getpeercert()):
+            raise TlsError("certificate expired")
         return True
 
     def read(self) -> list[bytes]:
@@ -77,3 +82,7 @@ class TlsSession:
 
     def output(self) -> bytes:
         return self.outgoing.read()
+
+
+def _is_over(certificate: dict[str, Any] | None) -> bool:
+    return bool(certificate) and ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()
