@@ -85,4 +85,6 @@ class TlsSession:
 
 
 def _is_over(certificate: dict[str, Any] | None) -> bool:
-    return bool(certificate) and ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()
+    if not certificate:
+        return False
+    return ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()

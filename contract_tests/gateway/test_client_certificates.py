@@ -25,7 +25,6 @@ from contract_tests.gateway.postgres_clients import (
     startup,
 )
 from contract_tests.gateway.rig import GatewayRig, raw_get, until
-from gateway import tls_session
 from gateway.certificates import make_context
 from gateway.tls_session import TlsError, TlsSession
 
@@ -274,6 +273,6 @@ def test_a_session_does_not_outlast_its_certificate(
     again = connected(first.session)
     assert again.session_reused
     later = time.time() + 2 * 86_400
-    monkeypatch.setattr(tls_session.time, "time", lambda: later)
+    monkeypatch.setattr("gateway.tls_session.time.time", lambda: later)
     with pytest.raises(TlsError, match="certificate expired"):
         connected(again.session)
