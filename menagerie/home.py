@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from cell.layout import MOVED
 from menagerie.errors import SettingsError
 from menagerie.ownership import require_ours, user
 
@@ -19,7 +20,8 @@ _PRIVATE_FILE = 0o600
 _PUBLIC = ".pem"
 _OURS = (".", "keys", "cell", "cell/run", "cell/pki", "cell/activity")
 # Where the cell itself puts links: to sockets whose path is short, to what engines may enter.
-_LINKS = {"cell/outside", "cell/sockets", "cell/run", "cell/instances", "cell/run/cell.sock"}
+_LINKS = {"cell/outside", "cell/sockets", "cell/run", "cell/run/cell.sock"}
+_LINKS.update(f"cell/{name}" for name in MOVED)
 _ROOM_BYTES = 1 << 16
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cell import layout
 from contract_tests.end_to_end.test_home import MENAGERIE, refused
 from menagerie import home, keys
 from menagerie.errors import SettingsError
@@ -86,6 +87,21 @@ def test_a_link_of_the_cell_is_its_own(name: str, root: Path) -> None:
     os.chown(path, OTHER, OTHER, follow_symlinks=False)
     with pytest.raises(SettingsError, match=f"{path} belongs to uid {OTHER}"):
         home.prepare(root)
+
+
+def test_what_the_cell_moved_out_of_a_closed_home_is_its_own(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As below /root without bubblewrap, and in the image: the second start finds the links."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    monkeypatch.setattr(layout, "OUTSIDE", (str(outside),))
+    monkeypatch.setattr(layout, "passable", lambda path: path.is_relative_to(outside))
+    home.prepare(root)
+    moved = layout.Layout.make(root / "cell").opened()
+    assert moved.open.is_relative_to(outside)
+    home.check(root)
+    home.prepare(root)
 
 
 @pytest.mark.parametrize("name", ["ca.pem", "keys", "cell", "serve.lock", "keys/seal.key"])
