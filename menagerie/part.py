@@ -2,8 +2,11 @@
 
 import sys
 
-from menagerie.processes import end_with_parent, keep_what_loads
-from menagerie.refusals import unusable
+# structlog and httpx would load it, to show in color what no part shows.
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # says that there is none
+
+from menagerie.processes import end_with_parent, keep_what_loads  # noqa: E402
+from menagerie.refusals import unusable  # noqa: E402
 
 
 def main(role: str) -> None:

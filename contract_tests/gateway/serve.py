@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+# As menagerie/part.py has it.
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
 
-from gateway.main import run
-from gateway.settings import GatewaySettings
+from gateway.main import run  # noqa: E402
+from gateway.settings import GatewaySettings  # noqa: E402
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[2])

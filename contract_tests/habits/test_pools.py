@@ -33,7 +33,7 @@ NOBODYS = {
     "cell/instances/log_followers.py": "made by cell/instances/pools.py",
     "control/boundary/last_used.py": "a token is noted once a minute",
     "control/work/notifier.py": "a bell",
-    "instance_services/duckdb/__main__.py": "of one instance, in its own process",
+    "instance_services/duckdb/command.py": "of one instance, in its own process",
     "specserver/threads.py": "whoever comes here has a place of specserver/shares.py",
 }
 
