@@ -34,6 +34,9 @@ SHORTCUT_MODULES: Final = {
     "profiles": ("clients.cli.profiles", "List, choose, change and remove profiles."),
     "completion": ("clients.cli.completion", "Show or install shell completion."),
 }
+# These have commands of the document beside their own. No others: a server could put its commands
+# in the place of those that change profiles, or be sent what is meant for another server.
+DOCUMENTED_TOO: Final = frozenset({"credentials"})
 
 
 class RootGroup(Group):
@@ -74,7 +77,7 @@ class RootGroup(Group):
         if name in self.commands:
             return super().resolve_command(ctx, args)
         group = None
-        if name not in SHORTCUT_MODULES or len(args) > 1:
+        if name not in SHORTCUT_MODULES or (name in DOCUMENTED_TOO and len(args) > 1):
             group = self._documented(name, args, completing=ctx.resilient_parsing)
         if name in SHORTCUT_MODULES and (group is None or args[1] not in group.list_commands(ctx)):
             return name, _shortcut(name), args[1:]

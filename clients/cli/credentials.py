@@ -1,5 +1,6 @@
 """`menagerie credentials`: an instance's username and password, fetched once from its cell."""
 
+import hashlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -96,6 +97,8 @@ def authorities(endpoint: "Endpoint", credential: Credential) -> str:
     named = endpoint.client.ca_file
     if named is not None:
         return str(Path(named).expanduser().resolve())
-    path = config_folder() / "authorities" / f"{credential.host}.pem"
+    # By server: another one could name the same host, and authorities of its own for it.
+    server = hashlib.sha256(endpoint.client.base_url.encode()).hexdigest()[:16]
+    path = config_folder() / "authorities" / server / f"{credential.host}.pem"
     private_files.write(path, endpoint.ca_pem() or "")
     return str(path)

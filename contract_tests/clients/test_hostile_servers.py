@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import httpx
@@ -15,9 +16,12 @@ import pytest
 import yaml
 
 from clients import answers, errors, transport
+from clients.cli.app import DOCUMENTED_TOO, SHORTCUT_MODULES
+from clients.cli.credentials import authorities
 from clients.client import Client
 from clients.credentials import Credential
 from clients.names import may_match
+from clients.profiles import Profiles
 from clients.source import Source
 from contract_tests.clients.conftest import Cli, Ran
 from contract_tests.clients.servers import Scripted
@@ -330,3 +334,42 @@ def test_a_plain_pattern_is_checked() -> None:
         False,
         True,
     ]
+
+
+def test_a_document_puts_no_command_in_the_place_of_ours(
+    home: object, plane: ControlPlane, cli: Cli
+) -> None:
+    """`profiles use` says whom to talk to next, `login` asks for a password."""
+    ours = sorted(SHORTCUT_MODULES.keys() - DOCUMENTED_TOO)
+    for name in ours:
+        for verb in ("use", "list", "sales"):
+            operation = {"operationId": f"{name}.{verb}", "tags": ["X"], "responses": {}}
+            plane.document["paths"][f"/v1/{name}/{verb}"] = {"post": operation}
+    plane.etag = '"two"'
+    cli("profiles", "set", "here", f"base_url={plane.base_url}", f"api_key={plane.world.api_key}")
+    cli("profiles", "set", "other", "base_url=https://other.example.com")
+    # One that the document lacks: the server is asked for a newer one.
+    cli("dice", "roll")
+    assert "/openapi.json" in [one.path for one in plane.seen]
+    plane.seen.clear()
+    assert "other.example.com" in cli("profiles", "list").out
+    assert cli("profiles", "use", "other").code == 0
+    for name in ours:
+        cli(name, "sales", "--help")
+    assert plane.seen == []
+    assert Profiles.read().active == "other"
+
+
+def test_authorities_are_kept_by_server(folder: Path) -> None:
+    """Two servers name the same host: programs of the one go on to trust whom they trusted."""
+    login = Credential("app", "p", "sales.fra.example.com", 5432, "postgres://h/app")
+
+    def kept(base_url: str, pem: str) -> Path:
+        client = SimpleNamespace(ca_file=None, base_url=base_url)
+        endpoint: Any = SimpleNamespace(client=client, ca_pem=lambda: pem)
+        return Path(authorities(endpoint, login))
+
+    one = kept("https://one.example.com", "ONE")
+    two = kept("https://two.example.com", "TWO")
+    assert (one.read_text(), two.read_text()) == ("ONE", "TWO")
+    assert one == kept("https://one.example.com", "ONE")
