@@ -1,6 +1,6 @@
 """The catalogue is what cells report."""
 
-from control.policy.catalogue import ENGINES, CellReport, make_catalogue
+from control.policy.catalogue import ENGINES, CellReport, make_catalogue, version_order
 
 ALL_ENGINES = [
     "postgres", "timescaledb", "questdb", "mysql", "mariadb", "valkey", "redis", "ferretdb",
@@ -67,3 +67,18 @@ def test_extensions_are_those_that_every_cell_with_the_version_has() -> None:
     silent = CellReport.of("us", [{"engine": "postgres", "versions": ["18"], "source": "x"}])
     catalogue = make_catalogue([told(v18=["vector"]), silent])
     assert catalogue.offers["postgres"].extensions == {}
+
+
+def test_extensions_are_told_by_version_newest_first() -> None:
+    extensions = {version: ["hstore", "vector"] for version in ("9.6", "18", "17")}
+    engine = {"engine": "postgres", "versions": list(extensions), "extensions": extensions}
+    catalogue = make_catalogue([CellReport.of("eu", [engine]), CellReport.of("us", [engine])])
+    told = catalogue.offers["postgres"].extensions
+    assert list(told.items()) == [
+        (version, ("hstore", "vector")) for version in ("18", "17", "9.6")
+    ]
+
+
+def test_versions_are_ordered_by_their_numbers_and_early_ones_come_before() -> None:
+    ordered = ["9.6", "17", "18beta1", "18beta2", "18-rc.1", "18", "18.1", "18.9", "18.10"]
+    assert sorted(set(ordered), key=version_order) == ordered

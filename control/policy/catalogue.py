@@ -1,5 +1,6 @@
 """The engines, and which of them can be ordered where: what cells report, nothing kept by hand."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -7,7 +8,7 @@ from typing import Any, Final, Literal
 
 Status = Literal["available", "coming_soon"]
 
-
+_PARTS: Final = re.compile(r"[0-9]+|[^\W\d_]+")
 IMAGE: Final = "a container image that the operator provides"
 
 
@@ -215,9 +216,11 @@ def _extensions(engine: str, reports: Iterable[CellReport]) -> dict[str, tuple[s
 
 
 def version_order(version: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts 1.10 after 1.9, and a version with letters before the number it starts with."""
-    parts = version.replace("-", ".").split(".")
-    return tuple((1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts)
+    """Sorts 1.10 after 1.9, and 2.0-rc1 after 1.10 and before 2.0."""
+    parts = _PARTS.findall(version)
+    ordered = ((2, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts)
+    # Numbers that go on are later than the end, and letters are earlier.
+    return (*ordered, (1, 0, ""))
 
 
 def _newest_first(versions: Iterable[str]) -> tuple[str, ...]:
