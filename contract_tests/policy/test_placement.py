@@ -92,6 +92,59 @@ def test_what_has_not_grown_needs_no_room() -> None:
     assert taller.beyond(before) == Amount(0, 0, 100 * GB)
 
 
+def test_amounts_add_up() -> None:
+    assert Amount(1, 2, 3) + Amount(10, 20, 30) == Amount(11, 22, 33)
+
+
+def test_each_kind_is_told_that_there_is_too_little_of() -> None:
+    needed = replace(as_it_comes("xl32"), storage_bytes=2_000 * GB)
+    (found,) = check_room("xl32", needed, [LAPTOP])
+    assert found["message"].startswith(
+        "size xl32 with 2000 GB of storage needs more CPU, memory and disk than any machine here"
+        " has; the largest size that fits now is m4. "
+    )
+
+
+def test_an_instance_that_needs_no_disk_is_told_of_none() -> None:
+    (found,) = check_room("l8", Amount(8, 0, 0), [LAPTOP])
+    assert found["message"].startswith("size l8 needs more CPU than any machine here has; ")
+
+
+def test_the_machine_that_lacks_least_says_what_is_missing() -> None:
+    """With CPUs freed on the one it would fit; of the other all would have to go."""
+    full = replace(LAPTOP, promised=Amount(31, 16 * GIB, 1000 * GB))
+    busy = replace(LAPTOP, promised=Amount(31.5, 0, 0))
+    assert message("m2", full, busy).startswith("there is not enough CPU left for size m2 with ")
+    small = Candidate("cell_s", Amount(1, GIB, 10 * GB), Amount())
+    assert message("l8", small, replace(LAPTOP, machine=Amount(4, 64 * GIB, 500 * GB))) == (
+        "size l8 with 200 GB of storage needs more CPU than any machine here has; the largest size "
+        "that fits now is m4. For a larger size, add a larger machine"
+    )
+
+
+def test_the_largest_size_holds_the_storage_that_was_asked_for() -> None:
+    needed = amount(SIZES["m4"], 1_000 * GB)
+    nearly = replace(LAPTOP, promised=Amount(0, 15 * GIB, 0))
+    (found,) = check_room("m4", needed, [nearly], storage_asked=True)
+    assert found["message"] == (
+        "there is not enough memory left for size m4 with 1000 GB of storage; no size fits now. "
+        "Pause instances to free CPU and memory, or erase them to free disk as well"
+    )
+    (found,) = check_room("m4", needed, [nearly])
+    assert "; the largest size that fits now is s0. " in found["message"]
+    assert largest_size([LAPTOP], storage_bytes=1_000 * GB) == "m4"
+    assert largest_size([LAPTOP], storage_bytes=1_000 * GB + 1) is None
+    assert largest_size([LAPTOP], ["f0", "s0"], 20 * GB) == "s0"
+
+
+def test_a_machine_is_what_its_cell_tells() -> None:
+    told = {"vcpu": 4, "memory_bytes": 16 * GIB, "storage_bytes": 500 * GB}
+    over = Overcommit(cpu=2)
+    known = Candidate.of("cell_a", told, Amount(1), over, 3)
+    assert known == Candidate("cell_a", LAPTOP.machine, Amount(1), over, 3)
+    assert Candidate.of("cell_b", None, Amount(1), over, 3).machine is None
+
+
 @given(
     orders=st.lists(st.sampled_from(sorted(SIZES)), max_size=60),
     cpu=st.sampled_from([1.0, 4.0, 8.0]),

@@ -1,0 +1,108 @@
+"""What a plan allows in all: the last that fits is let in, and a refusal says what would help."""
+
+from dataclasses import replace
+
+import pytest
+
+from control.policy.plans import PLANS
+from control.policy.quotas import Usage, check_more_storage, check_one_more, check_return
+from control.policy.sizes import GB
+from control.policy.violations import Violation, gigabytes, refuse, wrong
+from specserver import Invalid
+
+FREE = PLANS["free"]
+NO_LIMIT = PLANS["enterprise"]
+MUCH = Usage(instances=10**4, storage_bytes=10**18, gone=10**5, gone_storage_bytes=10**19)
+
+
+def quota(message: str, pointer: str = "") -> list[Violation]:
+    return [Violation(pointer=pointer, keyword="quota", message=message)]
+
+
+def test_one_more_instance() -> None:
+    assert list(check_one_more(FREE, Usage(instances=1))) == []
+    assert list(check_one_more(FREE, Usage(instances=2))) == quota(
+        "the free plan allows 2 instances and you have 2; delete one or change the plan"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gone", "bytes_held", "held"), [(10, 3 * GB, "3 GB"), (4, 10 * GB, "10 GB")]
+)
+def test_what_is_deleted_is_limited_until_it_is_erased(
+    gone: int, bytes_held: int, held: str
+) -> None:
+    usage = Usage(gone=gone, gone_storage_bytes=bytes_held)
+    assert list(check_one_more(FREE, usage)) == quota(
+        f"your {gone} deleted instances still hold {held} of storage, 5 times what the free plan"
+        " allows; erase one of them (`…/actions/erase`), or wait until their retention is over"
+    )
+    fewer = Usage(gone=9, gone_storage_bytes=10 * GB - 1)
+    assert list(check_one_more(FREE, fewer)) == []
+
+
+def test_either_quota_alone_limits_what_is_deleted() -> None:
+    of_instances = replace(NO_LIMIT, instances_max=1)
+    assert list(check_one_more(of_instances, Usage(gone=4, gone_storage_bytes=10**19))) == []
+    assert len(list(check_one_more(of_instances, Usage(gone=5)))) == 1
+    of_storage = replace(NO_LIMIT, storage_bytes_max=GB)
+    assert list(check_one_more(of_storage, Usage(gone=99, gone_storage_bytes=5 * GB - 1))) == []
+    assert len(list(check_one_more(of_storage, Usage(gone_storage_bytes=5 * GB)))) == 1
+
+
+def test_more_storage() -> None:
+    usage = Usage(storage_bytes=GB // 2)
+    assert list(check_more_storage(GB * 3 // 2, FREE, usage)) == []
+    assert list(check_more_storage(GB * 3 // 2 + 1, FREE, usage)) == quota(
+        "the free plan allows 2 GB of storage in total and 1.50 GB is left; ask for less, delete"
+        " an instance or change the plan",
+        "/storage_bytes",
+    )
+
+
+def test_where_there_is_too_much_already_only_more_is_refused() -> None:
+    over = Usage(storage_bytes=3 * GB)
+    assert list(check_more_storage(0, FREE, over)) == []
+    assert list(check_more_storage(-GB, FREE, over)) == []
+    (found,) = check_more_storage(1, FREE, over)
+    assert "in total and 0 GB is left" in found["message"]
+
+
+def test_an_instance_that_returns_must_fit() -> None:
+    assert check_return(FREE, Usage(instances=2, storage_bytes=2 * GB)) == []
+    assert check_return(FREE, Usage(instances=3, storage_bytes=2 * GB + 1)) == [
+        *quota(
+            "the free plan allows 2 instances, and with this one 3 are live; delete one or change"
+            " the plan"
+        ),
+        *quota(
+            "the free plan allows 2 GB of storage in all, and with this instance it would be"
+            " 2.00 GB; delete an instance or change the plan"
+        ),
+    ]
+
+
+def test_a_plan_without_limits_limits_nothing() -> None:
+    assert list(check_one_more(NO_LIMIT, MUCH)) == []
+    assert list(check_more_storage(10**18, NO_LIMIT, MUCH)) == []
+    assert check_return(NO_LIMIT, MUCH) == []
+
+
+def test_sizes_are_told_in_gigabytes() -> None:
+    assert [gigabytes(size) for size in (0, 2 * GB, GB * 3 // 2)] == ["0 GB", "2 GB", "1.50 GB"]
+
+
+def test_a_refusal_tells_the_first_or_how_many_and_lists_all() -> None:
+    found = [wrong("size", "enum", "no such size"), wrong("", "quota", "no more")]
+    assert found[0] == {"pointer": "/size", "keyword": "enum", "message": "no such size"}
+    assert found[1]["pointer"] == ""
+    refuse([])
+    for violations, several, detail in (
+        (found, None, "no such size"),
+        (found, "{} things are wrong", "2 things are wrong"),
+        (found[:1], "{} things are wrong", "no such size"),
+    ):
+        with pytest.raises(Invalid) as raised:
+            refuse(violations, several)
+        assert raised.value.detail == detail
+        assert raised.value.errors == violations
