@@ -37,6 +37,9 @@ test-nightly: $(VENV)/.dev $(VENV)/.docs ## run the long tests as well
 	@tools/system-packages nightly
 	@$(BIN)/python -m tools.run_tests --nightly $(ARGS)
 
+mutants: $(VENV)/.dev ## try the tests of ROOM=policy, boundary or storage: each small change must fail one
+	@$(BIN)/python -m tools.mutants $(ROOM) $(ARGS)
+
 check: $(VENV)/.dev ## check formatting, lint, types, the OpenAPI documents and the Dockerfile
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -59,6 +62,6 @@ lock: $(VENV)/.dev ## update the lock files from pyproject.toml (needs the uv pa
 	@tools/lock
 
 clean: ## remove the virtual environment, caches and the site
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants dist site
 
-.PHONY: help install install-dev serve test test-nightly check fix bench docs lock clean
+.PHONY: help install install-dev serve test test-nightly mutants check fix bench docs lock clean

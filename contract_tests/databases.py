@@ -19,7 +19,9 @@ from sqlalchemy import make_url
 from storage.database import Database
 from storage.records import Record
 
-DIALECTS: Final = ("sqlite", "postgresql")
+# Set by tools/mutants, where tests must be fast: the kinds, and a migrated database of SQLite.
+DIALECTS: Final = tuple(os.environ.get("MENAGERIE_TESTS_DATABASES", "sqlite postgresql").split())
+_TEMPLATE: Final = "MENAGERIE_TESTS_TEMPLATE"
 UNPRIVILEGED_UID: Final = 65534
 _PR_SET_PDEATHSIG: Final = 1
 _numbers = itertools.count()
@@ -122,7 +124,8 @@ class Databases:
         self._directory = Path(tempfile.mkdtemp(prefix="menagerie-tests-"))
         self._directory.chmod(0o755)
         self._cluster: Cluster | None = None
-        self._sqlite_template: Path | None = None
+        template = os.environ.get(_TEMPLATE)
+        self._sqlite_template = Path(template) if template else None
         self._used: list[str] = []
 
     @property

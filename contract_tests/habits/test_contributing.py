@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from contract_tests.habits.test_sizes import ROOT
+from tools.mutants.rooms import ROOMS
 
 PAPERS = ("CONTRIBUTING.md", "SECURITY.md", "README.md")
 CI = ROOT / ".github" / "workflows" / "ci.yml"
@@ -34,6 +35,9 @@ def test_ci_runs_what_contributors_run() -> None:
     jobs = read(CI)["jobs"]
     assert jobs["change"]["strategy"]["matrix"]["command"] == ["make check", "make test"]
     assert jobs["nightly"]["steps"][-1] == {"run": "make test-nightly"}
+    mutated = jobs["mutants"]
+    assert mutated["strategy"]["matrix"]["room"] == [*ROOMS]
+    assert mutated["steps"][-1] == {"run": "make mutants ROOM=${{ matrix.room }}"}
     used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
     assert used
     assert not [one for one in used if not re.search(r"@(v\d+\.\d+\.\d+|[0-9a-f]{40})$", one)]

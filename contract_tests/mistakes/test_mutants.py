@@ -1,0 +1,165 @@
+"""`make mutants` tells which mutants survive, and fails when too many do or its list is stale."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.mutants import listed
+from tools.mutants.__main__ import main, report
+from tools.mutants.listed import Entry
+from tools.mutants.rooms import ROOMS, Room
+from tools.mutants.work_folder import WorkFolder
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOM = Room("shop", ("shop_tests",))
+PRICES = '''\
+"""Prices."""
+
+
+# A comment above.
+def reduced(cents: int) -> int:
+    if cents > 100:
+        return cents - 10
+    return cents
+
+
+class Till:
+    def add(self, cents: int) -> int:
+        return cents + 1
+'''
+WEAK = """\
+from shop.prices import reduced
+
+
+def test_a_high_price_is_reduced() -> None:
+    assert reduced(200) == 190
+"""
+STRONG = """\
+import pytest
+from shop.prices import Till, reduced
+
+
+CASES = [(101, 91), (100, 100), (99, 99)]
+
+
+@pytest.mark.parametrize(("cents", "less"), CASES, ids=["a::b", "", " "])
+def test_a_high_price_is_reduced(cents: int, less: int) -> None:
+    assert reduced(cents) == less
+
+
+def test_a_till() -> None:
+    assert Till().add(2) == 3
+"""
+NEVER = Entry("shop/*.py", "if cents > 100:", "if cents > 999:", "a reason")
+BOUND = Entry("shop/prices.py", "if cents > 100:", "if cents … 10…:", "a reason")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
+    """Two mutants of `reduced` survive its test, and nothing tests `Till`."""
+    root = tmp_path_factory.mktemp("shop")
+    files = {"shop/__init__": "", "shop/prices": PRICES, "shop_tests/test_it": WEAK}
+    for name, text in files.items():
+        path = root / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    folder = WorkFolder(root, "shop", ROOM)
+    folder.make(anew=False)
+    folder.run([], 1)
+    return folder
+
+
+def told(shop: WorkFolder, capsys: pytest.CaptureFixture[str], *entries: Entry) -> tuple[int, str]:
+    return report(shop, [], entries), capsys.readouterr().out
+
+
+@pytest.mark.nightly
+def test_survivors_are_listed_with_place_and_difference(
+    shop: WorkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = told(shop, capsys)
+    assert status == 1
+    assert (
+        "shop/prices.py:6: survived: shop.prices.x_reduced__mutmut_1\n"
+        "    -    if cents > 100:\n"
+        "    +    if cents >= 100:\n"
+    ) in text
+    assert "shop/prices.py:13: no tests: shop.prices.xǁTillǁadd__mutmut_1\n" in text
+    assert text.endswith(
+        "6 mutants tried: 2 killed, 0 timeouts, 2 survived, 2 without test; 0 of them cannot matter"
+        "\nsurvivors: 4 of 6, 66.7%; at most 5%\n"
+    )
+
+
+@pytest.mark.nightly
+def test_what_cannot_matter_counts_neither_way(
+    shop: WorkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = told(shop, capsys, BOUND)[1]
+    assert "x_reduced__mutmut_1" not in text
+    assert "survivors: 2 of 4, 50.0%; at most 5%\n" in text
+
+
+@pytest.mark.nightly
+def test_of_a_sample_only_what_was_chosen_counts(
+    shop: WorkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert set(shop.sample(99, 1)) == {each.name for each in shop.mutants()}
+    assert shop.sample(2, 7) == shop.sample(2, 7)
+    (killed, *_) = [each.name for each in shop.mutants() if each.outcome == "killed"]
+    assert report(shop, [killed], [NEVER]) == 0
+    assert capsys.readouterr().out.startswith("1 mutants tried: 1 killed, ")
+
+
+@pytest.mark.nightly
+def test_a_run_goes_on_and_fails_no_more_but_for_a_stale_entry(
+    shop: WorkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shop.root / "shop_tests/test_it.py").write_text(STRONG)
+    shop.make(anew=False)
+    kept = [each.outcome for each in shop.mutants()]
+    assert sorted(kept) == ["killed"] * 2 + ["not checked"] * 4
+    assert told(shop, capsys)[1].endswith("4 without a verdict: not checked 4\n")
+    shop.run([], 1)
+    status, text = told(shop, capsys)
+    assert status == 0
+    assert text == (
+        "6 mutants tried: 6 killed, 0 timeouts, 0 survived, 0 without test; 0 of them cannot matter"
+        "\nsurvivors: 0 of 6, 0.0%; at most 5%\n"
+    )
+    status, text = told(shop, capsys, BOUND)
+    assert status == 1
+    assert "stale in tools/mutants/equivalent.toml, as no survivor is like it: shop/" in text
+    elsewhere = Entry("other/*.py", "a", "b", "a reason")
+    assert told(shop, capsys, elsewhere)[0] == 0
+
+
+@pytest.mark.nightly
+def test_tests_that_fail_without_any_mutant_judge_nothing(shop: WorkFolder) -> None:
+    (shop.root / "shop_tests/test_it.py").write_text(STRONG.replace("== 3", "== 4"))
+    shop.make(anew=True)
+    assert shop.mutants() == []
+    with pytest.raises(SystemExit, match="mutmut ended with 1"):
+        shop.run([], 1)
+
+
+def test_without_a_room_the_rooms_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kitchen"]) == 2
+    assert capsys.readouterr().out
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert all(f"make mutants ROOM={name}\n" in text for name in ROOMS)
+
+
+def test_what_rooms_name_exists() -> None:
+    for room in ROOMS.values():
+        assert room.files(ROOT)
+        for name in (*room.tests, *room.no_judges):
+            assert (ROOT / name.partition("::")[0]).exists(), name
+
+
+def test_what_is_listed_says_why_and_is_of_a_room() -> None:
+    files = [path for room in ROOMS.values() for path in room.files(ROOT)]
+    for entry in listed.read():
+        assert entry.reason, entry
+        assert any(path.match(entry.files) for path in files), entry

@@ -1,0 +1,53 @@
+"""Which code is mutated, and which tests judge it: fast ones within one process, on SQLite."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Room:
+    """`folder` is mutated but for `left_out`; `tests` judge, but for `no_judges`.
+
+    What starts a server or a process, or kills one, is no judge: it takes seconds for each mutant.
+    """
+
+    folder: str
+    tests: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    no_judges: tuple[str, ...] = ()
+
+    def files(self, root: Path) -> list[Path]:
+        """What is mutated, relative to the root."""
+        found = (path.relative_to(root) for path in (root / self.folder).rglob("*.py"))
+        return sorted(path for path in found if not any(map(path.match, self.left_out)))
+
+
+ROOMS: Final[Mapping[str, Room]] = MappingProxyType(
+    {
+        "policy": Room("control/policy", ("contract_tests/policy",)),
+        "boundary": Room(
+            "control/boundary",
+            ("contract_tests/boundary",),
+            # Of a Redis.
+            left_out=("redis_windows.py",),
+            no_judges=(
+                "contract_tests/boundary/test_killed_process.py",
+                "contract_tests/boundary/test_redis_rates.py",
+                "contract_tests/boundary/test_replay.py::test_killed_at_the_commit",
+            ),
+        ),
+        "storage": Room(
+            "storage",
+            ("contract_tests/storage", "contract_tests/workflows/instances"),
+            # Tested by each upgrade and downgrade, in whole.
+            left_out=("migrations/*.py", "versions/*.py"),
+            no_judges=(
+                "contract_tests/storage/test_outages.py",
+                "contract_tests/workflows/instances/test_slow_engines.py",
+            ),
+        ),
+    }
+)
