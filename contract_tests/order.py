@@ -3,8 +3,12 @@
 Rooms one after the other, so that what a room shares ends when its last file is done and is not
 left to idle; in each what takes long first, and the room of small files last. Else one worker would
 be busy at the end with what it began late, while the others have nothing to do.
+
+No test needs this order. `make test ARGS='--order …'` runs them backwards or shuffled.
 """
 
+import os
+import random
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +16,8 @@ from typing import Final
 
 import pytest
 
+# Set by tools/run_tests.
+CHOSEN: Final = "MENAGERIE_TESTS_ORDER"
 TESTS: Final = Path(__file__).resolve().parent
 FIRST: Final = ("end_to_end", "engines", "cell", "isolation", "api", "gateway", "duckdb")
 # In seconds of a CPU, roughly; what is not listed takes less than ten, by the number of its tests.
@@ -56,10 +62,29 @@ _EACH: Final = {"end_to_end": 0.6, "engines": 0.5, "cell": 0.4, "isolation": 0.5
 _ANY: Final = 0.05
 
 
-def in_order(items: list[pytest.Item]) -> None:
-    """Rooms, and their files, in order; the tests of a file as they stand."""
+def in_order(items: list[pytest.Item], chosen: str | None = None) -> None:
+    """Rooms, and their files, in order; the tests of a file as they stand.
+
+    Or all of it as is `chosen`: "reverse", or "random:" with a seed. A file stays in one piece, and
+    a room too, in any order: so many would be running at once otherwise.
+    """
     counts = Counter(item.path for item in items)
     items.sort(key=lambda item: _place(item.path, counts[item.path]))
+    chosen = chosen or os.environ.get(CHOSEN)
+    if chosen == "reverse":
+        items.reverse()
+    elif chosen:
+        _shuffle(items, random.Random(chosen.partition(":")[2]))
+
+
+def _shuffle(items: list[pytest.Item], chance: random.Random) -> None:
+    """Each worker makes the same of it, as they have to agree."""
+    rooms = sorted({room_of(item.path) for item in items})
+    files = sorted({item.path for item in items})
+    chance.shuffle(items)
+    chance.shuffle(rooms)
+    chance.shuffle(files)
+    items.sort(key=lambda item: (rooms.index(room_of(item.path)), files.index(item.path)))
 
 
 def room_of(path: Path) -> str:

@@ -1,14 +1,17 @@
 """Run every test: first in parallel, then those that want the machine to themselves.
 
-usage: python -m tools.run_tests [--nightly] [--room ROOM]... [--changed] [pytest options…]
+usage: python -m tools.run_tests [--nightly] [--room ROOM]... [--changed] [--order ORDER]
+                                 [pytest options…]
 
   --nightly    the long runs as well
   --room ROOM  only the tests of a room (as handlers) or a folder of tests (as api); may be repeated
   --changed    only the tests of the rooms that differ from the branch main
+  --order ORDER  `reverse`, or `random` with another seed each time, or `random:SEED` as once before
 """
 
 import argparse
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -40,6 +43,8 @@ _NOTHING_COLLECTED: Final = 5
 _DISK_BYTES: Final = 8 * 2**30
 # Read by contract_tests/skips.py.
 _LISTED_SKIPS_ONLY: Final = "LISTED_SKIPS_ONLY"
+# Read by contract_tests/order.py.
+_ORDER: Final = "MENAGERIE_TESTS_ORDER"
 
 
 def folders_of(rooms: Iterable[str]) -> list[str]:
@@ -75,6 +80,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--nightly", action="store_true")
     parser.add_argument("--changed", action="store_true")
     parser.add_argument("--room", action="append", default=[])
+    parser.add_argument("--order", type=order, metavar="ORDER")
     options, rest = parser.parse_known_args(arguments)
     rooms = {*options.room, *(changed_rooms() if options.changed else ())}
     if options.changed and not rooms:
@@ -83,7 +89,20 @@ def main(arguments: list[str]) -> int:
     named = any((ROOT / each.split("::")[0]).exists() for each in rest)
     # `make check` has held the habits already.
     wanted = folders_of(rooms) or ([] if named else folders_of(set(_folders()) - {"habits"}))
+    if options.order:
+        print(f"in this order: --order {options.order}", flush=True)
+        os.environ[_ORDER] = options.order
     return _run(rest, wanted, "" if options.nightly else " and not nightly")
+
+
+def order(wanted: str) -> str:
+    """With a seed, which for `random` alone is a new one, so that the run can be repeated."""
+    name, _, seed = wanted.partition(":")
+    if wanted == "reverse" or (name == "random" and seed):
+        return wanted
+    if wanted == "random":
+        return f"random:{secrets.randbelow(10**6)}"
+    raise argparse.ArgumentTypeError(f"{wanted} is no order; use reverse, random or random:SEED")
 
 
 def _folders() -> list[str]:
