@@ -17,7 +17,7 @@ from control.workflows.network.dns import DnsResolver
 from menagerie import contract, keys
 from menagerie.settings import Settings
 from pages import alone
-from specserver import App, Reply
+from specserver import App, Document, Reply
 from specserver.shares import Shares
 from storage.catalogue import cells
 from storage.database import Database
@@ -75,13 +75,14 @@ def build_app(
     settings: Settings,
     services: Services,
     *,
+    document: Document | None = None,
     on_startup: Sequence[Callable[[], None]] = (),
     on_shutdown: Sequence[Callable[[], None]] = (),
 ) -> App:
-    """The control plane's API over these services."""
+    """The control plane's API over these services; the contract is read unless it is given."""
     boundary = make_boundary(services)
     app = App(
-        contract.place(),
+        document or contract.place(),
         handlers="handlers",
         boundary=boundary,
         state=services,

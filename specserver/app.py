@@ -43,7 +43,7 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
 
     def __init__(
         self,
-        document: Path | str | dict[str, Any],
+        document: Document | Path | str | dict[str, Any],
         *,
         handlers: Any,
         boundary: Boundary | None = None,

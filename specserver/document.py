@@ -53,12 +53,18 @@ class Document(OpenAPISpecification):  # type: ignore[misc]  # connexion is unty
 
     @classmethod
     def load(
-        cls, spec: Path | str | dict[str, Any], *, checked: bool = False, **_templates: Any
+        cls,
+        spec: "Document | Path | str | dict[str, Any]",
+        *,
+        checked: bool = False,
+        **_templates: Any,
     ) -> "Document":
         """Reads YAML or JSON, as it is: Connexion would render it as a template first.
 
-        One that was `checked` before is not held to OpenAPI again.
+        One that was `checked` before is not held to OpenAPI again, one that was loaded stays.
         """
+        if isinstance(spec, Document):
+            return spec
         plain = read(Path(spec)) if isinstance(spec, (str, Path)) else with_string_keys(spec)
         return cls(plain, checked=checked)
 

@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from jsonschema_path import SchemaPath
-from openapi_core import V31RequestValidator, V31ResponseValidator
 from openapi_core.templating.paths.exceptions import PathError
 from openapi_core.testing import MockRequest, MockResponse
 
+from contract_tests.api.compiled import validators
 from specserver import Document
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "openapi.yaml"
 _REFUSALS = range(400, 500)
 _JSON = ("application/json", "application/problem+json")
+_READ = {
+    "application/problem+json": json.loads,
+    "application/x-pem-file": bytes.decode,
+    "text/csv": bytes.decode,
+    "text/event-stream": bytes.decode,
+}
 
 
 @cache
 def document() -> Document:
-    return Document.load(DOCUMENT)
+    """Loaded once for all tests of a process; `make check` holds it to OpenAPI."""
+    return Document.load(DOCUMENT, checked=True)
 
 
 class OracleError(AssertionError):
@@ -32,17 +38,7 @@ class Oracle:
     """Made once. `checked` counts the exchanges, so that a silent oracle is noticed."""
 
     def __init__(self) -> None:
-        spec = SchemaPath.from_dict(document().raw)
-        self._requests = V31RequestValidator(spec)
-        self._responses = V31ResponseValidator(
-            spec,
-            extra_media_type_deserializers={
-                "application/problem+json": json.loads,
-                "application/x-pem-file": bytes.decode,
-                "text/csv": bytes.decode,
-                "text/event-stream": bytes.decode,
-            },
-        )
+        self._requests, self._responses = validators(document().raw, _READ)
         self._members = Members()
         self.checked = 0
 
@@ -95,7 +91,9 @@ class Members:
     """
 
     def __init__(self) -> None:
-        self._operations = list(document().operations())
+        self._operations = [
+            (path.split("/"), method, found) for path, method, found in document().operations()
+        ]
 
     def undocumented(self, request: httpx.Request, response: httpx.Response) -> Iterator[str]:
         media_type = response.headers.get("content-type", "")
@@ -117,9 +115,9 @@ class Members:
     def _operation(self, request: httpx.Request) -> dict[str, Any]:
         parts = request.url.raw_path.partition(b"?")[0].decode().split("/")
         fitting = [
-            (path.count("{"), operation)
+            (sum(one.startswith("{") for one in path), operation)
             for path, method, operation in self._operations
-            if method == request.method and _fits(path.split("/"), parts)
+            if method == request.method and _fits(path, parts)
         ]
         return min(fitting, key=lambda one: one[0])[1]
 

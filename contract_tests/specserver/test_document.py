@@ -163,3 +163,10 @@ def test_a_document_checked_before_is_not_held_to_openapi_again() -> None:
     Document.load(minimal({"info": {}}), checked=True)
     with pytest.raises(DocumentInvalid, match="invalid at"):
         Document.load(minimal({"info": {}}))
+
+
+def test_apps_may_share_a_document_that_was_loaded_once() -> None:
+    document = Document.load(minimal({}))
+    one, other = (served(document, lambda said=said: said) for said in ("one", "other"))
+    assert one.document is other.document is document
+    assert [call(app, "GET", "/thing").json() for app in (one, other)] == ["one", "other"]
