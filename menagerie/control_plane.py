@@ -15,7 +15,7 @@ from control.services import Services
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
-from menagerie.processes import loaded, started_by_serve
+from menagerie.processes import loaded, owner_is_told_to, started_by_serve
 from menagerie.settings import Settings, environment
 from specserver import render_problem
 from specserver.connection_counts import ConnectionCounts
@@ -76,6 +76,8 @@ def run_api(settings: Settings) -> int:
             *("--config", "python:menagerie.gunicorn_settings", "menagerie.asgi:app"),
         ]
         os.execve(sys.executable, command, os.environ | environment(settings))  # noqa: S606
+    if (writing := owner_is_told_to()) is not None:
+        first_start.make_and_tell(settings, writing)
     config = uvicorn.Config(
         build_app(settings),
         host=settings.host,

@@ -1,10 +1,13 @@
 """The first start of an installation: an owner, an org, a project, an API key and a session."""
 
+import json
+import os
 import secrets
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy.orm import Session
 
 from control.boundary import identity
@@ -19,11 +22,14 @@ from menagerie.endpoints import (
     write_endpoints,
 )
 from menagerie.errors import SettingsError
+from menagerie.refusals import unusable
 from menagerie.settings import Settings
 from storage import identifiers
 from storage.access import api_keys, memberships, organizations, projects, sessions, users
 from storage.database import now
 from storage.errors import StateConflict
+
+_LOG = structlog.get_logger(__name__)
 
 
 def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
@@ -47,6 +53,33 @@ def initialize(settings: Settings) -> tuple[Endpoints, Owner | None]:
         return endpoints, owner
     finally:
         services.database.dispose()
+
+
+def make_and_tell(settings: Settings, writing: int) -> None:
+    """Make it in a process of its own, as what that loads would stay; the owner goes to `writing`.
+
+    Raises SystemExit once that process has said why it could not.
+    """
+    pid = os.fork()
+    if pid == 0:
+        os._exit(_made_and_told(settings, writing))
+    os.close(writing)
+    if status := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise SystemExit(status)
+
+
+def _made_and_told(settings: Settings, writing: int) -> int:
+    """The exit status; the owner is written as JSON."""
+    try:
+        with unusable("serve"):
+            owner = initialize(settings)[1]
+        os.write(writing, json.dumps(owner and asdict(owner)).encode())
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:  # noqa: BLE001 -- whatever it is, the process must end here
+        _LOG.exception("the first start failed")
+        return 1
+    return 0
 
 
 def bring_up_to_date(settings: Settings, services: Services) -> None:

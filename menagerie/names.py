@@ -11,7 +11,7 @@ OTHERS = frozenset(
     for name in (
         *("API_KEY", "CA_FILE", "ORG", "OUTPUT", "PROFILE", "PROJECT", "SESSION_TOKEN"),
         *("CONFIG", "NO_SYSTEM_PACKAGES"),
-        *("ENGINE", "PARENT_PID"),
+        *("ENGINE", "OWNER_FD", "PARENT_PID"),
     )
 )
 # Kubernetes sets such in every pod beside a service that is called menagerie.

@@ -16,6 +16,7 @@ _LOG = structlog.get_logger(__name__)
 _BACK_OFF_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STEADY_S = 30.0
 _PARENT = "MENAGERIE_PARENT_PID"
+_OWNER = "MENAGERIE_OWNER_FD"
 # With this status a part tells the `serve` that tends it that no start of it can succeed.
 REFUSED = os.EX_CONFIG
 _PR_SET_PDEATHSIG = 1
@@ -37,13 +38,18 @@ class Child:
     crashes: int = 0
     due_at: float = field(default=0.0)
 
-    def start(self) -> None:
+    def start(self, telling: int | None = None) -> None:
+        """`telling` is a descriptor to which this one process writes what `owner_is_told_to`."""
         environment = {**os.environ, **self.environment, _PARENT: str(os.getpid())}
+        inherited = self.inherits
+        if telling is not None:
+            environment[_OWNER] = str(telling)
+            inherited += (telling,)
         self.process = subprocess.Popen(  # noqa: S603 -- our own command
             [sys.executable, "-m", "menagerie.part", self.part],
             env=environment,
             stdin=subprocess.DEVNULL,
-            pass_fds=self.inherits,
+            pass_fds=inherited,
             # A Ctrl-C in the terminal reaches the parent alone, which stops the parts in order.
             start_new_session=True,
         )
@@ -100,6 +106,12 @@ def loaded() -> None:
 def started_by_serve() -> bool:
     """Whether `menagerie serve` started this process and tends it."""
     return os.environ.get(_PARENT) == str(os.getppid())
+
+
+def owner_is_told_to() -> int | None:
+    """Where the `serve` that started this process waits for the first start; else None."""
+    given = os.environ.pop(_OWNER, None)
+    return int(given) if given is not None and started_by_serve() else None
 
 
 def end_with_parent() -> None:

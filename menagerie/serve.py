@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -22,7 +22,6 @@ from menagerie import keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
 from menagerie.errors import SettingsError
 from menagerie.processes import Child, RefusedError
-from menagerie.refusals import unusable
 from menagerie.settings import Settings, environment
 
 _LOG = structlog.get_logger(__name__)
@@ -162,9 +161,10 @@ class Serve:
         self.settings.cell_home.mkdir(mode=0o700, exist_ok=True)
         self._wait_for_former_cell()
         self._start("cell")
-        owner = self._prepare()
-        self._start("api")
+        is_first = read_endpoints(self.settings.root) is None
+        make_certificates(self.settings)
         self._start("gateway")
+        owner = self._start_api(is_first=is_first)
         is_ready = self._wait_until_ready()
         endpoints = read_endpoints(self.settings.root)
         assert endpoints is not None, "the first start wrote them"
@@ -191,20 +191,29 @@ class Serve:
         finally:
             os.close(lock)
 
-    def _prepare(self) -> Owner | None:
-        """What the parts start on. Later than at the first start the API sees to the database.
-
-        It loads the control plane anyway, which takes seconds.
-        """
-        if read_endpoints(self.settings.root) is None:
-            return first_owner(self.settings)
-        make_certificates(self.settings)
-        return None
-
-    def _start(self, part: str) -> None:
+    def _start(self, part: str, telling: int | None = None) -> None:
         child = Child(part, environment(self.settings), (self.parts_lock,))
-        child.start()
+        child.start(telling)
         self.children[part] = child
+
+    def _start_api(self, *, is_first: bool) -> Owner | None:
+        """It makes the first start, as it has loaded all that this takes; the owner it made.
+
+        Raises SystemExit once it has said why it could not.
+        """
+        if not is_first:
+            self._start("api")
+            return None
+        reading, writing = os.pipe()
+        self._start("api", writing)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            told = pipe.read()
+        if not told:
+            process = self.children["api"].process
+            raise SystemExit(process.wait() if process else 1)
+        owner = json.loads(told)
+        return owner and Owner(**owner)
 
     def _wait_until_ready(self) -> bool:
         started = told = time.monotonic()
@@ -249,41 +258,6 @@ class Serve:
         for part, timeout_s in _STOP_S.items():
             if part in self.children:
                 self.children[part].stop(timeout_s)
-
-
-def first_owner(settings: Settings) -> Owner | None:
-    """Make the first start in a process of its own: what it loads would stay in this one.
-
-    Raises SystemExit once that process has said why it could not.
-    """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        os._exit(_make_owner(settings, writing))
-    os.close(writing)
-    with os.fdopen(reading, "rb") as told:
-        owner = json.loads(told.read() or b"null")
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status:
-        raise SystemExit(status)
-    return None if owner is None else Owner(**owner)
-
-
-def _make_owner(settings: Settings, writing: int) -> int:
-    """The exit status; the owner is written as JSON."""
-    try:
-        with unusable("serve"):
-            from menagerie import first_start  # noqa: PLC0415 -- see above
-
-            owner = first_start.initialize(settings)[1]
-        os.write(writing, json.dumps(owner and asdict(owner)).encode())
-    except SystemExit as end:
-        return int(end.code or 0)
-    except BaseException:  # noqa: BLE001 -- whatever it is, the process must end here
-        _LOG.exception("the first start failed")
-        return 1
-    return 0
 
 
 def _is_well(url: str) -> bool:
