@@ -12,6 +12,7 @@ from clients.cli.output import OutputOption
 from clients.source import SHIPPED
 from menagerie import contract
 from menagerie.refusals import unusable
+from menagerie.unwanted import hide
 
 if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs none of it
     from menagerie.settings import Settings
@@ -101,6 +102,7 @@ def serve(
 
       menagerie serve --home ./try --port 0 --gateway-port 0
     """
+    hide("rich")
     from menagerie.serve import main  # noqa: PLC0415 -- keeps the other commands quick
 
     ports = _with_any_port(
@@ -296,6 +298,7 @@ def doctor(
 
 
 def _begin_part() -> None:
+    hide("rich")
     from menagerie.processes import end_with_parent, keep_what_loads  # noqa: PLC0415 -- see above
 
     keep_what_loads()

@@ -3,6 +3,10 @@
 import signal
 from typing import Any
 
+from menagerie.unwanted import hide
+
+hide("rich", "trio")
+
 from menagerie.processes import end_with
 from menagerie.settings import load
 

@@ -2,11 +2,12 @@
 
 import sys
 
-# structlog and httpx would load it, to show in color what no part shows.
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # says that there is none
+from menagerie.unwanted import hide
 
-from menagerie.processes import end_with_parent, keep_what_loads  # noqa: E402
-from menagerie.refusals import unusable  # noqa: E402
+hide("rich", "trio")
+
+from menagerie.processes import end_with_parent, keep_what_loads
+from menagerie.refusals import unusable
 
 
 def main(role: str) -> None:

@@ -27,6 +27,8 @@ print(TestClient.__module__)
     [
         ("instance_services.duckdb.__main__", {"flask", "httpx", "requests", "rich", "pandas"}),
         ("menagerie.part, menagerie.data_plane", {"flask", "requests", "rich"}),
+        ("menagerie.part, menagerie.control_plane, httpcore", {"requests", "rich", "trio"}),
+        ("menagerie.gunicorn_settings, menagerie.control_plane, httpcore", {"rich", "trio"}),
     ],
 )
 def test_what_a_process_never_uses_is_not_loaded(module: str, left_out: set[str]) -> None:
