@@ -38,16 +38,20 @@ def shipped_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shipped_cache: Path) -> Path:
     """A home with nothing in it but the shipped document's copy, and no variable of ours set."""
-    (tmp_path / "cache" / "menagerie").mkdir(parents=True)
-    (tmp_path / "cache" / "menagerie" / "shipped.json").write_bytes(shipped_cache.read_bytes())
+    return bare(tmp_path, monkeypatch, shipped_cache)
+
+
+def bare(folder: Path, monkeypatch: pytest.MonkeyPatch, shipped_cache: Path) -> Path:
+    (folder / "cache" / "menagerie").mkdir(parents=True)
+    (folder / "cache" / "menagerie" / "shipped.json").write_bytes(shipped_cache.read_bytes())
     for name in list(os.environ):
         if name.startswith("MENAGERIE_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
+    return folder
 
 
 @pytest.fixture
@@ -59,6 +63,10 @@ def plane(folder: Path) -> Iterator[ControlPlane]:
 @pytest.fixture
 def home(plane: ControlPlane, folder: Path) -> Path:
     """The folder with an endpoints.json of the local server, as `menagerie serve` writes it."""
+    return local(plane, folder)
+
+
+def local(plane: ControlPlane, folder: Path) -> Path:
     endpoints = {
         "base_url": plane.base_url,
         "ca_file": str(folder / "ca.pem"),

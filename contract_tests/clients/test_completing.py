@@ -1,22 +1,24 @@
 """What a shell completes with: names, sizes, engines and regions, asked of the server."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from contract_tests.clients.stand_in import ROOT, ControlPlane
+from clients.cli.app import COMPLETE_VAR
+from contract_tests.clients.conftest import Cli
+from contract_tests.clients.stand_in import ControlPlane
 
-PROGRAM = "from menagerie.__main__ import main; main()"
 Complete = Callable[..., list[str]]
 
 
 @pytest.fixture
-def complete(home: Path) -> Complete:
-    """Ask as each shell's script does, and answer the words, or all that it is told."""
+def complete(home: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """Ask as each shell's script does, and answer the words, or all that it is told.
+
+    In this process; that the scripts start the program is shown by real shells
+    (test_harmless_completion).
+    """
 
     def completed(line: str, shell: str = "bash", *, whole: bool = False) -> list[str]:
         words = line.split(" ")
@@ -25,23 +27,14 @@ def complete(home: Path) -> Complete:
             asked = {"_TYPER_COMPLETE_ARGS": line}
         if shell == "fish":
             asked["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            env={
-                **os.environ,
-                "_MENAGERIE_COMPLETE": f"complete_{shell}",
-                "PYTHONPATH": str(ROOT),
-                **asked,
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert not done.stderr, done.stderr
+        with monkeypatch.context() as patch:
+            for name, value in {COMPLETE_VAR: f"complete_{shell}", **asked}.items():
+                patch.setenv(name, value)
+            ran = cli()
+        assert not ran.err, ran.err
         if whole:
-            return [done.stdout]
-        return done.stdout.replace('"', " ").split()
+            return [ran.out]
+        return ran.out.replace('"', " ").split()
 
     return completed
 

@@ -1,6 +1,8 @@
 """Every operation of openapi.yaml is a command: its help renders, its example is a command line."""
 
 import shlex
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,12 +10,21 @@ import pytest
 from clients.cli import operations
 from clients.cli.options import options_of
 from clients.document import Document
-from contract_tests.clients.conftest import Cli
-from contract_tests.clients.stand_in import ControlPlane, openapi
+from contract_tests.clients.conftest import Cli, bare, local
+from contract_tests.clients.stand_in import ControlPlane, openapi, running
 
 DOCUMENT = Document(openapi())
 # Those whose command is made of the document; the others have tests of their own.
 OPERATIONS = sorted(DOCUMENT.operations.keys() - operations.WRITTEN.keys())
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, shipped_cache: Path) -> Iterator[Path]:
+    """A home that the tests of each operation share, as none of them changes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = bare(tmp_path_factory.mktemp("served"), patch, shipped_cache)
+        with running(folder) as plane:
+            yield local(plane, folder)
 
 
 def words(operation_id: str) -> list[str]:
@@ -23,7 +34,7 @@ def words(operation_id: str) -> list[str]:
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)
 def test_help_names_every_field_and_shows_an_example(
-    operation_id: str, folder: object, cli: Cli
+    operation_id: str, served: object, cli: Cli
 ) -> None:
     ran = cli(*words(operation_id), "--help")
     assert ran.code == 0, ran.err
@@ -36,7 +47,7 @@ def test_help_names_every_field_and_shows_an_example(
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)
 def test_the_example_is_a_command_line_that_parses(
-    operation_id: str, home: object, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    operation_id: str, served: object, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operation = DOCUMENT.operations[operation_id]
     example = operations.example(operation, options_of(operation))
