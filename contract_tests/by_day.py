@@ -19,7 +19,6 @@ OF_DATABASES: Final = frozenset(
         "api",
         "boundary/test_authorize",
         "boundary/test_killed_process",
-        "end_to_end/test_killed_control_plane",
         "workflows/test_revocation",
         "workflows/test_dead_workers",
         "workflows/test_registries",

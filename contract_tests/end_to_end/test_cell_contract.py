@@ -1,11 +1,14 @@
 """What the control plane relies on in a cell: the real one and the tests' fake keep the same."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
-from contract_tests.cell.rig import LARGER, new_id, running, spec
+from contract_tests.cell import rig
+from contract_tests.cell.rig import LARGER, new_id
 from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells.client import CellClient, CellRefused, HttpCell, InstanceUnknown
@@ -21,9 +24,9 @@ def cell(
     if request.param == "fake":
         yield FakeCell(home / "fake.db")
         return
-    with running(home / "cell") as rig:
+    with rig.running(home / "cell") as real:
         client = HttpCell(
-            rig.cell_id, f"http+unix://{rig.socket}", Signer(rig.key, clock=time.time)
+            real.cell_id, f"http+unix://{real.socket}", Signer(real.key, clock=time.time)
         )
         try:
             yield patient(client)
@@ -31,8 +34,16 @@ def cell(
             client.close()
 
 
+@pytest.fixture(scope="module")
+def spec(cell: CellClient) -> Callable[..., dict[str, Any]]:
+    """Of the engine that starts soonest, as these ask nothing of the engine; the fake has one."""
+    engines = {each["engine"]: each["versions"] for each in cell.describe()["engines"]}
+    name = next(each for each in ("valkey", "redis", "duckdb") if engines.get(each))
+    return partial(rig.spec, engine=name, engine_version=engines[name][0])
+
+
 @pytest.fixture
-def instance(cell: CellClient) -> str:
+def instance(cell: CellClient, spec: Callable[..., dict[str, Any]]) -> str:
     instance_id = new_id()
     cell.put(instance_id, spec(instance_id), key=f"put-{instance_id}:put", lease=1)
     return instance_id
@@ -50,7 +61,9 @@ def test_a_cell_says_what_it_is(cell: CellClient) -> None:
     assert duckdb["source"]
 
 
-def test_an_instance_begins_with_a_snapshot_of_another(cell: CellClient, instance: str) -> None:
+def test_an_instance_begins_with_a_snapshot_of_another(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
     copy = cell.snapshot(instance, "branch", key=f"copy-{instance}:copy", lease=1)["snapshot_id"]
     branch = new_id()
     begun = spec(branch, source_snapshot=f"{instance}/{copy}")
@@ -63,7 +76,9 @@ def test_an_instance_begins_with_a_snapshot_of_another(cell: CellClient, instanc
     assert cell.observe(other) is None
 
 
-def test_an_instance_put_is_observed(cell: CellClient, instance: str) -> None:
+def test_an_instance_put_is_observed(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
     observed = cell.observe(instance)
     assert observed is not None
     assert observed["instance_id"] == instance
@@ -115,13 +130,17 @@ def test_a_change_of_size_and_a_snapshot(cell: CellClient, instance: str) -> Non
     assert resized["status"] == "running"
 
 
-def test_a_put_on_a_paused_instance_leaves_it_paused(cell: CellClient, instance: str) -> None:
+def test_a_put_on_a_paused_instance_leaves_it_paused(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
     cell.pause(instance, key=f"pause-{instance}:pause", lease=1)
     told = cell.put(instance, spec(instance, size=LARGER), key=f"tell-{instance}:put", lease=1)
     assert told["status"] == "paused"
 
 
-def test_deleted_keeps_erased_does_not(cell: CellClient, instance: str) -> None:
+def test_deleted_keeps_erased_does_not(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
     assert cell.delete(instance, key=f"delete-{instance}:delete", lease=1)["status"] == "stopped"
     erased = cell.erase(instance, key=f"erase-{instance}:erase", lease=1)
     assert erased["status"] == "erased"

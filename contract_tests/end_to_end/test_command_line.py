@@ -16,76 +16,22 @@ from typing import Any
 import pytest
 
 from clients.cli import native
-from clients.client import Client
 from clients.credentials import Credential
-from clients.endpoint import Endpoint
 from clients.errors import ClientError, QueryFailed
+from clients.sessions import Session
 from contract_tests.clients.servers import Authority
-from contract_tests.end_to_end.installation import Installation, order
-from contract_tests.end_to_end.test_engines import refuse_missing
+from contract_tests.end_to_end.command_line import DONE_S, CommandLine
+from contract_tests.end_to_end.installation import Installation
+from contract_tests.end_to_end.test_engines import Instance, refuse_missing
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL = ("postgres", "mariadb")
 KEYS = ("redis", "valkey")
 # Redis and Valkey are spoken to in one way: the second has its turn at night.
 ENGINES = (*SQL, "redis", pytest.param("valkey", marks=pytest.mark.nightly))
-DONE_S = 200
 ECHO = {"postgres": "SELECT $1::text AS said", "mariadb": "SELECT ? AS said"} | dict.fromkeys(
     KEYS, "ECHO ?"
 )
-
-
-def hear_interrupts() -> None:
-    # A shell that runs the tests in the background has them ignored.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-class CommandLine:
-    """The command as a process of its own, with a home of its own."""
-
-    def __init__(self, installation: Installation) -> None:
-        self.installation = installation
-        self.config = installation.home / "xdg"
-        self._ordered: dict[str, str] = {}
-
-    def instance(self, engine: str) -> str:
-        """The name of an instance that all tests share."""
-        refuse_missing(self.installation, engine)
-        if engine not in self._ordered:
-            self._ordered[engine] = order(self.installation, engine=engine)["name"]
-        return self._ordered[engine]
-
-    def start(self, *argv: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "menagerie", *argv],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={
-                **os.environ,
-                "MENAGERIE_HOME": str(self.installation.home),
-                "XDG_CONFIG_HOME": str(self.config),
-                "XDG_CACHE_HOME": str(self.installation.home / "cache"),
-                **environment,
-            },
-            preexec_fn=hear_interrupts,  # noqa: PLW1509  no threads here
-        )
-
-    def run(
-        self, *argv: str, typed: str = "", **environment: str
-    ) -> subprocess.CompletedProcess[str]:
-        process = self.start(*argv, **environment)
-        try:
-            out, err = process.communicate(typed, timeout=DONE_S)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess(argv, process.returncode, out, err)
-
-    def rows(self, *argv: str) -> Any:
-        done = self.run("query", *argv, "--output", "json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -151,17 +97,19 @@ NUMBERS = {
 @pytest.mark.parametrize("engine", SQL)
 def test_answers_are_cut_and_what_they_did_stays(menagerie: CommandLine, engine: str) -> None:
     name = menagerie.instance(engine)
-    found = menagerie.rows(name, NUMBERS[engine])
-    assert (len(found["rows"]), found["truncated"]) == (10_000, True)
-    menagerie.rows(name, "CREATE TABLE many (n INTEGER)")
-    written = menagerie.rows(name, f"INSERT INTO many {NUMBERS[engine]} RETURNING n")
-    assert (len(written["rows"]), written["truncated"]) == (10_000, True)
-    assert menagerie.rows(name, "SELECT count(*) FROM many")["rows"] == [[20_000]]
+    with menagerie.session(name) as session:
+        found = session.query(NUMBERS[engine])
+        assert (len(found.rows), found.truncated) == (10_000, True)
+        session.query("CREATE TABLE many (n INTEGER)")
+        written = menagerie.rows(name, f"INSERT INTO many {NUMBERS[engine]} RETURNING n")
+        assert (len(written["rows"]), written["truncated"]) == (10_000, True)
+        assert session.query("SELECT count(*) FROM many").rows == [[20_000]]
 
 
 def test_a_replys_map_is_a_table(menagerie: CommandLine) -> None:
     name = menagerie.instance("valkey")
-    menagerie.rows(name, "HSET duck legs 2 sound 'quack quack'")
+    with menagerie.session(name) as session:
+        session.query("HSET duck legs 2 sound 'quack quack'")
     done = menagerie.run("query", name, "HGETALL duck", "-o", "csv")
     assert done.stdout == "field,value\nlegs,2\nsound,quack quack\n"
 
@@ -181,13 +129,23 @@ def test_an_error_is_the_engines_own_words(menagerie: CommandLine, engine: str) 
     assert (done.returncode, words in done.stderr) == (6, True), done.stderr
 
 
+def keep(menagerie: CommandLine, engine: str) -> tuple[Path, dict[str, Any], str]:
+    """The file of credentials, what is in it, and the key of this engine's, which is there."""
+    path = menagerie.config / "menagerie" / "credentials.json"
+    asked = False
+    while True:
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        for key, one in kept.items():
+            if one["host"].startswith(f"{engine}-"):
+                return path, kept, key
+        assert not asked, kept
+        menagerie.rows(menagerie.instance(engine), ECHO[engine], "--param", "kept")
+        asked = True
+
+
 def spoil(menagerie: CommandLine, engine: str) -> Callable[[], bool]:
     """Makes the kept password a wrong one; answers whether it has been renewed since."""
-    name = menagerie.instance(engine)
-    menagerie.rows(name, ECHO[engine], "--param", "kept")
-    path = menagerie.config / "menagerie" / "credentials.json"
-    kept = json.loads(path.read_text())
-    mine = next(key for key, one in kept.items() if one["host"].startswith(f"{engine}-"))
+    path, kept, mine = keep(menagerie, engine)
     kept[mine] |= {"password": "wrong"}
     path.write_text(json.dumps(kept))
     return lambda: json.loads(path.read_text())[mine]["password"] != "wrong"
@@ -258,9 +216,10 @@ def test_an_interrupt_stops_the_statement_in_the_server(
     process.stdin.write(sleep + "\n")
     process.stdin.flush()
     try:
-        wait_for_count(menagerie, name, running, 1)
-        process.send_signal(signal.SIGINT)
-        wait_for_count(menagerie, name, running, 0)
+        with menagerie.session(name) as session:
+            wait_for_count(session, running, 1)
+            process.send_signal(signal.SIGINT)
+            wait_for_count(session, running, 0)
         out, err = process.communicate("SELECT 'still here' AS t;\n", timeout=DONE_S)
     finally:
         process.kill()
@@ -269,10 +228,11 @@ def test_an_interrupt_stops_the_statement_in_the_server(
     assert "interrupted" in err
 
 
-def wait_for_count(menagerie: CommandLine, name: str, statement: str, count: int) -> None:
+def wait_for_count(session: Session, statement: str, count: int) -> None:
     deadline = time.monotonic() + DONE_S / 2
-    while menagerie.rows(name, statement)["rows"] != [[count]]:
+    while session.query(statement).rows != [[count]]:
         assert time.monotonic() < deadline, statement
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -280,7 +240,7 @@ def test_another_authority_is_not_trusted(
     menagerie: CommandLine, engine: str, tmp_path: Path
 ) -> None:
     name = menagerie.instance(engine)
-    menagerie.rows(name, ECHO[engine], "--param", "kept")
+    keep(menagerie, engine)
     nobody = str(Authority(tmp_path, "nobody.example.com").ca_file)
     done = menagerie.run("query", name, "PING", MENAGERIE_CA_FILE=nobody)
     assert (done.returncode, "certificate verify failed" in done.stderr) == (1, True), done.stderr
@@ -357,21 +317,14 @@ CUTS = {
 def test_a_session_in_python_goes_on_after_it_was_cut_off(
     menagerie: CommandLine, engine: str
 ) -> None:
-    name, found = menagerie.instance(engine), menagerie.installation.endpoints
     cut, after = CUTS[engine]
-    with Client(
-        found["base_url"],
-        api_key=found["api_key"],
-        ca_file=found["ca_file"],
-        org_id=found["org_id"],
-    ) as client:
-        instance = next(one for one in client.paginate("instances.list") if one["name"] == name)
-        with Endpoint(client, instance).session() as session:
+    with menagerie.endpoint(menagerie.instance(engine)) as endpoint:
+        with endpoint.session() as session:
             with contextlib.suppress(ClientError):
                 session.query(cut)
             assert session.query(after).rows == [[1]]
             wrong = replace(session.credential, password="wrong")
-        with Endpoint(client, instance).session(wrong) as refused:
+        with endpoint.session(wrong) as refused:
             with pytest.raises(QueryFailed) as raised:
                 refused.query(after)
             assert raised.value.status == 401
@@ -384,9 +337,11 @@ def test_a_session_in_python_goes_on_after_it_was_cut_off(
 )
 def test_a_paused_instance_says_so(menagerie: CommandLine, engine: str) -> None:
     name = menagerie.instance(engine)
-    assert menagerie.run("instances", "pause", name, "--wait").returncode == 0
+    with menagerie.endpoint(name) as endpoint:
+        instance = Instance(menagerie.installation, endpoint.instance["id"])
+    instance.act("pause", "paused")
     done = menagerie.run("query", name, ECHO[engine], "--param", "x")
-    assert menagerie.run("instances", "resume", name, "--wait").returncode == 0
+    instance.act("resume", "running")
     assert (done.returncode, "nstance is paused" in done.stderr) == (1, True), done.stderr
     assert "hint" not in done.stderr
 

@@ -10,11 +10,17 @@ from contract_tests.end_to_end.installation import Installation, order, reveal, 
 ENGINES = ("duckdb", "postgres", "mariadb", "mysql", "redis", "valkey")
 
 
-# Redis and Valkey are spoken to in one way: the second has its turn at night.
-AS_VALKEY = pytest.param("valkey", marks=pytest.mark.nightly)
+# By day PostgreSQL lives here, and Valkey in test_lifecycle. The others go through the same, and
+# each is held to a driver's promises (engines/test_contract).
+BY_DAY = frozenset({"postgres"})
 
 
-@pytest.fixture(params=[*ENGINES[:-1], AS_VALKEY])
+@pytest.fixture(
+    params=[
+        pytest.param(each, marks=[] if each in BY_DAY else [pytest.mark.nightly])
+        for each in ENGINES
+    ]
+)
 def engine(request: pytest.FixtureRequest, installation: Installation) -> str:
     name = str(request.param)
     refuse_missing(installation, name)

@@ -1,6 +1,5 @@
 """Parts are killed while instances are in use: what keeps working, and what comes back."""
 
-import contextlib
 from typing import Any
 
 import httpx
@@ -10,7 +9,6 @@ import pytest
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import (
     Installation,
-    lasted_s,
     order,
     query,
     reveal,
@@ -25,21 +23,14 @@ def answers(installation: Installation, credential: dict[str, Any]) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def installation(own: Installation) -> Installation:
-    """Not the one that all share: its parts are killed."""
-    return own
-
-
-@pytest.fixture
-def used(installation: Installation) -> dict[str, Any]:
+def an_instance(installation: Installation) -> dict[str, Any]:
     made = order(installation)
     return {"id": made["id"]} | reveal(installation, made["id"])
 
 
-def test_instances_are_reached_while_the_control_plane_is_dead(
-    installation: Installation, used: dict[str, Any]
-) -> None:
+def test_instances_are_reached_while_the_control_plane_is_dead(installation: Installation) -> None:
+    """On the one that all share, which is as it was when the API is back."""
+    used = an_instance(installation)
     with installation.public() as existing:
         url = f"https://{used['host']}:{used['port']}/query"
         login = (used["username"], used["password"])
@@ -65,26 +56,10 @@ def healthy(installation: Installation) -> bool:
         return False
 
 
-@pytest.mark.exclusive  # it holds a promised time
-def test_a_killed_gateway_is_back_within_five_seconds(
-    installation: Installation, used: dict[str, Any]
-) -> None:
-    # A machine that stalls spoils one of the times; a gateway that is slow spoils them all.
-    times = sorted(without_gateway_s(installation, used) for _ in range(3))
-    assert times[1] < 5, times
-
-
-def without_gateway_s(installation: Installation, used: dict[str, Any]) -> float:
-    gateway = installation.part("gateway")
-    for process in [gateway, *gateway.children(recursive=True)]:
-        # The children of one that is gone end by themselves, maybe before we come to them.
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    return lasted_s(lambda: answers(installation, used), "the gateway came back")
-
-
 @pytest.mark.nightly
-def test_a_killed_cell_adopts_its_engines(installation: Installation, used: dict[str, Any]) -> None:
+def test_a_killed_cell_adopts_its_engines(own: Installation) -> None:
+    installation = own
+    used = an_instance(installation)
     assert query(installation, used, "CREATE TABLE kept AS SELECT 1 AS n").status_code == 200
     cell = installation.part("cell")
     engines = engine_pids(installation, used["id"])
@@ -125,7 +100,8 @@ def engine_pids(installation: Installation, instance_id: str) -> set[int]:
 
 
 @pytest.mark.nightly
-def test_a_cell_killed_while_it_provisions_makes_one_instance(installation: Installation) -> None:
+def test_a_cell_killed_while_it_provisions_makes_one_instance(own: Installation) -> None:
+    installation = own
     found = installation.endpoints
     path = f"/v1/orgs/{found['org_id']}"
     with installation.api() as api:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -15,6 +16,7 @@ from contract_tests.end_to_end.installation import Installation
 from menagerie import first_start, keys
 from menagerie.endpoints import endpoints_file, read_endpoints
 from menagerie.errors import SettingsError
+from menagerie.refusals import unusable
 from menagerie.settings import Settings, load
 
 
@@ -23,14 +25,24 @@ def settings(tmp_path: Path) -> Settings:
     return load(home=tmp_path / "home")
 
 
-def said(settings: Settings, status: int) -> str:
+class Said(Protocol):
+    def __call__(self, settings: Settings, status: int) -> str: ...
+
+
+@pytest.fixture
+def said(capfd: pytest.CaptureFixture[str]) -> Said:
     """What `init`, which ends with this status, says to people: no traceback, one line."""
-    command = [sys.executable, "-m", "menagerie", "init", "--home", str(settings.root)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == status, ended.stderr
-    assert ended.stderr.startswith("menagerie init: ")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr
+
+    def told(settings: Settings, status: int) -> str:
+        with pytest.raises(SystemExit) as ended, unusable("init"):
+            first_start.initialize(settings)
+        assert ended.value.code == status
+        text = capfd.readouterr().err
+        assert text.startswith("menagerie init: ")
+        assert text.count("\n") == 1
+        return text
+
+    return told
 
 
 def test_a_start_that_was_cut_short_is_made_good(settings: Settings) -> None:
@@ -102,19 +114,19 @@ def test_an_endpoints_file_that_lets_nobody_in_is_refused(settled: Settings, con
     assert endpoints_file(settled.root).read_text() == content
 
 
-def test_why_an_endpoints_file_is_refused_is_said(settled: Settings) -> None:
+def test_why_an_endpoints_file_is_refused_is_said(settled: Settings, said: Said) -> None:
     endpoints_file(settled.root).write_text("{")
     assert "endpoints.json cannot be used" in said(settled, 2)
 
 
-def test_endpoints_of_another_database_are_refused(settings: Settings) -> None:
+def test_endpoints_of_another_database_are_refused(settings: Settings, said: Said) -> None:
     first_start.initialize(settings)
     for file in settings.root.glob("menagerie.db*"):
         file.unlink()
     assert "belongs to another database" in said(settings, 2)
 
 
-def test_a_database_of_a_newer_version_is_left_alone(settings: Settings) -> None:
+def test_a_database_of_a_newer_version_is_left_alone(settings: Settings, said: Said) -> None:
     first_start.initialize(settings)
     file = settings.root / "menagerie.db"
     with sqlite3.connect(file) as connection:
@@ -125,7 +137,7 @@ def test_a_database_of_a_newer_version_is_left_alone(settings: Settings) -> None
     assert "newer" in text
 
 
-def test_a_database_that_is_none_is_named(settings: Settings) -> None:
+def test_a_database_that_is_none_is_named(settings: Settings, said: Said) -> None:
     settings.root.mkdir(parents=True)
     (settings.root / "menagerie.db").write_text("nothing of the kind" * 100)
     assert "check the setting database_url" in said(settings, 1)

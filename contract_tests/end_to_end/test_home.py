@@ -2,9 +2,7 @@
 
 import os
 import re
-import shutil
 import sqlite3
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from menagerie.settings import Settings, load
 
 ROOT = Path(__file__).resolve().parents[2]
 MENAGERIE = [sys.executable, "-m", "menagerie"]
+OTHERS = ("init", "cell", "gateway", "migrate")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
@@ -38,7 +37,10 @@ def refused(words: list[str], status: int = 2, **environment: str) -> str:
     return ended.stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "init", "api", "cell", "gateway", "migrate"])
+# All commands see to the home in one place, each by what it writes: by day one of either kind.
+@pytest.mark.parametrize(
+    "command", ["serve", "api", *(pytest.param(each, marks=pytest.mark.nightly) for each in OTHERS)]
+)
 def test_a_home_that_is_a_file_is_refused(command: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
@@ -117,29 +119,6 @@ def test_no_variable_that_our_code_names_is_refused(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, values.get(name, ""))
     monkeypatch.delenv("MENAGERIE_CONFIG", raising=False)
     load()
-
-
-def test_a_home_that_lies_open_is_closed(fresh: Callable[..., Installation]) -> None:
-    installation = fresh()
-    root = installation.home
-    first_start.initialize(load(home=root))
-    # As former versions, copies and hands leave it.
-    root.chmod(0o755)
-    for path in root.iterdir():
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    shutil.copyfile(root / "menagerie.db", root / "menagerie.db.backup")
-    assert root / "menagerie.db" in set(home.exposed(root))
-    installation.start()
-    assert list(home.exposed(root)) == []
-    mode = stat.S_IMODE(root.stat().st_mode)
-    assert not mode & 0o066
-    readable = [
-        path
-        for path in root.rglob("*")
-        if path.suffix != ".pem" and not path.is_symlink() and path.lstat().st_mode & 0o066
-    ]
-    assert readable == []
-    assert stat.S_ISSOCK((root / "cell" / "run" / "cell.sock").stat().st_mode)
 
 
 @pytest.mark.nightly

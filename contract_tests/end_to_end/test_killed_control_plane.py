@@ -1,4 +1,8 @@
-"""API and workers are killed with -9 under load: each accepted change happens, once, and ends."""
+"""API and workers are killed with -9 under load: each accepted change happens, once, and ends.
+
+The parts run apart: on PostgreSQL two API processes under gunicorn and a worker. By day this shows
+too that together they are the service.
+"""
 
 import contextlib
 import os
@@ -21,9 +25,12 @@ from sqlalchemy import select
 
 from contract_tests.cell.rig import until
 from contract_tests.databases import Databases
-from contract_tests.end_to_end.installation import READY_S, Installation
-from contract_tests.end_to_end.test_parts import of_gunicorn, serves_api
+from contract_tests.end_to_end.engine_clients import connect
+from contract_tests.end_to_end.installation import READY_S, Installation, order
+from contract_tests.end_to_end.test_engines import place_of
+from contract_tests.end_to_end.test_parts import of_gunicorn, serves_api, serves_gateway
 from contract_tests.kept_port import KeptPort
+from menagerie.settings import GATEWAY_PORTS
 from storage.database import Database
 from storage.records import AuditEntry, Event, Instance, Work
 
@@ -46,7 +53,7 @@ class Pace:
     changes_between_kills: int
 
 
-BY_DAY, AT_NIGHT = Pace(4, 4, 4), Pace(24, 6, 4)
+BY_DAY, AT_NIGHT = Pace(2, 2, 2), Pace(24, 6, 4)
 
 
 @dataclass
@@ -103,13 +110,16 @@ class ControlPlane:
         self.installation.destroy()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.nightly), "postgresql"])
 def plane(
     request: pytest.FixtureRequest, tmp_path: Path, databases: Databases
 ) -> Iterator[ControlPlane]:
     url = databases.migrated("postgresql") if request.param == "postgresql" else ""
-    with KeptPort() as port:
+    with KeptPort() as port, KeptPort() as https, KeptPort() as resp:
         settings = {
+            **{f"MENAGERIE_GATEWAY_{name.upper()}_PORT": "0" for name in GATEWAY_PORTS},
+            "MENAGERIE_GATEWAY_HTTPS_PORT": str(https.number),
+            "MENAGERIE_GATEWAY_RESP_PORT": str(resp.number),
             "MENAGERIE_HOME": str(tmp_path / "home"),
             "MENAGERIE_PORT": str(port.number),
             "MENAGERIE_RATE_LIMITS": "false",
@@ -118,7 +128,7 @@ def plane(
         made = ControlPlane(tmp_path / "home", settings)
         try:
             assert made.run("init").wait() == 0
-            for part in ("cell", "api", *(["worker"] if url else [])):
+            for part in ("cell", "gateway", "api", *(["worker"] if url else [])):
                 made.start(part)
             yield made
         finally:
@@ -144,7 +154,7 @@ class Owner:
         with self.installation.api(timeout_s=20) as api:
             ends = self.installation.endpoints
             org = f"/v1/orgs/{ends['org_id']}"
-            body = {"engine": "duckdb", "size": "f0", "name": name}
+            body = {"engine": "valkey", "size": "f0", "name": name}
             made = self._change(api, "POST", f"{org}/projects/{ends['project_id']}/instances", body)
             path = f"{org}/instances/{made['id']}"
             self._wait(api, path, "running")
@@ -226,13 +236,22 @@ def test_what_is_accepted_happens_once_and_ends(plane: ControlPlane, pace: Pace)
         assert {row[0] for row in cell.execute("SELECT instance_id FROM instances")} == {
             *ids.values()
         }
+    until(lambda: serves_api(plane.installation), "the API answers again", READY_S)
+    until(lambda: serves_gateway(plane.installation), "the gateway serves", READY_S)
+    made = order(plane.installation, engine="valkey", size="f0")
+    with connect("valkey", place_of(plane.installation, made["id"])) as session:
+        session.write([6, 7])
+        assert session.read() == [6, 7]
+    if "worker" in plane.parts:
+        # Only this home's: the other tests of this machine may run gunicorn too.
+        until(lambda: len(of_gunicorn(plane.installation)) == 3, "gunicorn's own, and two workers")
 
 
 def kill_while(plane: ControlPlane, owner: Owner, pace: Pace) -> int:
     """All lives, and after so many changes a kill of each kind in turn; how many there were."""
-    kinds: list[Callable[[], None]] = [lambda: plane.kill("api"), plane.kill_api_worker]
+    kinds: list[Callable[[], None]] = [plane.kill_api_worker, lambda: plane.kill("api")]
     if "worker" in plane.parts:
-        kinds.append(lambda: plane.kill("worker"))
+        kinds.insert(0, lambda: plane.kill("worker"))
     kills = 0
     with ThreadPoolExecutor(pace.at_once) as threads:
         lives = [threads.submit(owner.live, f"life-{number}") for number in range(pace.lives)]

@@ -22,6 +22,8 @@ def port() -> Iterator[int]:
         yield kept.number
 
 
+# By day one is killed under load, and the next has the port (test_killed_control_plane).
+@pytest.mark.nightly
 def test_workers_of_a_killed_api_end_and_the_next_start_has_the_port(
     tmp_path: Path, port: int
 ) -> None:

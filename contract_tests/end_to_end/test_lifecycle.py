@@ -2,13 +2,16 @@
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pyotp
 import pytest
+import redis
 
 from contract_tests.cell.rig import until
+from contract_tests.end_to_end.engine_clients import connect
 from contract_tests.end_to_end.installation import (
     Installation,
     order,
@@ -17,6 +20,7 @@ from contract_tests.end_to_end.installation import (
     reveal,
     wait_for,
 )
+from contract_tests.end_to_end.test_engines import place_of, read
 from menagerie.settings import GATEWAY_PROCESSES
 
 
@@ -47,39 +51,39 @@ def test_each_cpu_has_a_process_of_the_gateway(installation: Installation) -> No
 
 
 def test_an_instance_lives_and_is_erased(installation: Installation, path: str) -> None:
-    made = order(installation, name="whole-life", size="s0")
+    made = order(installation, engine="valkey", name="whole-life", size="s0")
     instance = f"{path}/instances/{made['id']}"
-    credential = reveal(installation, made["id"])
-    assert credential["host"] == made["host"]
-    assert rows(query(installation, credential, "CREATE TABLE life AS SELECT 1 AS n")) == []
+    place = place_of(installation, made["id"])
+    assert place.host == made["host"]
+    with connect("valkey", place) as session:
+        session.write([1])
 
     with installation.api() as api:
         assert api.post(f"{instance}/actions/pause").status_code == 202
         wait_for(installation, made["id"], "paused")
-        refused = query(installation, credential, "SELECT 1")
-        assert refused.status_code == 503
-        assert "paused" in refused.json()["error"]
+        with pytest.raises(redis.RedisError, match="paused"):
+            read("valkey", place)
         again = api.post(f"{instance}/actions/pause")
         assert again.status_code == 409
         assert "paused" in again.json()["detail"]
 
         assert api.post(f"{instance}/actions/resume").status_code == 202
         wait_for(installation, made["id"], "running")
-        assert rows(query(installation, credential, "SELECT n FROM life")) == [[1]]
+        assert read("valkey", place) == [1]
 
         changed = api.patch(instance, json={"size": "s1"})
         assert changed.status_code in (200, 202), changed.text
         wait_for(installation, made["id"], "running")
         changes = api.get(f"{instance}/changes").json()["items"]
         assert [(one["kind"], one["new"]) for one in changes] == [("size", "s1")]
-        assert rows(query(installation, credential, "SELECT n FROM life")) == [[1]]
+        assert read("valkey", place) == [1]
 
         assert api.delete(instance).status_code == 202
         gone = wait_for(installation, made["id"], "deleted")
         assert gone["purge_after"]
         assert api.post(f"{instance}/actions/undelete").status_code == 202
         wait_for(installation, made["id"], "running")
-        assert rows(query(installation, credential, "SELECT n FROM life")) == [[1]]
+        assert read("valkey", place) == [1]
 
         assert api.delete(instance).status_code == 202
         wait_for(installation, made["id"], "deleted")
@@ -109,24 +113,34 @@ def left_of(installation: Installation, instance_id: str) -> list[str]:
     ]
 
 
-def test_both_passwords_work_after_a_rotation(installation: Installation, path: str) -> None:
-    made = order(installation)
-    before = reveal(installation, made["id"])
+@pytest.fixture(scope="module")
+def made(installation: Installation) -> dict[str, Any]:
+    """Whose passwords and one-time URLs are tried; it stays as it is."""
+    return order(installation, engine="valkey")
+
+
+def test_both_passwords_work_after_a_rotation(
+    installation: Installation, path: str, made: dict[str, Any]
+) -> None:
+    before = place_of(installation, made["id"])
     with installation.api() as api, installation.public() as public:
         url = api.post(f"{path}/instances/{made['id']}/credentials/rotate").json()["url"]
         answer = public.post(url)
         assert answer.status_code == 200, answer.text
         assert public.post(url).status_code == 410
     after = answer.json()
-    assert after["password"] != before["password"]
-    for credential in (before, before | after):
-        assert rows(query(installation, credential, "SELECT 1")) == [[1]]
-    wrong = query(installation, before | {"password": "wrong"}, "SELECT 1")
-    assert wrong.status_code == 401
+    assert after["password"] != before.credential["password"]
+    for password in (before.credential["password"], after["password"]):
+        credential = before.credential | {"password": password}
+        assert read("valkey", replace(before, credential=credential)) == []
+    wrong = before.credential | {"password": "wrong"}
+    with pytest.raises(redis.AuthenticationError):
+        read("valkey", replace(before, credential=wrong))
 
 
-def test_a_one_time_url_works_once(installation: Installation, path: str) -> None:
-    made = order(installation)
+def test_a_one_time_url_works_once(
+    installation: Installation, path: str, made: dict[str, Any]
+) -> None:
     with installation.api() as api, installation.public() as public:
         url = api.post(f"{path}/instances/{made['id']}/credentials/reveal").json()["url"]
         assert public.post(url).status_code == 405

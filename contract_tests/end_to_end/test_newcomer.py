@@ -1,5 +1,10 @@
-"""A newcomer's first minutes: the printed walk as pasted, the files, a stop and a second start."""
+"""A newcomer's first minutes: the printed walk as pasted, the files, a stop and a second start.
 
+The second start finds a home that lies open and a cell that told of no engine, and somebody waits.
+"""
+
+import contextlib
+import json
 import os
 import re
 import shutil
@@ -8,9 +13,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import (
@@ -21,6 +28,10 @@ from contract_tests.end_to_end.installation import (
     reveal,
     wait_for,
 )
+from contract_tests.end_to_end.test_wait import waits
+from menagerie import home as homes
+from storage.catalogue.cells import Cell
+from storage.database import Database
 
 
 @dataclass(frozen=True)
@@ -28,20 +39,35 @@ class Start:
     """What one start printed, and the files and answers that there were while it ran."""
 
     printed: str
-    walked: subprocess.CompletedProcess[str] | None
     endpoints: dict[str, Any]
     mode: int
     kept: Any
 
 
 @dataclass(frozen=True)
+class Wait:
+    """What `menagerie wait` said first, and at its end; and what there was by then."""
+
+    said: str
+    told: str
+    status: int
+    health: str
+    engines: list[str]
+
+
+@dataclass(frozen=True)
 class Life:
-    """A home that was served twice."""
+    """A home that was served twice; `exposed` before and after the second start."""
 
     first: Start
     second: Start
+    walked: subprocess.CompletedProcess[str] | None
     password: str
     log: str
+    exposed: tuple[list[Path], list[Path]]
+    readable: list[str]
+    has_socket: bool
+    wait: Wait
 
 
 @pytest.fixture(scope="module")
@@ -56,37 +82,90 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
         written = query(installation, credential, "CREATE TABLE kept AS SELECT 7 AS n")
         assert written.status_code == 200, written.text
         first = lived(installation, printed, credential)
+        walked = walk(printed) if shutil.which("curl") else None
         assert installation.stop() == 0
         # What was killed may still be on its way out; what was left does not go.
         until(lambda: not installation.processes(), "nothing is left of it")
-        printed = installation.start()
+        before = opened(installation.home)
+        printed, wait = started_again(installation)
+        after = list(homes.exposed(installation.home))
+        readable = readable_by_others(installation.home)
+        has_socket = (installation.home / "cell" / "run" / "cell.sock").is_socket()
         wait_for(installation, made["id"], "running")
         port = installation.endpoints["gateway_ports"]["https"]
         second = lived(installation, printed, credential | {"port": port})
-        yield Life(first, second, credential["password"], installation.log)
+        yield Life(
+            *(first, second, walked, credential["password"], installation.log),
+            *((before, after), readable, has_socket, wait),
+        )
     finally:
         installation.destroy()
 
 
+def opened(home: Path) -> list[Path]:
+    """As former versions, copies and hands leave it; what others may read."""
+    home.chmod(0o755)
+    for path in home.iterdir():
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    shutil.copyfile(home / "menagerie.db", home / "menagerie.db.backup")
+    return list(homes.exposed(home))
+
+
+def readable_by_others(home: Path) -> list[str]:
+    """But for what instances have, whose engines are other users, and certificates."""
+    found = []
+    for folder, folders, files in os.walk(home):
+        folders[:] = [name for name in folders if not name.startswith("inst_")]
+        for path in (Path(folder), *(Path(folder, name) for name in files)):
+            with contextlib.suppress(FileNotFoundError):
+                is_open = path.lstat().st_mode & 0o066
+                if is_open and path.suffix != ".pem" and not path.is_symlink():
+                    found.append(str(path))
+    return found
+
+
+def started_again(installation: Installation) -> tuple[str, Wait]:
+    """With somebody who waits for it. It blocks until the cell has told its engines."""
+    # As a former start's description would be: of a machine with nothing installed.
+    database = Database(f"sqlite:///{installation.home / 'menagerie.db'}")
+    with database.write() as db:
+        db.execute(update(Cell).values(engines=[]))
+    database.dispose()
+    # Nobody may listen by chance where it listened.
+    file = installation.home / "endpoints.json"
+    file.write_text(json.dumps(installation.endpoints | {"base_url": "http://127.0.0.1:1"}))
+    with waits(installation.home, "--timeout", "120") as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        printed = installation.start()
+        with installation.api() as api:
+            health = str(api.get("/healthz").json()["status"])
+            engines = [one["id"] for one in api.get("/v1/engines").json() if one["versions"]]
+        told, _ = process.communicate(timeout=60)
+    return printed, Wait(said, told, process.returncode, health, engines)
+
+
 def lived(installation: Installation, printed: str, credential: dict[str, Any]) -> Start:
-    walk = printed.split("Paste:")[1].split("Or run the same", maxsplit=1)[0]
-    command = ["bash", "-c", walk]
-    has_curl = shutil.which("curl") is not None
     return Start(
         printed,
-        subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-        if has_curl
-        else None,
         installation.endpoints,
         stat.S_IMODE((installation.home / "endpoints.json").stat().st_mode),
         query(installation, credential, "SELECT n FROM kept").json()["rows"],
     )
 
 
+def walk(printed: str) -> subprocess.CompletedProcess[str]:
+    pasted = printed.split("Paste:")[1].split("Or run the same", maxsplit=1)[0]
+    return subprocess.run(
+        ["bash", "-c", pasted], capture_output=True, text=True, timeout=110, check=False
+    )
+
+
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-@pytest.mark.parametrize("which", ["first", "second"])
+@pytest.mark.parametrize("which", ["first", pytest.param("second", marks=pytest.mark.nightly)])
 def test_the_printed_walk_works_as_pasted(life: Life, which: str) -> None:
-    walked = getattr(life, which).walked
+    walked = life.walked if which == "first" else walk(life.second.printed)
+    assert walked is not None
     assert '"rows":[[42]]' in walked.stdout, (walked.stdout, walked.stderr, life.log)
     assert '"columns":["answer"]' in walked.stdout
 
@@ -113,6 +192,22 @@ def test_secrets_are_shown_once_and_kept_in_a_private_file(life: Life) -> None:
 
 def test_what_was_written_is_there_after_a_second_start(life: Life) -> None:
     assert (life.first.kept, life.second.kept) == ([[7]], [[7]])
+
+
+def test_a_wait_blocks_until_the_cell_has_told_its_engines(life: Life) -> None:
+    assert "waiting: nothing answers at" in life.wait.said
+    assert life.wait.health == "ok"
+    assert "duckdb" in life.wait.engines
+    assert life.wait.status == 0
+    assert life.wait.told == f"Menagerie is ready: {life.second.endpoints['base_url']}\n"
+
+
+def test_a_home_that_lies_open_is_closed(life: Life) -> None:
+    before, after = life.exposed
+    assert "menagerie.db" in {path.name for path in before}
+    assert after == []
+    assert life.readable == []
+    assert life.has_socket
 
 
 @pytest.mark.nightly

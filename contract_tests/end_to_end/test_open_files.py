@@ -10,6 +10,7 @@ import pytest
 from menagerie import open_files
 from menagerie.doctor import machine
 
+BY_NIGHT = ("worker", "cell")
 LIMITED = (
     "import os, resource, sys; soft, hard, *words = sys.argv[1:];"
     "resource.setrlimit(resource.RLIMIT_NOFILE, (int(soft), int(hard)));"
@@ -33,7 +34,11 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     assert json.loads(ended.stdout) == [2_048, 2_048, 2_048, 896], ended.stderr
 
 
-@pytest.mark.parametrize("part", ["api", "worker", "cell", "gateway"])
+# The worker begins as the API does, and a cell as the gateway.
+@pytest.mark.parametrize(
+    "part",
+    ["api", "gateway", *(pytest.param(each, marks=pytest.mark.nightly) for each in BY_NIGHT)],
+)
 def test_a_part_that_may_open_too_few_does_not_start(part: str, tmp_path: Path) -> None:
     ended = limited(200, 512, "-m", "menagerie", part, "--home", str(tmp_path / "home"))
     assert ended.returncode == 2, ended.stderr
@@ -42,6 +47,7 @@ def test_a_part_that_may_open_too_few_does_not_start(part: str, tmp_path: Path) 
     assert "LimitNOFILE" in line
 
 
+@pytest.mark.nightly
 def test_a_cell_that_is_started_alone_does_the_same(tmp_path: Path) -> None:
     given = ("--home", str(tmp_path / "cell"), "--cell-id", "cell_a", "--control-public-key", "")
     ended = limited(200, 512, "-m", "cell", *given)

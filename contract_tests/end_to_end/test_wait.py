@@ -7,15 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import update
 
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation
-from menagerie import first_start, waiting
+from menagerie import waiting
 from menagerie.endpoints import endpoints_file
 from menagerie.settings import load
-from storage.catalogue.cells import Cell
-from storage.database import Database
 
 
 def waits(home: Path, *options: str) -> "subprocess.Popen[str]":
@@ -44,29 +41,6 @@ def test_what_is_no_menagerie_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in (told("hello"), told("[]"), told("{}", **{"Content-Encoding": "gzip"})):
         monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *_, answer=answer: answer)
         assert "is not a Menagerie" in waiting.look(load(), "http://127.0.0.1:1").missing
-
-
-def test_it_blocks_until_the_cell_has_told_its_engines(
-    fresh: Callable[..., Installation],
-) -> None:
-    installation = fresh()
-    first_start.initialize(load(home=installation.home))
-    # As a former start's description would be: of a machine with nothing installed.
-    database = Database(f"sqlite:///{installation.home / 'menagerie.db'}")
-    with database.write() as db:
-        db.execute(update(Cell).values(engines=[]))
-    database.dispose()
-    with waits(installation.home, "--timeout", "120") as process:
-        assert process.stderr is not None
-        assert "waiting: nothing answers at" in process.stderr.readline()
-        installation.start()
-        with installation.api() as api:
-            assert api.get("/healthz").json()["status"] == "ok"
-            available = [one for one in api.get("/v1/engines").json() if one["versions"]]
-        assert "duckdb" in [one["id"] for one in available]
-        out, told = process.communicate(timeout=60)
-    assert process.returncode == 0, told
-    assert out == f"Menagerie is ready: {installation.endpoints['base_url']}\n"
 
 
 @pytest.mark.nightly
