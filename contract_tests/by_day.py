@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 import pytest
@@ -29,6 +29,14 @@ OF_DATABASES: Final = frozenset(
 # engines/test_contract.py holds to its promises by day: here each test has one engine by day.
 OF_ENGINES: Final = frozenset({"end_to_end/test_command_line", "engines/test_console"})
 ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis")
+
+
+def one_in(step: int, values: Iterable[Any]) -> list[Any]:
+    """For `parametrize`: each of them at night, by day the first and one in `step` after it."""
+    return [
+        each if place % step == 0 else pytest.param(each, marks=pytest.mark.nightly)
+        for place, each in enumerate(values)
+    ]
 
 
 def take_turns(items: Iterable[pytest.Item]) -> None:

@@ -6,9 +6,20 @@ from pathlib import Path
 import pytest
 
 from contract_tests.duckdb.process import Service, running
+from instance_services.duckdb import session as sessions
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.database import EngineLimits, open_database
+from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.session import Session
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_reference() -> Iterator[None]:
+    """A process of the service has one; to make one for each session here is half of the CPU."""
+    made = Reference()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "Reference", lambda: made)
+        yield
 
 
 @pytest.fixture(scope="module")

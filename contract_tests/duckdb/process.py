@@ -111,12 +111,12 @@ class Service:
 
 
 @contextlib.contextmanager
-def running(home: Path, *options: str) -> Iterator[Service]:
+def running(home: Path, *options: str, program: tuple[str, ...] = ()) -> Iterator[Service]:
     sockets = Path(tempfile.mkdtemp(prefix="dq"))
     service = Service(home, sockets / "s", list(options))
     service.users.write_text(json.dumps({"app": [digest(PASSWORD)]}))
     try:
-        service.start()
+        service.start(*program)
         yield service
     finally:
         if service.process is not None and service.process.poll() is None:

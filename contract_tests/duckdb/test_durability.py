@@ -58,11 +58,15 @@ raise SystemExit(main())
 """
 
 
-def test_a_lost_engine_ends_the_process_and_a_restart_heals(own_service: Service) -> None:
-    service = own_service
+@pytest.fixture
+def unguarded(tmp_path: Path) -> Iterator[Service]:
+    with running(tmp_path, program=("-c", UNGUARDED)) as started:
+        yield started
+
+
+def test_a_lost_engine_ends_the_process_and_a_restart_heals(unguarded: Service) -> None:
+    service = unguarded
     service.query("CREATE TABLE healed AS SELECT 42 AS i")
-    service.end(signal.SIGTERM)
-    service.start("-c", UNGUARDED)
     sql = "CHECKPOINT system"
     # Refused or already gone: which of the two is a matter of milliseconds.
     with service.client() as client, contextlib.suppress(httpx.TransportError):
@@ -103,6 +107,7 @@ def test_one_statement_that_outgrows_the_storage_is_stopped(tmp_path: Path) -> N
         assert service.rows("SHOW TABLES") == []
 
 
+@pytest.mark.nightly
 def test_what_a_query_spills_counts_as_storage(tmp_path: Path) -> None:
     limits = ("--storage-bytes", "40000000", "--temp-bytes", "1000000000")
     # Of two options the later counts.

@@ -14,6 +14,7 @@ import httpx
 import orjson
 import pytest
 
+from contract_tests.by_day import one_in
 from contract_tests.duckdb.process import Service, running, until
 from instance_services.duckdb.database import EngineLimits
 from instance_services.duckdb.engine import Broken, Engine, Overloaded
@@ -179,7 +180,7 @@ def test_stopping_drops_what_waits_and_health_says_so(tmp_path: Path) -> None:
     _with_engine(tmp_path, use)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", one_in(2, [signal.SIGTERM, signal.SIGINT]))
 def test_a_signal_ends_a_running_query_and_writes_a_checkpoint(
     tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from contract_tests.by_day import one_in
 from instance_services.duckdb import prepared
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.database import EngineLimits, open_database
@@ -147,7 +148,7 @@ class Machine(RuleBasedStateMachine):
 _QUICK = settings(
     deadline=None,
     database=None,
-    max_examples=12,
+    max_examples=6,
     stateful_step_count=20,
     suppress_health_check=list(HealthCheck),
 )
@@ -156,11 +157,8 @@ _QUICK = settings(
 @pytest.mark.usefixtures("all_is_quick")
 @pytest.mark.parametrize(
     "change",
-    [
-        # Each kind of change is drawn by the machine below as well.
-        change if place % 4 == 0 else pytest.param(change, marks=pytest.mark.nightly)
-        for place, change in enumerate(CHANGES)
-    ],
+    # Each kind of change is drawn by the machine below as well.
+    one_in(8, CHANGES),
 )
 def test_after_a_change_an_answer_is_that_of_a_first_asking(asked: Asked, change: str) -> None:
     for sql in QUESTIONS:

@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from contract_tests.by_day import one_in
 from contract_tests.duckdb.process import Service, running
 from instance_services.duckdb import recovery
 from instance_services.duckdb.allowance import Allowance
@@ -88,7 +89,7 @@ def _crashed(home: Path) -> Path:
     return left / "database.duckdb"
 
 
-@pytest.mark.parametrize("sql", FORMS)
+@pytest.mark.parametrize("sql", one_in(7, FORMS))
 def test_a_crash_after_a_change_of_the_schema(
     begun: tuple[Any, Session], tmp_path: Path, sql: str
 ) -> None:
@@ -106,7 +107,7 @@ def test_a_crash_after_a_change_of_the_schema(
     opened.close()
 
 
-@pytest.mark.parametrize("sql", FORMS)
+@pytest.mark.parametrize("sql", one_in(8, FORMS))
 def test_a_crash_in_the_middle_loses_nothing_that_was_acknowledged(
     begun: tuple[Any, Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str
 ) -> None:
@@ -265,6 +266,7 @@ def test_a_log_is_not_given_up_for_want_of_memory(
     opened.close()
 
 
+@pytest.mark.nightly
 def test_kill_9_after_a_default_that_calls_a_macro(own_service: Service) -> None:
     service = own_service
     service.query("CREATE MACRO m(x) AS x + 1; CREATE TABLE t AS SELECT 42 AS i")

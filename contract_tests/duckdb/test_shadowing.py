@@ -13,6 +13,7 @@ import pytest
 
 import instance_services.duckdb
 from contract_tests.attacks.statements import called
+from contract_tests.by_day import one_in
 from contract_tests.duckdb.process import Service
 from instance_services.duckdb import catalog
 from instance_services.duckdb.allowance import Allowance
@@ -115,7 +116,7 @@ def test_where_it_cannot_be_dropped_only_that_can_be_done(
     connection.close()
 
 
-@pytest.mark.parametrize("sql", called("duckdb", "shadowing"))
+@pytest.mark.parametrize("sql", one_in(5, called("duckdb", "shadowing")))
 def test_an_instance_starts_again_after_each(own_service: Service, sql: str) -> None:
     own_service.query(sql)
     assert own_service.end(signal.SIGTERM) == 0

@@ -9,7 +9,7 @@ import httpx
 from contract_tests.duckdb.process import Service
 
 _CALLERS = 6
-_REQUESTS = 40
+_REQUESTS = 20
 _ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"
 # Some milliseconds: about as long as the event loop may be held up.
 _MIDDLING = "SELECT sum(i) FROM range({}) t(i)"

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from contract_tests.by_day import one_in
 from contract_tests.duckdb import corpus
 from contract_tests.duckdb.process import Service, running, until
 
@@ -34,13 +35,7 @@ def _ended(service: Service) -> int | None:
     return service.process.poll()
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        *corpus.UNHEEDING[:1],
-        *(pytest.param(sql, marks=pytest.mark.nightly) for sql in corpus.UNHEEDING[1:]),
-    ],
-)
+@pytest.mark.parametrize("sql", one_in(len(corpus.UNHEEDING), corpus.UNHEEDING))
 def test_what_does_not_obey_is_replaced_and_health_says_so(impatient: Service, sql: str) -> None:
     service = impatient
     answers: list[httpx.Response] = []
@@ -73,7 +68,7 @@ def test_what_does_not_obey_is_replaced_and_health_says_so(impatient: Service, s
     assert service.rows("FROM kept") == [[42]]
 
 
-@pytest.mark.parametrize("sql", corpus.HEEDING)
+@pytest.mark.parametrize("sql", one_in(4, corpus.HEEDING))
 def test_what_obeys_leaves_the_process_alone(service: Service, sql: str) -> None:
     _abandon(service, sql, after_s=0.3)
     assert service.rows("SELECT 1") == [[1]]
