@@ -56,6 +56,8 @@ def _connect(target: Target, **more: Any) -> Any:
 def _connected(target: Target, **more: Any) -> Any:
     connection = pymysql.connect(
         defer_connect=True,
+        # As cell/engines/mysql/client.py has it.
+        ssl_disabled=True,
         user=target.username,
         password=target.password,
         charset="utf8mb4",

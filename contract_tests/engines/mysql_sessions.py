@@ -48,6 +48,8 @@ def session(site: Site, login: Login, **options: Any) -> Iterator[Any]:
         user=login.username,
         password=login.password,
         autocommit=True,
+        # Else it looks through the machine's authorities, which takes most of the time.
+        ssl_disabled=True,
         **{"database": "app", **options},
     )
     with connection, connection.cursor() as cursor:

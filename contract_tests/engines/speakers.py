@@ -91,6 +91,7 @@ class MySQLFamily:
                 password=login.password,
                 database="app",
                 autocommit=True,
+                ssl_disabled=True,
             ) as connection,
             connection.cursor() as cursor,
         ):

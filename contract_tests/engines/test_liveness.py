@@ -186,7 +186,9 @@ def _connect(rig: Rig, instance_id: str) -> Any:
     assert route is not None
     password = rig.reveal(instance_id)["password"]
     path = route["socket"]
-    return pymysql.connect(unix_socket=path, user="app", password=password, database="app")
+    return pymysql.connect(
+        unix_socket=path, user="app", password=password, database="app", ssl_disabled=True
+    )
 
 
 def _ask(rig: Rig, instance_id: str, sql: str) -> Any:

@@ -40,6 +40,7 @@ def ask(rig: Rig, instance_id: str, password: str, sql: str) -> list[Any]:
         password=password,
         database="app",
         autocommit=True,
+        ssl_disabled=True,
     )
     with connection, connection.cursor() as cursor:
         cursor.execute(sql)

@@ -105,7 +105,10 @@ def test_other_sessions_of_the_owner_can_be_ended_and_the_administrators_not(
     running: Subject,
 ) -> None:
     other = pymysql.connect(
-        unix_socket=str(running.site.socket), user="app", password=running.login.password
+        unix_socket=str(running.site.socket),
+        user="app",
+        password=running.login.password,
+        ssl_disabled=True,
     )
     rows(running, f"KILL {other.thread_id()}")
     with pytest.raises(pymysql.err.OperationalError):

@@ -92,6 +92,7 @@ class MariaDB(Tenant):
             password=self.password,
             database="app",
             autocommit=True,
+            ssl_disabled=True,
         )
 
     def fill(self) -> int:

@@ -60,7 +60,9 @@ class MariaDb:
         """As its administrator, past the gateway; what the last statement found."""
         rows: list[tuple[Any, ...]] = []
         with (
-            pymysql.connect(unix_socket=str(self.socket), user="root", autocommit=True) as admin,
+            pymysql.connect(
+                unix_socket=str(self.socket), user="root", autocommit=True, ssl_disabled=True
+            ) as admin,
             admin.cursor() as cursor,
         ):
             for statement in statements:

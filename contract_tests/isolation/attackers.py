@@ -63,6 +63,7 @@ def mysql(around: Surroundings, instance_id: str) -> list[Any]:
             password=ours.password,
             database="app",
             autocommit=True,
+            ssl_disabled=True,
         ) as connection,
         connection.cursor() as cursor,
     ):

@@ -102,7 +102,9 @@ def simple_query(rig: Rig, name: str, instance_id: str) -> Iterator[Callable[[],
         with postgres(rig, instance_id) as session:
             yield lambda: session.execute("SELECT 1").fetchall()
     elif name == "mariadb":
-        connection = pymysql.connect(unix_socket=path, user="app", password=password)
+        connection = pymysql.connect(
+            unix_socket=path, user="app", password=password, ssl_disabled=True
+        )
         with connection, connection.cursor() as cursor:
             yield lambda: cursor.execute("SELECT 1")
     else:

@@ -93,6 +93,8 @@ def opened(socket: Path, username: str, password: str, answer_timeout_s: float) 
     try:
         connection = pymysql.connect(
             defer_connect=True,
+            # Else it looks through the machine's authorities for a socket that knows no TLS.
+            ssl_disabled=True,
             user=username,
             password=password,
             read_timeout=answer_timeout_s,
