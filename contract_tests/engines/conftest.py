@@ -121,8 +121,7 @@ class Subject:
                 await asyncio.sleep(0.02)
 
 
-# Older versions have their turn at night. The oldest differs most from the newest: what is of
-# PostgreSQL alone is shown with it by day too (postgres_sessions.py).
+# Older versions have their turn at night; see postgres_sessions.py.
 SUBJECTS = [
     *(pytest.param((engine, None), id=engine) for engine in sorted(SPEAKERS)),
     *(pytest.param(each, id="-".join(each), marks=pytest.mark.nightly) for each in OLDER_VERSIONS),
@@ -141,8 +140,29 @@ def subject(
     loop: Callable[[Coroutine[Any, Any, Any]], Any],
 ) -> Iterator[Subject]:
     """Provisioned and not started; skipped where this machine cannot run the engine."""
+    with _provisioned(request.param, host, layout, loop) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest, host: Host, layout: Layout) -> Iterator[Subject]:
+    """Started once for all tests of a file that leave it as it is, but for objects of their own."""
+    with (
+        asyncio.Runner() as runner,
+        _provisioned(request.param, host, layout, runner.run) as made,
+    ):
+        made.start()
+        yield made
+
+
+@contextlib.contextmanager
+def _provisioned(
+    given: str | tuple[str, str | None],
+    host: Host,
+    layout: Layout,
+    loop: Callable[[Coroutine[Any, Any, Any]], Any],
+) -> Iterator[Subject]:
     # A test of one engine names it alone, and gets the newest version.
-    given = request.param
     engine, version = (given, None) if isinstance(given, str) else given
     driver = find(host).drivers.get(engine)
     if driver is None or (version is not None and version not in driver.versions()):

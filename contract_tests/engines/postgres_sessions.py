@@ -9,13 +9,16 @@ from cell.engines.driver import Login
 from contract_tests.engines.conftest import Subject
 
 NEWEST = ("postgres", None)
-# The oldest version differs most from the newest; the one between them has its turn at night.
-every_version = pytest.mark.parametrize(
-    "subject",
-    [NEWEST, pytest.param(("postgres", "16"), marks=pytest.mark.nightly), ("postgres", "15")],
-    indirect=True,
-)
+# Older versions go through the same code, and have their turn at night; where one differs, its
+# tests name it.
+VERSIONS = [
+    NEWEST,
+    *(pytest.param(("postgres", each), marks=pytest.mark.nightly) for each in ("16", "15")),
+]
+every_version = pytest.mark.parametrize("subject", VERSIONS, indirect=True)
 newest = pytest.mark.parametrize("subject", [NEWEST], indirect=True)
+every_version_shared = pytest.mark.parametrize("shared", VERSIONS, indirect=True)
+newest_shared = pytest.mark.parametrize("shared", [NEWEST], indirect=True)
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -24,6 +24,7 @@ CONSOLES = [
     pytest.param(("postgres", "15"), marks=pytest.mark.nightly),
 ]
 with_console = pytest.mark.parametrize("subject", CONSOLES, ids=str, indirect=True)
+with_shared = pytest.mark.parametrize("shared", CONSOLES, ids=str, indirect=True)
 on_postgres = pytest.mark.parametrize("subject", ["postgres"], indirect=True)
 on_mariadb = pytest.mark.parametrize("subject", ["mariadb"], indirect=True)
 
@@ -100,12 +101,12 @@ def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
     assert value(running, "SELECT count(*) FROM kept") == "2"
 
 
-@on_postgres
-def test_errors_and_notices_of_any_length_are_cut(running: Subject) -> None:
+@pytest.mark.parametrize("shared", ["postgres"], ids=str, indirect=True)
+def test_errors_and_notices_of_any_length_are_cut(shared: Subject) -> None:
     """They are code's of the user's, and the cell reads them whole."""
-    long = perform(running, "DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 10000000); END $$")
+    long = perform(shared, "DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 10000000); END $$")
     assert len(long["error"]) == CHARACTERS_MAX
-    noted = perform(running, "DO $$ BEGIN RAISE NOTICE '%', repeat('x', 10000000); END $$")
+    noted = perform(shared, "DO $$ BEGIN RAISE NOTICE '%', repeat('x', 10000000); END $$")
     assert [len(note) for note in noted["notes"]] == [NOTE_CHARACTERS_MAX]
 
 
@@ -132,29 +133,29 @@ def test_tables_are_listed_with_their_columns(running: Subject) -> None:
     assert tables.listed({"error": "no"}, protocol) == {"error": "no"}
 
 
-@with_console
-def test_time_and_memory_have_an_end(running: Subject) -> None:
-    sleep = SLEEPS[running.spec.engine]
-    late = perform(running, sleep, seconds=1.5)
+@with_shared
+def test_time_and_memory_have_an_end(shared: Subject) -> None:
+    sleep = SLEEPS[shared.spec.engine]
+    late = perform(shared, sleep, seconds=1.5)
     assert "exceeded the console's time limit" in late["error"]
     # The engine has ended it too: it answers another at once, where statements take turns.
-    assert "error" not in perform(running, "SELECT 1")
+    assert "error" not in perform(shared, "SELECT 1")
 
     async def stopped() -> dict[str, Any]:
-        run = Run(place(running), RunLimits())
+        run = Run(place(shared), RunLimits())
         answer = asyncio.ensure_future(run.answer(sleep))
         await asyncio.sleep(1)
         run.stop()
         return await answer
 
-    told = running.run(stopped())["error"]
-    assert told == "the statement was stopped", running.site.log.read_text()[-2000:]
+    told = shared.run(stopped())["error"]
+    assert told == "the statement was stopped", shared.site.log.read_text()[-2000:]
 
-    large = perform(running, "SELECT repeat('x', 200000000) AS text")
+    large = perform(shared, "SELECT repeat('x', 200000000) AS text")
     if "error" not in large:
         # What the engine itself does not make, or makes as NULL, is no danger.
         assert large["cut"] or large["rows"] == [[None]]
-    assert "error" not in perform(running, "SELECT 1")
+    assert "error" not in perform(shared, "SELECT 1")
 
 
 @pytest.mark.parametrize("said", [b"nonsense", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"])
@@ -178,14 +179,14 @@ def test_an_answer_that_breaks_off_is_no_traceback(
     assert [line["event"] for line in lines] == ["cell.console_worker_failed"]
 
 
-@with_console
-def test_a_link_in_the_place_of_the_socket_is_not_followed(running: Subject) -> None:
-    real = running.driver.socket(running.site)
-    link = running.site.directory / real.name
+@with_shared
+def test_a_link_in_the_place_of_the_socket_is_not_followed(shared: Subject) -> None:
+    real = shared.driver.socket(shared.site)
+    link = shared.site.directory / real.name
     link.symlink_to(real)
-    there = place(running)
+    there = place(shared)
     run = Run(Target(there.protocol, str(link), there.username, there.password), RunLimits())
-    assert running.run(run.answer("SELECT 1"))["error"] == "the engine is not responding"
+    assert shared.run(run.answer("SELECT 1"))["error"] == "the engine is not responding"
 
 
 @on_postgres

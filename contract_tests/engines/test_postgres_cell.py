@@ -142,6 +142,7 @@ def test_a_session_that_uses_up_locks_keeps_no_overlap_going(rig: Rig) -> None:
         ask(rig, instance_id, "SELECT 1", former)
 
 
+@pytest.mark.nightly
 def test_a_newer_version_is_had_with_the_data(rig: Rig) -> None:
     instance_id = order(rig, OLDER)
     ask(rig, instance_id, "CREATE TABLE t AS SELECT generate_series(1, 100) AS n")

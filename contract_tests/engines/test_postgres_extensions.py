@@ -9,11 +9,14 @@ import pytest
 from cell.engines.driver import Driver, EngineError
 from cell.engines.postgres import PostgreSQL, extensions, sources
 from cell.engines.postgres.sources import Source
+from contract_tests.by_day import one_in
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import ask, newest, session, value
 
 every_source = pytest.mark.parametrize(
-    "subject", [("postgres", each) for each in ("18", "17", "16", "15")], indirect=True
+    "subject",
+    one_in(4, [("postgres", each) for each in ("18", "17", "16", "15")]),
+    indirect=True,
 )
 AVAILABLE = "SELECT name FROM pg_available_extensions WHERE installed_version IS NULL ORDER BY 1"
 # What makes each worth having: one use of it, and what comes of it.
@@ -100,7 +103,9 @@ def test_a_control_file_without_its_library_is_not_listed(tmp_path: Path) -> Non
     assert extensions.creatable(source) == ["citext", "mine"]
 
 
-@pytest.mark.parametrize("subject", [("postgres", "16"), ("postgres", "15")], indirect=True)
+@pytest.mark.parametrize(
+    "subject", one_in(2, [("postgres", "16"), ("postgres", "15")]), indirect=True
+)
 def test_an_upgrade_without_an_extension_is_refused_and_nothing_changes(running: Subject) -> None:
     lacking = "vector" if "vector" in listed(running) else "pg_trgm"
     ask(running, "CREATE DATABASE more")

@@ -11,6 +11,7 @@ from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
     every_version,
+    every_version_shared,
     newest,
     session,
     superuser,
@@ -139,13 +140,13 @@ def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(running: Su
     assert ask(running, "SELECT * FROM kept") == []
 
 
-@every_version
-def test_what_would_lock_others_out_is_refused(running: Subject) -> None:
+@every_version_shared
+def test_what_would_lock_others_out_is_refused(shared: Subject) -> None:
     for statement in REFUSED:
         with pytest.raises(psycopg.Error) as caught:
-            say(running, statement)
+            say(shared, statement)
         assert caught.value.sqlstate, statement
-    assert lets_in(running)
+    assert lets_in(shared)
 
 
 @newest
@@ -164,12 +165,12 @@ def test_what_keeps_nobody_out_is_kept(running: Subject) -> None:
     assert shown == [("5min", "30s", "own", "on", 7)]
 
 
-@every_version
-def test_nothing_is_made_where_the_administrator_works(running: Subject) -> None:
+@every_version_shared
+def test_nothing_is_made_where_the_administrator_works(shared: Subject) -> None:
     for database in ("postgres", "template1"):
         for statement in CREATING:
             with (
-                session(running, database=database) as connection,
+                session(shared, database=database) as connection,
                 pytest.raises(psycopg.Error) as caught,
             ):
                 connection.execute(statement.encode())

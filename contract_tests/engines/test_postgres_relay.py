@@ -12,7 +12,7 @@ from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.settings import SOCKET
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import newest, session, value
+from contract_tests.engines.postgres_sessions import newest, newest_shared, session, value
 
 ASK = Callable[[psycopg.AsyncConnection[tuple[object, ...]]], Awaitable[None]]
 FEW, MANY = 100_000, 2_000_000
@@ -41,8 +41,8 @@ def through(
     return way
 
 
-@newest
-def test_what_is_asked_in_bounds_is_answered(running: Subject) -> None:
+@newest_shared
+def test_what_is_asked_in_bounds_is_answered(shared: Subject) -> None:
     async def ask(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         found = await connection.execute("SELECT repeat('x', 50000)")
         assert await found.fetchone() == ("x" * 50_000,)
@@ -56,29 +56,29 @@ def test_what_is_asked_in_bounds_is_answered(running: Subject) -> None:
         with pytest.raises(psycopg.errors.QueryCanceled):
             await sleeping
 
-    way = through(running, ask, within_s=60)
+    way = through(shared, ask, within_s=60)
     assert (way.exceeded, way.late) == (False, False)
 
 
-@newest
+@newest_shared
 @pytest.mark.parametrize("statement", [LARGE, LARGE_ERROR, LARGE_WARNINGS, MANY_ROWS])
-def test_what_is_more_than_may_be_ends_the_connection(running: Subject, statement: str) -> None:
+def test_what_is_more_than_may_be_ends_the_connection(shared: Subject, statement: str) -> None:
     async def ask(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         with pytest.raises(psycopg.OperationalError, match="closed the connection"):
             await connection.execute(statement.encode())
 
-    assert through(running, ask).exceeded
+    assert through(shared, ask).exceeded
 
 
-@newest
-def test_a_statement_that_no_limit_ends_is_not_waited_for(running: Subject) -> None:
+@newest_shared
+def test_a_statement_that_no_limit_ends_is_not_waited_for(shared: Subject) -> None:
     async def ask(connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         began = time.monotonic()
         with pytest.raises(psycopg.OperationalError, match="closed the connection"):
             await connection.execute(STUBBORN)
         assert time.monotonic() - began < 30
 
-    assert through(running, ask, within_s=0.5).late
+    assert through(shared, ask, within_s=0.5).late
 
 
 @newest
@@ -92,12 +92,12 @@ def test_nobody_is_let_in_without_the_password(running: Subject) -> None:
         through(running, ask)
 
 
-@newest
-def test_a_statement_ends_soon_after_its_client_has_gone(running: Subject) -> None:
+@newest_shared
+def test_a_statement_ends_soon_after_its_client_has_gone(shared: Subject) -> None:
     """An owner's own connection, with the settings it is given."""
-    gone = session(running)
+    gone = session(shared)
     gone.pgconn.send_query(b"SELECT pg_sleep(3600)")
     working = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
-    until(lambda: value(running, working) == 1, "it works")
+    until(lambda: value(shared, working) == 1, "it works")
     gone.close()
-    until(lambda: value(running, working) == 0, "it has ended")
+    until(lambda: value(shared, working) == 0, "it has ended")

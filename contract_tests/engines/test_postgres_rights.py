@@ -5,9 +5,14 @@ import pytest
 
 from contract_tests.attacks.statements import fill, said
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import ask, every_version, session, superuser, value
-
-pytestmark = every_version
+from contract_tests.engines.postgres_sessions import (
+    ask,
+    every_version,
+    every_version_shared,
+    session,
+    superuser,
+    value,
+)
 
 ALLOWED = (
     "CREATE SCHEMA sales",
@@ -27,6 +32,7 @@ ALLOWED = (
 HOSTILE = [fill(statement) for statement in said("postgres", outcome="refused")]
 
 
+@every_version
 def test_the_owner_can_do_what_owners_do(running: Subject) -> None:
     with session(running) as connection:
         for statement in ALLOWED:
@@ -36,41 +42,44 @@ def test_the_owner_can_do_what_owners_do(running: Subject) -> None:
         connection.execute("CREATE TABLE mine (n int)")
 
 
-def test_hostile_statements_reach_nothing(running: Subject) -> None:
-    with session(running, superuser(running), "postgres") as other:
+@every_version_shared
+def test_hostile_statements_reach_nothing(shared: Subject) -> None:
+    with session(shared, superuser(shared), "postgres") as other:
         other.execute("SELECT 1")
         for statement in HOSTILE:
-            with session(running) as connection, pytest.raises(psycopg.Error) as caught:
+            with session(shared) as connection, pytest.raises(psycopg.Error) as caught:
                 connection.execute(statement.encode())
             assert not isinstance(caught.value, psycopg.OperationalError), (statement, caught.value)
         other.execute("SELECT 1")
 
 
-def test_only_passwords_open_the_door(running: Subject) -> None:
+@every_version_shared
+def test_only_passwords_open_the_door(shared: Subject) -> None:
     for user, database in (("menagerie", "postgres"), ("app", "app"), ("root", "app")):
         for password in ("", "x"):
             with pytest.raises(psycopg.OperationalError, match="password"):
                 psycopg.connect(
-                    host=str(running.site.run), user=user, password=password, dbname=database
+                    host=str(shared.site.run), user=user, password=password, dbname=database
                 )
     # Nor is there a way in for those who would copy the whole cluster.
     with pytest.raises(psycopg.OperationalError, match=r"(?i)pg_hba|replication"):
         psycopg.connect(
-            host=str(running.site.run),
+            host=str(shared.site.run),
             user="app",
-            password=running.login.password,
+            password=shared.login.password,
             replication="database",
             dbname="app",
         )
 
 
-def test_roles_the_owner_makes_are_his_and_never_more(running: Subject) -> None:
-    if running.spec.engine_version == "15":
+@every_version_shared
+def test_roles_the_owner_makes_are_his_and_never_more(shared: Subject) -> None:
+    if shared.spec.engine_version == "15":
         # There, whoever makes roles may run programs on the server.
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            ask(running, "CREATE ROLE reporting")
+            ask(shared, "CREATE ROLE reporting")
         return
-    with session(running) as connection:
+    with session(shared) as connection:
         connection.execute("CREATE ROLE reporting LOGIN PASSWORD 'a long one of its own'")
         connection.execute("CREATE TABLE t (n int)")
         connection.execute("GRANT SELECT ON t TO reporting")
@@ -82,11 +91,12 @@ def test_roles_the_owner_makes_are_his_and_never_more(running: Subject) -> None:
                 connection.execute(f"ALTER ROLE reporting {rights}".encode())
 
 
-def test_vectors_are_the_owners_to_use_where_the_source_has_them(running: Subject) -> None:
-    available = ask(running, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
+@every_version_shared
+def test_vectors_are_the_owners_to_use_where_the_source_has_them(shared: Subject) -> None:
+    available = ask(shared, "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")
     if not available:
         pytest.skip("the source of this version has no pgvector")
-    with session(running) as connection:
+    with session(shared) as connection:
         connection.execute("CREATE EXTENSION vector")
         connection.execute("CREATE TABLE items (at vector(3))")
         connection.execute("INSERT INTO items VALUES ('[1,2,3]'), ('[4,5,6]')")
@@ -95,7 +105,8 @@ def test_vectors_are_the_owners_to_use_where_the_source_has_them(running: Subjec
         assert found.fetchone() == ("[4,5,6]",)
 
 
-def test_the_log_holds_no_statements(running: Subject) -> None:
+@every_version_shared
+def test_the_log_holds_no_statements(shared: Subject) -> None:
     secret = "a-password-that-must-not-be-written"
     for statement in (
         f"CREATE ROLE menagerie PASSWORD '{secret}'",
@@ -103,8 +114,8 @@ def test_the_log_holds_no_statements(running: Subject) -> None:
         f'SELECT 1/0 AS "{secret}"',
     ):
         with pytest.raises(psycopg.Error):
-            ask(running, statement)
-    log = running.site.log.read_text()
+            ask(shared, statement)
+    log = shared.site.log.read_text()
     assert secret not in log
     assert "SCRAM-SHA-256$" not in log
     assert "division by zero" in log

@@ -20,8 +20,14 @@ END $$"""
 @newest
 @pytest.mark.parametrize(
     ("count", "length", "kept"),
-    [(8, 20_000_000, 0), (300, 100_000, 100)],
-    ids=["a few are gone that are very long", "a hundred stay of those that compress well"],
+    [
+        pytest.param(
+            *(8, 20_000_000, 0),
+            id="a few are gone that are very long",
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(300, 100_000, 100, id="a hundred stay of those that compress well"),
+    ],
 )
 def test_long_settings_are_not_looked_through_and_short_ones_stay(
     running: Subject, count: int, length: int, kept: int

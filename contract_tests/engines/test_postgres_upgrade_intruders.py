@@ -6,6 +6,7 @@ import pytest
 
 from cell.engines.driver import EngineError
 from contract_tests.attacks.statements import sequences
+from contract_tests.by_day import one_in
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import ask, session, value
 
@@ -145,7 +146,7 @@ REFUSED = {
 
 
 @oldest
-@pytest.mark.parametrize("said", REFUSED)
+@pytest.mark.parametrize("said", one_in(2, REFUSED))
 def test_an_upgrade_is_refused_where_code_cannot_be_put_aside(running: Subject, said: str) -> None:
     _newest(running)
     for statement in REFUSED[said]:
