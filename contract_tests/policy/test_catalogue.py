@@ -63,6 +63,8 @@ def test_extensions_are_those_that_every_cell_with_the_version_has() -> None:
         [told(v18=["vector", "hstore"], v17=["hstore"]), told(v18=["hstore"])]
     )
     assert catalogue.offers["postgres"].extensions == {"18": ("hstore",), "17": ("hstore",)}
+    catalogue = make_catalogue([told(v18=["hstore"]), told(v18=["vector", "hstore"])])
+    assert catalogue.offers["postgres"].extensions == {"18": ("hstore",)}
     # A cell of an earlier release tells nothing, so nothing is promised.
     silent = CellReport.of("us", [{"engine": "postgres", "versions": ["18"], "source": "x"}])
     catalogue = make_catalogue([told(v18=["vector"]), silent])
