@@ -27,3 +27,27 @@ def test_what_is_over_is_forgotten_by_those_who_come_after() -> None:
     for number in range(50):
         windows.acquire_entry(f"late {number}", 1, 60)
     assert windows.reset() == 50
+
+
+def test_what_the_library_may_ask_of_a_storage_is_answered() -> None:
+    clock = Clock()
+    windows = LocalWindows(clock=clock)
+    for length_s in (60, 900):
+        assert windows.acquire_entry("mine", 5, length_s, amount=2)
+    assert windows.acquire_entry("other", 5, 60)
+    assert windows.check()
+    assert (windows.get("mine"), windows.get("other"), windows.get("nobody")) == (4, 1, 0)
+    assert windows.get_expiry("mine") == clock.now + 900
+    assert windows.get_expiry("other") == clock.now + 60
+    assert windows.get_expiry("nobody") == clock.now
+    windows.clear("mine")
+    windows.clear("nobody")
+    assert (windows.get("mine"), windows.get("other")) == (0, 1)
+
+
+def test_a_request_for_several_is_let_in_whole_or_not_at_all() -> None:
+    windows = LocalWindows(clock=Clock())
+    assert windows.acquire_entry("key", 3, 60, amount=2)
+    assert not windows.acquire_entry("key", 3, 60, amount=2)
+    assert windows.acquire_entry("key", 3, 60)
+    assert windows.get("key") == 3

@@ -19,7 +19,7 @@ from contract_tests.boundary.conftest import EmptyDatabase
 from contract_tests.boundary.redis_server import RedisServer
 from contract_tests.databases import DIALECTS
 from control.boundary.addresses import Proxies, rate_key
-from control.boundary.rates import Limiter, Verdict, make_limiter
+from control.boundary.rates import Limiter, Verdict, check_storage, make_limiter
 from control.boundary.redis_windows import RedisMeter, connect
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
@@ -193,9 +193,21 @@ def test_any_storage_of_the_library_with_moving_windows_will_do(database_url: st
     assert [one.allowed for one in verdicts] == [True] * 5 + [False]
     # The first was charged at some moment of these.
     assert 60 - ceil(took_s) <= verdicts[-1].retry_after_s <= 61
-    with pytest.raises(ConfigurationError):
-        make_limiter("carrier-pigeon://", settings, database)
+    with pytest.raises(ConfigurationError, match="must be memory, database, or a redis") as refused:
+        make_limiter("carrier-pigeon://secret@host", settings, database)
+    assert "secret" not in str(refused.value)
     database.dispose()
+
+
+@pytest.mark.parametrize("where", ["memory", "database", "redis://h:1/0", "memory://"])
+def test_where_counters_may_be_kept(where: str) -> None:
+    check_storage(where)
+
+
+def test_where_counters_cannot_be_kept_is_said_without_its_password() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_storage("secret@host")
+    assert str(refused.value) == "must be memory, database, or a redis:// or valkey:// URL"
 
 
 def test_callers_are_let_in_while_the_counters_are_down() -> None:

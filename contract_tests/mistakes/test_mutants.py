@@ -95,6 +95,8 @@ def test_survivors_are_listed_with_place_and_difference(
 def test_what_cannot_matter_counts_neither_way(
     shop: WorkFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    elsewhere = Entry(BOUND.files, BOUND.old, BOUND.new, "a reason", "add")
+    assert "x_reduced__mutmut_1" in told(shop, capsys, elsewhere)[1]
     text = told(shop, capsys, BOUND)[1]
     assert "x_reduced__mutmut_1" not in text
     assert "survivors: 2 of 4, 50.0%; at most 5%\n" in text

@@ -210,6 +210,8 @@ def test_a_preview_tells_cost_and_what_is_left() -> None:
         "quota_left": {"instances": 0, "storage_bytes": 0},
         "approval_required": False,
     }
+    first = preview(Order("duckdb", "f0"), FREE)
+    assert first["quota_left"] == {"instances": 1, "storage_bytes": GB}
     dear = preview(replace(GOOD, storage_bytes=20 * GB), TERMS)
     assert dear["cost_usd_cents_per_month"] == 1_500 + 10 * 12
     assert dear["quota_left"] == {"instances": None, "storage_bytes": None}

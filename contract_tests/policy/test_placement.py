@@ -111,15 +111,19 @@ def test_an_instance_that_needs_no_disk_is_told_of_none() -> None:
 
 
 def test_the_machine_that_lacks_least_says_what_is_missing() -> None:
-    """With CPUs freed on the one it would fit; of the other all would have to go."""
-    full = replace(LAPTOP, promised=Amount(31, 16 * GIB, 1000 * GB))
-    busy = replace(LAPTOP, promised=Amount(31.5, 0, 0))
-    assert message("m2", full, busy).startswith("there is not enough CPU left for size m2 with ")
+    """With disk freed on the one it would fit; of the other all would have to go."""
+    full = replace(LAPTOP, promised=Amount(32, 16 * GIB, 1000 * GB))
+    busy = replace(LAPTOP, promised=Amount(0, 0, 1000 * GB))
+    for machines in ((full, busy), (busy, full)):
+        told = message("m2", *machines)
+        assert told.startswith("there is not enough disk left for size m2 with ")
     small = Candidate("cell_s", Amount(1, GIB, 10 * GB), Amount())
-    assert message("l8", small, replace(LAPTOP, machine=Amount(4, 64 * GIB, 500 * GB))) == (
-        "size l8 with 200 GB of storage needs more CPU than any machine here has; the largest size "
-        "that fits now is m4. For a larger size, add a larger machine"
-    )
+    wide = replace(LAPTOP, machine=Amount(64, 16 * GIB, 500 * GB))
+    for machines in ((small, wide), (wide, small)):
+        assert message("l8", *machines) == (
+            "size l8 with 200 GB of storage needs more memory than any machine here has; the"
+            " largest size that fits now is m4. For a larger size, add a larger machine"
+        )
 
 
 def test_the_largest_size_holds_the_storage_that_was_asked_for() -> None:

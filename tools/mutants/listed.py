@@ -22,6 +22,8 @@ class Entry:
     old: str
     new: str
     reason: str
+    function: str = ""
+    """The only one, or any."""
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -30,6 +32,8 @@ class Entry:
 
     def covers(self, change: Change) -> bool:
         if not Path(change.mutant.path).match(self.files):
+            return False
+        if self.function not in {"", change.function}:
             return False
         return self._pattern.fullmatch(f"{change.old}\0{change.new}") is not None
 

@@ -42,6 +42,10 @@ class Change:
     diff: tuple[str, ...]
     """Of the function, as `diff -u` has it."""
 
+    @property
+    def function(self) -> str:
+        return str(orig_function_and_class_names_from_key(self.mutant.name)[0])
+
     @cached_property
     def old(self) -> str:
         return self._lines("-")
