@@ -109,9 +109,10 @@ class WorkFolder:
                     yield get_mutant_name(path, name)
 
     def _settings(self) -> str:
-        kinds = {
+        lists = {
             "source_paths": [self._room.folder],
             "do_not_mutate": [f"*{each}" for each in self._room.left_out],
+            "do_not_mutate_patterns": self._room.unmutated,
             "also_copy": self._entries(),
             "pytest_add_cli_args": [
                 *("-p", "tools.mutants.judging"),
@@ -119,16 +120,19 @@ class WorkFolder:
                 *("-m", "not nightly and not exclusive"),
                 *(f"--deselect={each}" for each in self._room.no_judges),
             ],
-            "pytest_add_cli_args_test_selection": list(self._room.tests),
-            "timeout_multiplier": [str(_TIMES)],
-            "timeout_constant": [str(_CONSTANT_S)],
-            "use_git_change_detection": ["false"],
+            "pytest_add_cli_args_test_selection": self._room.tests,
         }
-        lines = ["[mutmut]"]
-        for name, values in kinds.items():
-            if not values:
-                continue
-            lines += [f"{name} =", *(f"    {value}" for value in values)]
+        single = {
+            # Forked before any test has run: what a test has cached would hide mutants.
+            "process_isolation": "forkserver",
+            "timeout_multiplier": _TIMES,
+            "timeout_constant": _CONSTANT_S,
+            "use_git_change_detection": "false",
+        }
+        lines = ["[mutmut]", *(f"{name} = {value}" for name, value in single.items())]
+        for name, values in lists.items():
+            if values:
+                lines += [f"{name} =", *(f"    {value}" for value in values)]
         return "\n".join(lines) + "\n"
 
 
