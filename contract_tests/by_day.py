@@ -1,4 +1,4 @@
-"""Which tests `make test` runs of those that come once for each kind of database or engine."""
+"""Which tests `make test` runs of those that come once for each kind of database, engine or so."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
@@ -29,6 +29,10 @@ OF_DATABASES: Final = frozenset(
 # engines/test_contract.py holds to its promises by day: here each test has one engine by day.
 OF_ENGINES: Final = frozenset({"end_to_end/test_command_line", "engines/test_console"})
 ENGINES: Final = ("duckdb", "mariadb", "postgres", "redis")
+# Half of the operations are asked rightly by day and the others wrongly.
+OF_REQUESTS: Final = frozenset({"api/test_schemathesis"})
+REQUESTS: Final = ("right", "wrong")
+OF_KINDS: Final = ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES), (OF_REQUESTS, REQUESTS))
 
 
 def one_in(step: int, values: Iterable[Any]) -> list[Any]:
@@ -40,12 +44,12 @@ def one_in(step: int, values: Iterable[Any]) -> list[Any]:
 
 
 def take_turns(items: Iterable[pytest.Item]) -> None:
-    """Leave to the night all but one of the tests that differ in the database or engine alone."""
+    """Leave to the night all but one of the tests that differ in such a kind alone."""
     cases: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
         room = room_of(item.path)
         of = {room, f"{room}/{item.path.stem}"}
-        for files, kinds in ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES)):
+        for files, kinds in OF_KINDS:
             kind = _kind(item, kinds)
             if kind and not files.isdisjoint(of) and not _is_nightly(item):
                 case = "-".join(part for part in item.nodeid.split(kind) if part)

@@ -1,13 +1,13 @@
 """The document's lint: our documents pass it, and every rule of it can fail."""
 
 import copy
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from contract_tests.api.rows import DOCUMENT
 from tools.lint_document import faults
@@ -174,7 +174,8 @@ def test_each_rule_names_what_breaks_it(tmp_path: Path, messages: list[str]) -> 
     for message in messages:
         (SPOILED | UNREADABLE)[message](document)
     spoiled = tmp_path / "openapi.yaml"
-    spoiled.write_text(yaml.safe_dump(document, width=1000, sort_keys=False))
+    # Which is YAML as well, and read in half the time.
+    spoiled.write_text(json.dumps(document, ensure_ascii=False))
     found = [str(fault) for fault in faults(spoiled) if "characters; 110" not in str(fault)]
     assert [one for one in messages if not any(one in fault for fault in found)] == [], found[:20]
 

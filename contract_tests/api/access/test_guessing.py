@@ -30,7 +30,21 @@ HOME = "192.0.2.1"
 STEP_UP = "/v1/sessions/current/actions/step-up"
 
 
-@pytest.fixture(params=["memory", "database"])
+# By day a test is counted in one of two ways, at night in both on either kind of database.
+COUNTED = [
+    pytest.param("sqlite", "memory", id="sqlite"),
+    pytest.param("postgresql", "database", id="postgresql"),
+    pytest.param("sqlite", "database", id="sqlite, there", marks=pytest.mark.nightly),
+    pytest.param("postgresql", "memory", id="postgresql, not there", marks=pytest.mark.nightly),
+]
+
+
+def counted(test: Callable[..., None]) -> Callable[..., None]:
+    each = pytest.mark.parametrize(("house", "counting"), COUNTED, indirect=True)
+    return each(pytest.mark.usefixtures("counting")(test))
+
+
+@pytest.fixture
 def counting(request: pytest.FixtureRequest, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     meters = {"memory": LibraryMeter(LocalWindows()), "database": DatabaseMeter(house.database)}
     monkeypatch.setattr(house.services.limiter, "_meter", meters[request.param])
@@ -39,10 +53,9 @@ def counting(request: pytest.FixtureRequest, house: House, monkeypatch: pytest.M
 @pytest.fixture
 def patient(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the limit of a minute, which a patient thief waits out."""
-    windows = house.services.limiter._windows
-    monkeypatch.setattr(
-        house.services.limiter, "_windows", {**windows, "authentication": windows["default"]}
-    )
+    limiter = house.services.limiter
+    windows = {**limiter._windows, "authentication": limiter._windows["default"]}
+    monkeypatch.setattr(limiter, "_windows", windows)
 
 
 @pytest.fixture
@@ -119,7 +132,7 @@ def signed_in(house: House, person: Person, address: str) -> str:
 # Passwords.
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_an_account_is_guessed_at_ten_times_and_then_thrice_from_each_address(
     house: House, person: Person
 ) -> None:
@@ -140,7 +153,7 @@ def test_an_account_is_guessed_at_ten_times_and_then_thrice_from_each_address(
     ],
     ids=["/56", "/64"],
 )
-@pytest.mark.usefixtures("counting")
+@counted
 def test_the_addresses_of_one_line_are_one(
     house: House, person: Person, one_holder: list[str]
 ) -> None:
@@ -154,7 +167,7 @@ def test_the_addresses_of_one_line_are_one(
     [lambda number: f"203.0.114.{number}", lambda number: f"2001:db8:5:{number:02x}00::1"],
     ids=["/24", "/48"],
 )
-@pytest.mark.usefixtures("counting")
+@counted
 def test_many_addresses_of_one_network_get_twelve_tries(
     house: House, person: Person, network: Callable[[int], str]
 ) -> None:
@@ -164,7 +177,7 @@ def test_many_addresses_of_one_network_get_twelve_tries(
     assert attempt(house, person.email, "198.51.100.9", password=PASSWORD).status_code == 201
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_an_account_that_is_not_there_answers_the_same(house: House, person: Person) -> None:
     nobody = f"{os.urandom(8).hex()}@example.org"
     there, not_there = crowd(house, person.email, 12), crowd(house, nobody, 12)
@@ -179,7 +192,8 @@ def test_an_account_that_is_not_there_answers_the_same(house: House, person: Per
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["counts free", "counts full"])
-@pytest.mark.usefixtures("counting", "patient")
+@counted
+@pytest.mark.usefixtures("patient")
 def test_an_account_that_is_not_there_costs_the_same_queries(
     house: House, person: Person, full: bool
 ) -> None:
@@ -200,13 +214,14 @@ def test_an_account_that_is_not_there_costs_the_same_queries(
     assert any("FROM sessions" in each for each in asked[0])
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_no_crowd_locks_out_an_owner_who_has_never_signed_in(house: House, person: Person) -> None:
     crowd(house, person.email, 40)
     assert attempt(house, person.email, "198.51.100.2", password=PASSWORD).status_code == 201
 
 
-@pytest.mark.usefixtures("counting", "patient")
+@counted
+@pytest.mark.usefixtures("patient")
 def test_at_home_the_right_password_is_let_in_however_much_was_tried(
     house: House, person: Person
 ) -> None:
@@ -227,7 +242,8 @@ def test_at_home_the_right_password_is_let_in_however_much_was_tried(
 
 
 @pytest.mark.parametrize("how", ["revoked_at", "expires_at"])
-@pytest.mark.usefixtures("counting", "patient")
+@counted
+@pytest.mark.usefixtures("patient")
 def test_an_ended_session_vouches_for_nobody(house: House, person: Person, how: str) -> None:
     token = signed_in(house, person, HOME)
     end(house, token, how)
@@ -239,7 +255,7 @@ def test_an_ended_session_vouches_for_nobody(house: House, person: Person, how: 
         is_problem(attempt(house, person.email, address, sent, password=PASSWORD), 429)
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_a_live_session_guesses_ten_times_and_takes_nothing_from_the_account(
     house: House, person: Person
 ) -> None:
@@ -249,7 +265,7 @@ def test_a_live_session_guesses_ten_times_and_takes_nothing_from_the_account(
     assert statuses(crowd(house, person.email, ALLOWED)) == [401] * ALLOWED
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_anothers_session_makes_nobody_known(house: House, person: Person) -> None:
     other = house.person("Eve")
     crowd(house, person.email, ALLOWED)
@@ -261,7 +277,8 @@ def test_anothers_session_makes_nobody_known(house: House, person: Person) -> No
         is_problem(answer, 429, "account_rate_limited")
 
 
-@pytest.mark.usefixtures("counting", "patient")
+@counted
+@pytest.mark.usefixtures("patient")
 def test_a_shared_address_does_not_tell_who_signs_in_there(house: House, person: Person) -> None:
     signed_in(house, person, HOME)
     unknown = f"{os.urandom(8).hex()}@example.org"
@@ -277,7 +294,7 @@ def test_a_shared_address_does_not_tell_who_signs_in_there(house: House, person:
 # Codes.
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_codes_are_counted_by_user_whatever_address_or_token(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:
@@ -296,7 +313,7 @@ def test_codes_are_counted_by_user_whatever_address_or_token(
         is_problem(house.post(STEP_UP, token, json={"code": code(house, enrolled, 1)}), 429)
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_many_sessions_guess_at_codes_as_often_as_one(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:
@@ -305,14 +322,14 @@ def test_many_sessions_guess_at_codes_as_often_as_one(
     assert statuses(found) == [403] * LEFT + [429] * (14 - LEFT)
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_codes_that_confirm_are_counted_too(house: House, person: Person) -> None:
     body = {"json": {"code": wrong(house, enrol(house, person))}}
     found = [house.post(CONFIRM, house.session(person.id), **body) for _ in range(12)]
     assert statuses(found) == [403] * ALLOWED + [429] * 2
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_a_session_that_passed_the_second_factor_is_not_locked_out(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:
@@ -321,14 +338,11 @@ def test_a_session_that_passed_the_second_factor_is_not_locked_out(
     right = {"json": {"code": code(house, enrolled, 1)}}
     assert house.post(STEP_UP, person.session, **right).status_code == 200
     # But it guesses no more often than all others together.
-    found = [
-        attempt(house, person.email, place, person.session, **body)
-        for place in itertools.islice(strangers(), 11)
-    ]
+    found = crowd(house, person.email, 11, person.session, **body)
     assert statuses(found) == [401] * (ALLOWED - 1) + [429] * 2
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_whoever_knows_the_password_is_shut_out_from_the_owners_device(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:
@@ -344,7 +358,7 @@ def test_whoever_knows_the_password_is_shut_out_from_the_owners_device(
     assert statuses(crowd(house, person.email, 1, **thief)) == [401]
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_who_does_not_know_the_password_uses_up_no_codes(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:
@@ -353,7 +367,7 @@ def test_who_does_not_know_the_password_uses_up_no_codes(
     assert attempt(house, person.email, "198.51.100.5", **body).status_code == 201
 
 
-@pytest.mark.usefixtures("counting")
+@counted
 def test_a_sessions_guesses_in_a_minute_take_nothing_from_another(
     house: House, person: Person, enrolled: pyotp.TOTP
 ) -> None:
