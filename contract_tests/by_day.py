@@ -17,9 +17,18 @@ from contract_tests.order import room_of
 OF_DATABASES: Final = frozenset(
     {
         "api",
+        "boundary/test_audit_events",
+        "boundary/test_authentication",
         "boundary/test_authorize",
+        "boundary/test_failures",
         "boundary/test_killed_process",
+        "boundary/test_rates",
+        "boundary/test_rights_machine",
+        "boundary/test_tenancy",
+        "workflows/test_chaos",
+        "workflows/test_reconcile",
         "workflows/test_revocation",
+        "workflows/test_slow_engines",
         "workflows/test_dead_workers",
         "workflows/test_registries",
         "workflows/test_three_ways",

@@ -7,9 +7,11 @@ import itertools
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,14 +103,17 @@ class Cluster:
         return self.url(name)
 
     def empty_tables(self, url: str) -> None:
-        """Make a database that a test has used as good as new, which is faster than a new one."""
-        name = str(make_url(url).database)
+        """Make a database that a test has used as good as new, which is faster than a new one.
+
+        To truncate tables costs a new file for each and its indexes, ten times what this does.
+        """
         self._execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            f"WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+            "WHERE datname = current_database() AND pid <> pg_backend_pid(); "
+            f"{_deletes()}; "
+            "SELECT setval(sequencename::regclass, 1, false) FROM pg_sequences",
+            str(make_url(url).database),
         )
-        tables = ", ".join(Record.metadata.tables)
-        self._execute(f"TRUNCATE {tables} RESTART IDENTITY", name)
 
     def _execute(self, statement: str, name: str = "postgres") -> None:
         with psycopg.connect(
@@ -152,6 +157,14 @@ class Databases:
             self.cluster.empty_tables(url)
             self._used.append(url)
 
+    def empty_tables(self, url: str) -> None:
+        """Make a database as good as new; nobody else is using it."""
+        if make_url(url).get_backend_name() == "postgresql":
+            self.cluster.empty_tables(url)
+            return
+        with closing(sqlite3.connect(str(make_url(url).database), timeout=60)) as connection:
+            connection.executescript(f"BEGIN; {_deletes()}; COMMIT")
+
     def empty(self, dialect: str) -> str:
         """The URL of a new database without any table."""
         if dialect == "postgresql":
@@ -162,6 +175,11 @@ class Databases:
         if self._cluster is not None:
             self._cluster.stop(signal.SIGQUIT)
         shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _deletes() -> str:
+    tables = reversed(Record.metadata.sorted_tables)
+    return "; ".join(f"DELETE FROM {table.name}" for table in tables)
 
 
 def migrate(url: str) -> None:

@@ -4,12 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
 
 from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.databases import DIALECTS, Databases
-from storage.database import Database
-from storage.records import Record
 
 EmptyDatabase = Callable[[str], str]
 
@@ -25,11 +22,7 @@ def empty_database(databases: Databases) -> EmptyDatabase:
     def emptied(dialect: str) -> str:
         if dialect not in rooms:
             rooms[dialect] = databases.migrated(dialect)
-        database = Database(rooms[dialect])
-        with database.write() as db:
-            for table in reversed(Record.metadata.sorted_tables):
-                db.execute(delete(table))
-        database.dispose()
+        databases.empty_tables(rooms[dialect])
         return rooms[dialect]
 
     return emptied

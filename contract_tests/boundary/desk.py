@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, cast
 
 import httpx
@@ -21,7 +22,7 @@ from control.sealing import Sealer
 from control.services import Services
 from control.settings import ControlSettings
 from control.workflows.network.dns import DnsResolver
-from specserver import App
+from specserver import App, Document
 from storage import identifiers
 from storage.access import memberships, organizations, users
 from storage.access.api_keys import ApiKey
@@ -64,7 +65,7 @@ class Desk:
         )
         self.boundary = make_boundary(self.services)
         # The test of the rules holds the document to OpenAPI, once and not for every desk.
-        self.app = App(document(), handlers=HANDLERS, boundary=self.boundary, checked=True)
+        self.app = App(_loaded(), handlers=HANDLERS, boundary=self.boundary)
         self._loop = asyncio.Runner()
 
     def close(self) -> None:
@@ -177,6 +178,11 @@ class Desk:
         async with httpx.AsyncClient(transport=transport, base_url="http://desk") as client:
             rest = {name: options[name] for name in options if name not in ("headers", "peer")}
             return await client.request(method, path, headers=headers, **rest)
+
+
+@cache
+def _loaded() -> Document:
+    return Document.load(document(), checked=True)
 
 
 MakeDesk = Callable[..., Desk]

@@ -135,7 +135,7 @@ def test_keys_are_counted_apart(replicas: Replicas) -> None:
 def test_waiting_as_told_always_works(replicas: Replicas) -> None:
     clock, limiters = replicas
     waits = 0
-    for n in range(800):
+    for n in range(500):
         verdict = charge(limiters[n % len(limiters)])
         if not verdict.allowed:
             waits += 1

@@ -26,7 +26,9 @@ from storage.events.audit import AuditEntry
 from storage.replays import Replay
 
 BODY = {"name": "Shop", "slug": "shop"}
-CHILDREN = multiprocessing.get_context("spawn")
+# What they need is imported once, in a process that has no threads and forks them.
+CHILDREN = multiprocessing.get_context("forkserver")
+CHILDREN.set_forkserver_preload(["contract_tests.boundary.desk"])
 
 
 def keyed(key: str, body: Any = None, **headers: str) -> dict[str, Any]:

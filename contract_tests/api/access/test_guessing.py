@@ -39,7 +39,7 @@ COUNTED = [
 ]
 
 
-def counted(test: Callable[..., None]) -> Callable[..., None]:
+def counted(test: Callable[..., None]) -> Any:
     each = pytest.mark.parametrize(("house", "counting"), COUNTED, indirect=True)
     return each(pytest.mark.usefixtures("counting")(test))
 
