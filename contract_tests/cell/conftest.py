@@ -1,6 +1,8 @@
 """Fixtures of the cell's tests: one cell for all that only look, and new ones for the others."""
 
 import itertools
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from cell.runtime import host
+from cell.runtime.reach import SharedPrograms
 from contract_tests.cell.rig import Rig, running
 
 _shared: list[Rig] = []
@@ -28,6 +32,19 @@ def _no_instance_outlives_its_file() -> Iterator[None]:
     yield
     for rig in _shared:
         rig.erase_all()
+
+
+@pytest.fixture(scope="session")
+def _programs() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="programs-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def one_copy_of_programs(_programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For cells within this process. Each would copy the interpreter where engines can enter."""
+    monkeypatch.setattr(host, "SharedPrograms", lambda _, found: SharedPrograms(_programs, found))
 
 
 @pytest.fixture

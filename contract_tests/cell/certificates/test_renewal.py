@@ -51,6 +51,7 @@ def ask_for_much(spoken: http.client.HTTPConnection, password: str) -> http.clie
     return spoken.getresponse()
 
 
+@pytest.mark.nightly
 def test_a_renewal_changes_the_certificate_and_cuts_nobody(make_region: MakeRegion) -> None:
     region = make_region()
     region.start(lifetime_s=SHORT_LIFE_S)

@@ -26,6 +26,7 @@ def settings(tmp_path: Path) -> CellSettings:
     return CellSettings(tmp_path / "cell", CELL_ID, key, engines=("duckdb",), confine=False)
 
 
+pytestmark = pytest.mark.usefixtures("one_copy_of_programs")
 FAILURES = (
     (EngineError("its data is too old"), "its data is too old"),
     # What no driver is known to raise.

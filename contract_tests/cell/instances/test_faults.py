@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import orjson
+import pytest
 
 from cell.instances.reasons import for_owner
 from cell.runtime.process import MARK, mark_of, strays
@@ -57,8 +58,13 @@ def test_engines_outlive_a_killed_cell_and_are_adopted(rig: Rig) -> None:
     assert rig.terminate() == 0
     assert gone(second)
     none_is_left(rig)
+    # The next one starts again what it has stopped.
+    rig.start()
+    rig.status_is(instance_id, "running")
+    assert rig.query(instance_id, password, "FROM t").json()["rows"] == [[1]]
 
 
+@pytest.mark.nightly
 def test_engines_are_left_running_where_that_is_wanted(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(stop_engines=False)
     instance_id = rig.make()
@@ -70,15 +76,17 @@ def test_engines_are_left_running_where_that_is_wanted(make_rig: Callable[..., R
     assert rig.engine_pid(instance_id) == pid
 
 
-def test_a_crash_loses_no_committed_row(rig: Rig) -> None:
-    instance_id = rig.make()
-    password = rig.reveal(instance_id)["password"]
-    rig.query(instance_id, password, "CREATE TABLE t (n INTEGER)")
+def test_a_crash_loses_no_committed_row(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    password = shared_rig.reveal(instance_id)["password"]
+    shared_rig.query(instance_id, password, "CREATE TABLE t (n INTEGER)")
     for number in range(3):
-        assert rig.query(instance_id, password, f"INSERT INTO t VALUES ({number})").is_success
-    os.kill(rig.engine_pid(instance_id), signal.SIGKILL)
-    until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is restarted")
-    rows = rig.query(instance_id, password, "FROM t ORDER BY n").json()["rows"]
+        assert shared_rig.query(
+            instance_id, password, f"INSERT INTO t VALUES ({number})"
+        ).is_success
+    os.kill(shared_rig.engine_pid(instance_id), signal.SIGKILL)
+    until(lambda: shared_rig.observe(instance_id)["restarts"] == 1, "it is restarted")
+    rows = shared_rig.query(instance_id, password, "FROM t ORDER BY n").json()["rows"]
     assert rows == [[0], [1], [2]]
 
 
@@ -131,17 +139,17 @@ def test_what_an_owner_is_told_names_no_place_of_the_host() -> None:
     assert len(for_owner("word " * 1000)) <= 400
 
 
-def test_what_fails_says_no_place_of_the_host(rig: Rig) -> None:
+def test_what_fails_says_no_place_of_the_host(shared_rig: Rig) -> None:
     """Neither in the answer to who asked for it, nor in the status."""
-    instance_id = rig.make()
-    snapshots = rig.home / "instances" / instance_id / "snapshots"
+    instance_id = shared_rig.make()
+    snapshots = shared_rig.home / "instances" / instance_id / "snapshots"
     shutil.rmtree(snapshots, ignore_errors=True)
     snapshots.write_text("in the way of a folder")
     path = f"/v1/instances/{instance_id}/actions/snapshot"
-    answer = rig.act("POST", path, {"label": "x"})
+    answer = shared_rig.act("POST", path, {"label": "x"})
     assert answer.status_code == 503
     assert "the snapshot failed" in answer.json()["detail"]
-    assert str(rig.home) not in answer.text
+    assert str(shared_rig.home) not in answer.text
     assert "/" not in answer.json()["detail"]
 
 
@@ -206,26 +214,19 @@ def engines(rig: Rig, instance_id: str) -> list[int]:
     return found
 
 
-def test_a_stopped_cell_starts_its_engines_again(rig: Rig) -> None:
-    instance_id = rig.make()
-    password = rig.reveal(instance_id)["password"]
-    assert rig.terminate() == 0
-    rig.start()
-    rig.status_is(instance_id, "running")
-    assert rig.query(instance_id, password, "SELECT 1").status_code == 200
-
-
-def test_a_second_cell_in_the_same_home_is_refused(rig: Rig) -> None:
-    instance_id = rig.make()
-    pid = rig.engine_pid(instance_id)
-    second = Rig(rig.home, key=rig.key)
+def test_a_second_cell_in_the_same_home_is_refused(shared_rig: Rig) -> None:
+    instance_id = shared_rig.make()
+    pid = shared_rig.engine_pid(instance_id)
+    second = Rig(shared_rig.home, key=shared_rig.key)
     second.launch(home_wait_s=0.1)
     assert second.process is not None
     assert second.process.wait(60) == 1
-    assert "another cell is running in" in rig.log_path.read_text()
-    assert rig.observe(instance_id)["restarts"] == 0
-    assert rig.engine_pid(instance_id) == pid
-    assert rig.wake(instance_id).status_code == 200, "the gateway's token is still the first cell's"
+    assert "another cell is running in" in shared_rig.log_path.read_text()
+    assert shared_rig.observe(instance_id)["restarts"] == 0
+    assert shared_rig.engine_pid(instance_id) == pid
+    assert shared_rig.wake(instance_id).status_code == 200, (
+        "the gateway's token is still the first cell's"
+    )
 
 
 def test_a_credential_made_just_before_a_death_is_handed_out_by_the_next_cell(rig: Rig) -> None:
@@ -306,21 +307,21 @@ def test_a_stopped_cell_leaves_no_sockets_outside_its_home(tmp_path: Path) -> No
         rig.destroy()
 
 
-def test_a_credential_that_an_engine_did_not_take_is_told_again(rig: Rig) -> None:
+def test_a_credential_that_an_engine_did_not_take_is_told_again(shared_rig: Rig) -> None:
     """What is revealed after a rotation that failed works as soon as it can."""
-    instance_id = rig.make()
-    former = rig.reveal(instance_id)["password"]
-    users = rig.home / "instances" / instance_id / "conf" / "users.json"
+    instance_id = shared_rig.make()
+    former = shared_rig.reveal(instance_id)["password"]
+    users = shared_rig.home / "instances" / instance_id / "conf" / "users.json"
     users.unlink()
     users.mkdir()
-    with rig.client() as http:
-        answer = http.post(f"/v1/rotate/{rig.token(instance_id, 'rotate')}")
+    with shared_rig.client() as http:
+        answer = http.post(f"/v1/rotate/{shared_rig.token(instance_id, 'rotate')}")
     assert answer.status_code == 503, answer.text
     users.rmdir()
-    newest = rig.reveal(instance_id)["password"]
+    newest = shared_rig.reveal(instance_id)["password"]
     assert newest != former
 
     def works() -> bool:
-        return rig.query(instance_id, newest, "SELECT 1").status_code == 200
+        return shared_rig.query(instance_id, newest, "SELECT 1").status_code == 200
 
     until(works, "it is told")

@@ -19,6 +19,7 @@ from specserver import Conflict, Unavailable
 SIZE = Size("s0", 0.5, 2**30, 10**6, 60)
 FORMER, WANTED = "1.5", "9.9"
 SPEC = Spec("duckdb", FORMER, SIZE, "duckdb-x.local.localhost", None, None, 86400.0)
+pytestmark = pytest.mark.usefixtures("one_copy_of_programs")
 HANGS = "trap '' TERM INT; while :; do sleep 1; done"
 # More than two copies up to the ceiling of its size.
 WRITES = f"fallocate -l 1G {{}}/too-much; {HANGS}"
@@ -79,7 +80,13 @@ def run(
     asyncio.run(work())
 
 
-@pytest.mark.parametrize(("verb", "status"), [("delete", "stopped"), ("erase", "erased")])
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [
+        ("delete", "stopped"),
+        pytest.param("erase", "erased", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_deletion_ends_an_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, status: str
 ) -> None:
