@@ -1,7 +1,7 @@
 """The custom domains of a cell: their certificates, and what the cell tells of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,15 @@ class Domains:
         self._served = ServedCertificates(home)
         self._certifier = Certifier(settings, ledger, home, self._served)
 
-    async def ensure(self, hosts: Iterable[str]) -> None:
-        """Returns once each of the hosts, and no other, has a certificate to be served with."""
-        wanted = sorted(set(hosts))
+    async def ensure(self, hosts: Mapping[str, str]) -> None:
+        """Returns once each of the hosts, and no other, has a certificate to be served with.
+
+        With each host comes the tenant it belongs to.
+        """
+        wanted = sorted(hosts)
         await asyncio.to_thread(self._ensure, wanted)
         self._served.forget_all_but(wanted)
-        self._certifier.want(wanted)
+        self._certifier.want(hosts)
 
     async def close(self) -> None:
         await self._certifier.close()

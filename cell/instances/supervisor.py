@@ -67,7 +67,9 @@ class Supervisor:
     async def certify_domains(self) -> None:
         """Certificates for the custom domains of all instances, and no others."""
         instances = [each for each in self.instances.values() if each.record.desired in ROUTED]
-        await self.domains.ensure(host for each in instances for host in each.record.spec.domains)
+        await self.domains.ensure(
+            {host: each.record.tenant for each in instances for host in each.record.spec.domains}
+        )
 
     async def drop_domains(self, instance: HostedInstance) -> None:
         """Once it is not routed any more; what is in the way of that must not keep the instance."""
