@@ -244,7 +244,7 @@ class Call:
     def _refuse_outside(self) -> None:
         if self._pending is not None:
             raise HandlerFault(
-                f"{self.exchange.operation.id} is done by a cell, and only audited here"
+                f"{self.exchange.operation.id} is only audited by this transaction (x-done-by)"
             )
 
     @property

@@ -208,14 +208,14 @@ class RequestPipeline:
         return reply
 
     def _write_outside(self, context: RequestContext) -> Reply:
-        """A cell may take long, and nothing is held meanwhile; what it did is recorded then.
+        """A cell may take long, as may reading; no writer waits for it. It is recorded then.
 
         Where that fails, the same request again asks the cell again, which repeats nothing.
         """
         with self._services.database.read() as db:
             admission = self._admit(db, context, self._admission_cache)
             self._prepare(context, admission)
-            if admission.org is not None:
+            if context.rule.mutating and admission.org is not None:
                 refuse_closed(admission.org)
             key = self._replay_key(context, admission)
             before = None if key is None else self._replays.seen(db, key, admission.at)

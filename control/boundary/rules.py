@@ -26,7 +26,7 @@ _AUTHORIZE: Final[Mapping[str, frozenset[str]]] = {
     "role": frozenset({"owner"}),
 }
 # Who may do what an operation does, where it is not the transaction of the request.
-_DOERS: Final = (None, "cell")
+_DOERS: Final = (None, "cell", "reading")
 
 
 class DocumentRefused(Exception):  # noqa: N818 -- a fact about the document
@@ -54,7 +54,7 @@ class Rule:
     mutating: bool
     deletes: bool = False
     outside: bool = False
-    """A cell does it, before the transaction that records it; see decision 0010."""
+    """A cell does it, or it only reads, before the transaction that records it; decision 0010."""
     password: str | None = None
     """The member of the body that is a password; it is verified before the transaction."""
     code: str | None = None
@@ -105,7 +105,7 @@ def rule_of(operation: Operation) -> Rule:
         in_org="{org_id}" in operation.path,
         mutating=method not in READING,
         deletes=method == "DELETE",
-        outside=document.get("x-done-by") == "cell",
+        outside=document.get("x-done-by") is not None,
         password=document.get("x-password"),
         code=document.get("x-code"),
         secret=secret_members.names_of(document) | secret_members.answered_by(document),
@@ -155,9 +155,11 @@ def _faults(
             if guessed in extensions:
                 yield f"{guessed} needs x-rate-limit: authentication, or its guesses go uncounted"
     if extensions.get("x-done-by") not in _DOERS:
-        yield f"x-done-by is {extensions['x-done-by']!r}; the only allowed value is cell"
+        yield f"x-done-by is {extensions['x-done-by']!r}; the allowed values are cell and reading"
     elif extensions.get("x-done-by") and extensions.get("x-events"):
-        yield "a cell does it, so there is no transaction for its x-events"
+        yield "it is done before the transaction, so there is none for its x-events"
+    elif extensions.get("x-done-by") == "reading" and (method not in READING or not audit):
+        yield "x-done-by is reading, which is for a GET that is audited"
 
 
 def _event_faults(operation: Mapping[str, Any], described: Collection[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import csv
 import http.client
 import io
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +31,8 @@ def write(house: House, tenant: Tenant, count: int, **values: Any) -> None:
         for number in range(count):
             given = {"actor_kind": "system", "detail": {"number": number}, **values}
             audit.append(db, tenant.org_id, "instance.pause", **given)
+    # An export ends before the moment at which it is asked for, in milliseconds.
+    time.sleep(0.002)
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -127,6 +130,25 @@ def test_too_many_entries_are_refused_with_the_moment_from_which_there_are_not(
     is_problem(refused, 422, "export_too_large")
     oldest = house.get(log_of(tenant), tenant.key).json()["items"][-1]["time"]
     assert oldest in refused.json()["errors"][0]["message"]
+
+
+def test_nobody_waits_for_what_an_export_reads(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter that matches nothing looks at every entry; SQLite has one writer."""
+    house = make_house()
+    tenant, other = house.tenant(), house.tenant()
+    counted = audit.time_of
+
+    def counts(*given: Any) -> Any:
+        write(house, other, 1)
+        return counted(*given)
+
+    monkeypatch.setattr(audit, "time_of", counts)
+    assert house.get(export_of(tenant), tenant.key).status_code == 200
+    assert len(house.get(log_of(other), other.key).json()["items"]) == 1
+    (entry,) = house.get(log_of(tenant), tenant.key).json()["items"]
+    assert entry["action"] == "audit.export"
 
 
 @pytest.fixture
