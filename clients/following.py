@@ -9,9 +9,11 @@ import httpx
 
 from clients.client import Client
 from clients.document import Operation
-from clients.errors import ConnectionFailed
+from clients.errors import ConnectionFailed, MalformedAnswer
 
 AGAIN_AFTER_S: Final = 2.0
+LINE_BYTES_MAX: Final = 1 << 20
+"""Many times what an event takes."""
 
 
 def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -23,7 +25,7 @@ def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -
             if response is None:
                 response = client.open(operation, given)
             with contextlib.closing(response):
-                for line in response.iter_lines():
+                for line in _lines(response):
                     name, _, value = line.partition(": ")
                     if name == "id":
                         given["last_event_id"] = value
@@ -31,3 +33,16 @@ def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -
                         yield value
         response = None
         time.sleep(AGAIN_AFTER_S)
+
+
+def _lines(response: httpx.Response) -> Iterator[str]:
+    """Whole lines; raises MalformedAnswer rather than keep one that does not end."""
+    rest = b""
+    for part in response.iter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        if len(rest) > LINE_BYTES_MAX:
+            raise MalformedAnswer(
+                f"{response.url.host} sends an event of more than {LINE_BYTES_MAX} bytes"
+            )
+        for line in lines:
+            yield line.removesuffix(b"\r").decode(errors="replace")

@@ -19,5 +19,5 @@ def new(prefix: str) -> str:
 
 def first_of(prefix: str, moment: datetime) -> str:
     """No id made at that moment or later sorts before this one."""
-    milliseconds = int(moment.timestamp() * 1000)
+    milliseconds = max(0, int(moment.timestamp() * 1000))  # what was before 1970 made none
     return prefix + str(ULID.from_bytes(milliseconds.to_bytes(6) + bytes(10)))

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
-from storage import rate_windows, tenancy
+from storage import identifiers, rate_windows, tenancy
 from storage.access import api_keys, memberships, organizations, projects, sessions, users
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
@@ -263,3 +263,10 @@ def test_what_was_erased_is_read_by_no_round_of_a_cell(database: Database) -> No
             words = str(asked.compile(db.get_bind(), compile_kwargs={"literal_binds": True}))
             plan = db.execute(text(f"EXPLAIN QUERY PLAN {words}")).all()
             assert "ix_instances_hosted" in str(plan)
+
+
+def test_ids_of_before_1970_are_none_and_sort_first() -> None:
+    """What is kept for a hundred years is still counted back from today."""
+    first = identifiers.first_of("aud_", datetime(1926, 1, 1, tzinfo=UTC))
+    assert first == identifiers.first_of("aud_", datetime(1970, 1, 1, tzinfo=UTC))
+    assert first < identifiers.new("aud_")
