@@ -4,11 +4,12 @@ import warnings
 
 from specserver.unused_imports import without
 
-# Its HTTP clients, one of them for tests, and what serves another framework: together a fifth of
-# the time in which a small service starts.
+# Its HTTP clients, one of them for tests, templates of pages, and what serves another framework: a
+# fifth of the time in which a small service starts.
 _CLIENTS = ("httpx", "requests", "starlette.testclient")
+_PAGES = ("jinja2", "starlette.templating")
 
-with warnings.catch_warnings(), without(_CLIENTS, absent=("flask",)):
+with warnings.catch_warnings(), without((*_CLIENTS, *_PAGES), absent=("flask",)):
     warnings.simplefilter("ignore")
     from connexion.exceptions import InvalidSpecification, ResolverError
     from connexion.middleware import ConnexionMiddleware

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import orjson
+import pytest
 
 from cell.instances.snapshots import ABANDONED_AFTER_S
 from contract_tests.cell.rig import Rig, new_id, spec, until
@@ -87,6 +88,7 @@ def test_the_newest_snapshots_of_each_label_are_kept(shared_rig: Rig) -> None:
         shared_rig.action(each, "erase")
 
 
+@pytest.mark.nightly
 def test_what_no_branch_began_with_is_removed_also_after_a_start(
     make_rig: Callable[..., Rig],
 ) -> None:

@@ -47,6 +47,7 @@ def test_consoles_of_one_tenant_leave_those_of_others_served(
     assert second.run("SELECT 1")["rows"] == [["1"]]
 
 
+@pytest.mark.nightly
 def test_consoles_of_one_person_are_shared_by_all_their_organizations(
     shared_rig: Rig, versions: dict[str, str]
 ) -> None:

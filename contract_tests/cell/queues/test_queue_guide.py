@@ -71,6 +71,7 @@ def test_a_branch_has_the_queues_and_not_what_is_unlogged(shared_rig: Rig) -> No
         session.execute("SELECT pgmq_public.send('kept', '{}')")
 
 
+@pytest.mark.nightly
 def test_queues_keep_an_instance_awake(shared_rig: Rig) -> None:
     found = versions(shared_rig)
     if not found:

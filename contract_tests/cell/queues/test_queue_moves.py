@@ -129,6 +129,7 @@ def test_a_branch_has_the_queues(shared_rig: Rig, version: str | None) -> None:
     check_kept(queues, UNLOGGED)
 
 
+@pytest.mark.nightly
 def test_a_snapshot_of_a_paused_instance_has_unlogged_queues_too(shared_rig: Rig) -> None:
     queues = make(shared_rig)
     fill(queues)

@@ -199,6 +199,7 @@ def test_code_of_the_owners_gets_no_more_rights_by_queues(queues: Queues) -> Non
     assert caught == [("app", "false")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", ["15", "16"])
 def test_older_servers_have_the_same_rights(shared_rig: Rig, version: str) -> None:
     """In version 15 owners cannot make roles themselves, and are given them."""

@@ -233,6 +233,7 @@ def test_open_files_are_limited_and_no_core_is_written(host: Host, layout: Layou
     host.forget(site)
 
 
+@pytest.mark.nightly
 def test_without_any_means_an_engine_still_runs_and_that_is_said(make_rig: Any) -> None:
     rig: Rig = make_rig(confine=False)
     told = rig.get("/v1/cell").json()["confinement"]

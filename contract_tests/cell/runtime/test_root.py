@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from cell.layout import Layout
+from contract_tests.by_day import one_in
 from contract_tests.cell.instances.test_faults import engines
 from contract_tests.cell.rig import Rig, new_id, spec
 
@@ -58,7 +59,7 @@ def test_where_no_other_user_can_be_had_no_engine_is_offered(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's engines have users of their own")
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "forgotten"])
+@pytest.mark.parametrize("is_told", one_in(2, [True, False]), ids=["told", "forgotten"])
 def test_a_root_that_may_not_look_at_other_users_finds_its_engines(
     make_rig: Any, *, is_told: bool
 ) -> None:
