@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from contract_tests.boundary.conftest import EmptyDatabase
 from contract_tests.boundary.redis_server import RedisServer
 from contract_tests.databases import DIALECTS
-from control.boundary.addresses import Proxies, rate_key
+from control.boundary.addresses import Proxies, networks, rate_key
 from control.boundary.rates import Limiter, Verdict, check_storage, make_limiter
 from control.boundary.redis_windows import RedisMeter, connect
 from control.boundary.shared_windows import DatabaseMeter
@@ -260,3 +260,10 @@ def test_an_ipv6_network_counts_as_one() -> None:
     assert rate_key("2001:db8:1:2:3:4:5:6") == rate_key("2001:db8:1:2::1") == "2001:db8:1:2::/64"
     assert rate_key("192.0.2.1") == "192.0.2.1"
     assert rate_key("local") == "local"
+
+
+def test_what_one_holder_has_and_what_many_have_together() -> None:
+    """At home or with a small server it is a /56 of IPv6; a /48 is had for nothing."""
+    assert networks("2001:db8:1:203::1") == ("2001:db8:1:200::/56", "2001:db8:1::/48")
+    assert networks("192.0.2.7") == ("192.0.2.7", "192.0.2.0/24")
+    assert networks("local") == ("local", "local")

@@ -6,7 +6,7 @@ import pytest
 
 from contract_tests.boundary.document import ORG, document, operation
 from control.boundary import DocumentRefused, check_document
-from control.boundary.rules import rule_of
+from control.boundary.rules import Rule, rule_of
 from specserver import Document, Operation
 
 
@@ -26,36 +26,149 @@ def test_the_document_of_these_tests_is_whole() -> None:
     check_document(document())
 
 
+RATES = "default, unauthenticated, authentication, reveal"
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"authorize": None}, "x-authorize is missing"),
-        ({"authorize": {}}, "names no permission"),
-        ({"authorize": {"permission": "org:rule"}}, "permission is 'org:rule'"),
-        ({"authorize": {"permission": "none", "colour": "red"}}, "says colour"),
-        ({"authorize": {"permission": "none", "assurance": "high"}}, "assurance is 'high'"),
-        ({"authorize": {"permission": "none", "session": "user"}}, "security allows API keys"),
-        ({"authorize": {"permission": "org:write", "scope": "team"}}, "its scope is org and not"),
-        ({"authorize": {"permission": "logs:read", "scope": "org"}}, "its scope is team and not"),
+        (
+            {"authorize": {}},
+            "x-authorize names no permission; say none or self where there is none",
+        ),
+        (
+            {"authorize": {"permission": "org:rule"}},
+            "x-authorize: permission is 'org:rule', which does not exist",
+        ),
+        (
+            {"authorize": {"permission": "none", "colour": "red"}},
+            "x-authorize says colour, which is unknown",
+        ),
+        (
+            {"authorize": {"permission": "none", "assurance": "high"}},
+            "x-authorize: assurance is 'high', which does not exist",
+        ),
+        (
+            {"authorize": {"permission": "none", "session": "user"}},
+            "x-authorize requires a user session, but security allows API keys",
+        ),
+        (
+            {"authorize": {"permission": "org:write", "scope": "team"}},
+            "org:write is held in the org, so its scope is org and not team",
+        ),
+        (
+            {"authorize": {"permission": "logs:read", "scope": "org"}},
+            "logs:read is held in the team, so its scope is team and not org",
+        ),
         ({"audit": None}, "x-audit is missing"),
-        ({"audit": "none"}, "x-audit-reason does not say why"),
-        ({"rate_limit": None}, "x-rate-limit is None"),
-        ({"rate_limit": "generous"}, "x-rate-limit is 'generous'"),
-        ({"password": "password"}, "x-password needs x-rate-limit: authentication"),
-        ({"code": "code"}, "x-code needs x-rate-limit: authentication"),
-        ({"events": ["thing.changed.v1"]}, "webhooks does not describe: thing.changed.v1"),
-        ({"done_by": "magic"}, "x-done-by is 'magic'"),
-        ({"done_by": "cell", "events": ["instance.ready.v1"]}, "there is none for its x-events"),
-        ({"done_by": "reading"}, "for a GET that is audited"),
-        ({"security": []}, "anyone may call it"),
-        ({"security": [{"basic": []}]}, "unknown schemes: basic"),
+        ({"audit": "none"}, "x-audit is none, but x-audit-reason does not say why"),
+        ({"rate_limit": None}, f"x-rate-limit is None, not one of {RATES}"),
+        ({"rate_limit": "generous"}, f"x-rate-limit is 'generous', not one of {RATES}"),
+        (
+            {"password": "password"},
+            "x-password needs x-rate-limit: authentication, or its guesses go uncounted",
+        ),
+        (
+            {"code": "code"},
+            "x-code needs x-rate-limit: authentication, or its guesses go uncounted",
+        ),
+        (
+            {"events": ["thing.gone.v1", "thing.changed.v1"]},
+            "x-events names what webhooks does not describe: thing.changed.v1, thing.gone.v1",
+        ),
+        (
+            {"done_by": "magic"},
+            "x-done-by is 'magic'; the allowed values are cell and reading",
+        ),
+        ({"done_by": "reading"}, "x-done-by is reading, which is for a GET that is audited"),
+        ({"security": []}, "anyone may call it, but x-authorize requires a permission"),
+        (
+            {"security": [{"digest": [], "basic": []}]},
+            "security names unknown schemes: basic, digest",
+        ),
     ],
 )
 def test_what_is_missing_or_unknown_is_named(changes: dict[str, Any], fault: str) -> None:
     check_document(only(ORG, "post"))
-    with pytest.raises(DocumentRefused, match=r"things\.change") as refused:
+    with pytest.raises(DocumentRefused) as refused:
         check_document(only(ORG, "post", **changes))
-    assert fault in refused.value.faults[0]
+    assert refused.value.faults == [f"things.change: {fault}"]
+    assert str(refused.value) == (f"the document's policy is incomplete:\nthings.change: {fault}")
+
+
+def test_what_a_cell_does_has_no_events_of_a_transaction() -> None:
+    made = only(ORG, "post", done_by="cell", events=["instance.ready.v1"])
+    made["webhooks"] = {"instance.ready.v1": {}}
+    with pytest.raises(DocumentRefused) as refused:
+        check_document(made)
+    told = "things.change: it is done before the transaction, so there is none for its x-events"
+    assert refused.value.faults == [told]
+    check_document(only(ORG, "post", done_by="cell"))
+    check_document(only(ORG, "get", done_by="reading"))
+    for unaudited in ({"audit": None}, {"audit": "none", "audit_reason": "it reads"}):
+        with pytest.raises(DocumentRefused):
+            check_document(only(ORG, "get", done_by="reading", **unaudited))
+    check_document(
+        {**only(ORG, "post", events=["instance.ready.v1"]), "webhooks": made["webhooks"]}
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"authorize": {"permission": "org:write", "scope": "org"}},
+        {"authorize": {"permission": "logs:read", "scope": "team"}},
+        {"authorize": {"permission": "none"}, "security": []},
+        {"password": "password", "code": "code", "rate_limit": "authentication"},
+        {"audit": "none", "audit_reason": "it changes nothing that lasts"},
+        {"rate_limit": "reveal"},
+    ],
+)
+def test_a_policy_that_is_whole(changes: dict[str, Any]) -> None:
+    check_document(only(ORG, "post", **changes))
+
+
+def rule(method: str = "post", **changes: Any) -> Rule:
+    """Of an operation with some of its members changed; `security` as it is held to."""
+    security = changes.get("security", [{"api_key": []}, {"dev_user": []}])
+    document = only(ORG, method, **changes)["paths"][ORG][method]
+    return rule_of(Operation(ORG, method, {**document, "security": security}))
+
+
+def test_a_rule_is_what_the_document_says() -> None:
+    plain = rule()
+    assert (plain.permission, plain.audit, plain.rate) == ("org:write", "thing.change", "default")
+    assert (plain.assurance, plain.session_only, plain.owner_only) == ("none", False, False)
+    assert (plain.mutating, plain.deletes, plain.outside, plain.optional) == (True, *[False] * 3)
+    assert (plain.in_org, plain.events, plain.secret) == (True, frozenset(), frozenset())
+    assert (plain.password, plain.code, plain.subjects) == (None, None, ())
+    assert plain.accepts == {"api_key", "session"}
+    assert plain.leaves_records
+    assert plain.writes
+    assert not plain.sensitive
+
+    strict = {"permission": "org:write", "assurance": "mfa", "role": "owner", "session": "user"}
+    sessions_only = rule(authorize=strict, security=[{"dev_user": []}, {}])
+    assert (sessions_only.assurance, sessions_only.sensitive) == ("mfa", True)
+    assert (sessions_only.session_only, sessions_only.owner_only) == (True, True)
+    assert (sessions_only.accepts, sessions_only.optional) == ({"session"}, True)
+
+
+def test_what_a_rule_comes_to() -> None:
+    ends = rule("delete")
+    assert (ends.deletes, ends.leaves_records, ends.writes) == (True, False, True)
+    reads = rule("get", audit="none", audit_reason="it reads")
+    assert (reads.mutating, reads.audit, reads.writes) == (False, None, False)
+    audited = rule("get")
+    assert (audited.mutating, audited.writes, audited.leaves_records) == (False, True, True)
+    revealed = rule(rate_limit="reveal")
+    assert (revealed.sensitive, revealed.leaves_records) == (True, False)
+    guessed = rule(rate_limit="authentication", password="old", code="totp", events=["a.v1"])
+    assert (guessed.sensitive, guessed.password, guessed.code) == (True, "old", "totp")
+    assert guessed.events == {"a.v1"}
+    assert rule(done_by="cell").outside
+    assert rule("get", done_by="reading").outside
 
 
 def test_every_fault_of_the_document_is_given_at_once() -> None:
@@ -63,7 +176,19 @@ def test_every_fault_of_the_document_is_given_at_once() -> None:
     whole["paths"].update(only("/v1/things", "delete")["paths"])
     with pytest.raises(DocumentRefused) as refused:
         check_document(whole)
-    assert len(refused.value.faults) == 3
+    assert refused.value.faults == [
+        "things.change: x-audit is missing",
+        f"things.change: x-rate-limit is None, not one of {RATES}",
+        "things.change: org:write is granted in an organization, but the path names none",
+    ]
+
+
+def test_an_operation_without_an_id_is_named_by_its_place() -> None:
+    made = only(ORG, "post", audit=None)
+    del made["paths"][ORG]["post"]["operationId"]
+    with pytest.raises(DocumentRefused) as refused:
+        check_document(made)
+    assert refused.value.faults == [f"post {ORG}: x-audit is missing"]
 
 
 def test_a_read_owes_no_audit() -> None:

@@ -158,7 +158,9 @@ def _faults(
         yield f"x-done-by is {extensions['x-done-by']!r}; the allowed values are cell and reading"
     elif extensions.get("x-done-by") and extensions.get("x-events"):
         yield "it is done before the transaction, so there is none for its x-events"
-    elif extensions.get("x-done-by") == "reading" and (method not in READING or not audit):
+    elif extensions.get("x-done-by") == "reading" and (
+        method not in READING or audit in (None, "none")
+    ):
         yield "x-done-by is reading, which is for a GET that is audited"
 
 
