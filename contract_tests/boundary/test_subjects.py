@@ -10,7 +10,7 @@ from contract_tests.boundary.document import ORG, operation
 from contract_tests.boundary.handlers import desk as handlers
 from control.boundary import DocumentRefused, check_document
 from control.boundary.call import Call
-from control.boundary.subjects import subjects_of
+from control.boundary.subjects import KINDS, subjects_of
 from specserver import HandlerMismatchError
 from storage.access import projects
 
@@ -56,8 +56,14 @@ def cell_locks(described: dict[str, Any]) -> None:
     ("mistake", "fault"),
     [
         (unsaid, "{instance_id} does not say in x-record which record it names"),
-        (unknown, "x-record is 'dream', not one of org, project, instance"),
-        (no_reason, "x-record-reason does not say why"),
+        (
+            unknown,
+            f"x-record is 'dream', not one of org, {', '.join(KINDS)}, none",
+        ),
+        (
+            no_reason,
+            "{instance_id} names no record, but x-record-reason does not say why",
+        ),
         (undescribed, "{instance_id} is not among its parameters"),
         (locks_another, "x-locks names domain, which the path does not"),
         (cell_locks, "x-locks is for changes that a transaction makes"),
@@ -69,14 +75,35 @@ def test_a_parameter_whose_record_nobody_finds_is_refused(mistake: Change, fault
     mistake(described)
     with pytest.raises(DocumentRefused) as refused:
         check(INSTANCE, described)
-    assert any(fault in one for one in refused.value.faults), refused.value.faults
+    assert refused.value.faults == [f"things.change: {fault}"]
 
 
 def test_a_record_is_found_within_what_the_path_names_before_it() -> None:
     check(DOMAIN, only(DOMAIN))
     flat = f"{ORG}/domains/{{domain_id}}"
-    with pytest.raises(DocumentRefused, match="domain is found within instance, which the path"):
+    with pytest.raises(DocumentRefused) as refused:
         check(flat, only(flat))
+    told = "things.change: domain is found within instance, which the path does not name"
+    assert refused.value.faults == [told]
+
+
+def test_what_a_reading_operation_or_a_cell_would_hold_is_refused() -> None:
+    for method, changes in (("get", {}), ("post", {"x-done-by": "cell"})):
+        described = only(DOMAIN) | {"x-locks": []} | changes
+        with pytest.raises(DocumentRefused) as refused:
+            check(DOMAIN, described, method)
+        told = "things.change: x-locks is for changes that a transaction makes"
+        assert refused.value.faults == [told]
+    check(DOMAIN, only(DOMAIN) | {"x-locks": ["instance", "domain"]})
+
+
+def test_parameters_of_the_path_are_in_its_order_and_others_are_none() -> None:
+    described = only(DOMAIN)
+    described["parameters"].reverse()
+    described["parameters"].append({"name": "limit", "in": "query", "schema": {}})
+    check(DOMAIN, described)
+    named = [(one.name, one.parameter) for one in subjects_of(DOMAIN, "POST", described)]
+    assert named == [("instance", "instance_id"), ("domain", "domain_id")]
 
 
 def locked(path: str, method: str = "POST", **described: Any) -> list[str]:
