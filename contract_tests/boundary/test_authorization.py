@@ -76,8 +76,8 @@ def org(*, require_mfa: bool) -> Organization:
             caller(),
             "permission_missing",
             (
-                "this needs the permission org:close, which your role member or the key's scopes do not"
-                " grant"
+                "this needs the permission org:close, which your role member or the key's scopes"
+                " do not grant"
             ),
         ),
         (
