@@ -4,7 +4,7 @@ import sys
 
 from menagerie.unwanted import hide
 
-hide("rich", "trio")
+hide("rich", "trio", "httpx._main")
 
 from menagerie.processes import end_with_parent, keep_what_loads
 from menagerie.refusals import unusable

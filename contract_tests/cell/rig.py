@@ -104,7 +104,8 @@ class Rig:
         program = (
             "import base64, json, pathlib, sys, time\n"
             # As menagerie/part.py has it.
-            "sys.modules['rich'] = None\n"
+            "from menagerie.unwanted import hide\n"
+            "hide('rich', 'trio', 'httpx._main')\n"
             "from cell.main import run\n"
             "from cell.settings import CellSettings\n"
             "home, key = pathlib.Path(sys.argv[1]), base64.b64decode(sys.argv[2])\n"

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from menagerie.unwanted import hide
+
 # As menagerie/part.py has it.
-sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+hide("rich", "trio", "httpx._main")
 
 from gateway.main import run  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402

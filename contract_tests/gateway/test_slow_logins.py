@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from contract_tests.by_day import one_in
 from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.mysql_clients import connect, mysql_instance, rows
 from contract_tests.gateway.mysql_packets import ssl_request
@@ -94,7 +95,7 @@ def test_a_huge_announced_login_is_refused_at_once(
             assert ends(client)
 
 
-@pytest.mark.parametrize("protocol", ["mysql", "resp"])
+@pytest.mark.parametrize("protocol", one_in(2, ["mysql", "resp"]))
 def test_a_thousand_half_logins_leave_room_for_another_address(
     make_gateway: MakeGateway, mariadb: MariaDb, redis_server: Resp, protocol: str
 ) -> None:

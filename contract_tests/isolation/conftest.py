@@ -1,6 +1,9 @@
 """Fixtures: one cell with a neighbour in it, and an instance of each engine to attack from."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import pytest
 
@@ -38,14 +41,27 @@ def versions(rig: Rig) -> dict[str, str]:
     return {each["engine"]: each["versions"][0] for each in engines}
 
 
-@pytest.fixture(params=sorted(ATTACKERS))
-def instance(
-    request: pytest.FixtureRequest, rig: Rig, versions: dict[str, str]
-) -> Iterator[tuple[str, str]]:
-    """An engine, and a running instance of it; skipped where this machine cannot run it."""
+@dataclass
+class Attacked:
+    """An engine, and an instance of it that its administrator attacks from once."""
+
+    engine: str
+    instance_id: str
+    around: Surroundings
+
+    @cached_property
+    def told(self) -> list[Any]:
+        return ATTACKERS[self.engine](self.around, self.instance_id)
+
+
+@pytest.fixture(scope="session", params=sorted(ATTACKERS))
+def attacked(
+    request: pytest.FixtureRequest, rig: Rig, versions: dict[str, str], around: Surroundings
+) -> Iterator[Attacked]:
+    """Running; skipped where this machine cannot run the engine."""
     engine = request.param
     if engine not in versions:
         pytest.skip(f"no driver found {engine} on this machine")
     instance_id = rig.make(engine=engine, engine_version=versions[engine])
-    yield engine, instance_id
+    yield Attacked(engine, instance_id, around)
     rig.action(instance_id, "erase")

@@ -12,6 +12,7 @@ import pytest
 from cell.runtime.cgroups import ROOT
 from contract_tests.cell.rig import SMALL, until
 from contract_tests.isolation.attackers import ATTACKERS
+from contract_tests.isolation.conftest import Attacked
 from contract_tests.isolation.surroundings import (
     CANARY,
     PROBE,
@@ -31,11 +32,10 @@ def needs(around: Surroundings, *means: str) -> None:
 
 
 def test_an_administrator_finds_no_file_and_no_network(
-    around: Surroundings, instance: tuple[str, str]
+    around: Surroundings, attacked: Attacked
 ) -> None:
     needs(around, "filesystem", "network", "uid")
-    engine, instance_id = instance
-    told = ATTACKERS[engine](around, instance_id)
+    told = attacked.told
     assert len(told) > 10
     # The name of a file may be told back, what is in it not.
     assert [answer for answer in told if CANARY in str(answer)] == []
@@ -43,15 +43,14 @@ def test_an_administrator_finds_no_file_and_no_network(
 
 
 def test_code_in_an_engines_place_finds_nothing_either(
-    around: Surroundings, instance: tuple[str, str]
+    around: Surroundings, attacked: Attacked
 ) -> None:
     """As after an overflow: whatever runs where the engine runs, as whom it runs."""
     needs(around, "filesystem", "network", "uid")
     enter = shutil.which("nsenter")
     if enter is None:
         pytest.skip("nsenter is not installed")
-    _, instance_id = instance
-    site = around.rig.home / "instances" / instance_id
+    site = around.rig.home / "instances" / attacked.instance_id
     pid = orjson.loads((site / "process.json").read_bytes())["pid"]
     uid = (site / "data").stat().st_uid
     drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--no-new-privs"]
@@ -73,11 +72,11 @@ def test_code_in_an_engines_place_finds_nothing_either(
 
 
 def test_every_process_of_an_engine_is_held_by_its_size(
-    around: Surroundings, instance: tuple[str, str]
+    around: Surroundings, attacked: Attacked
 ) -> None:
     needs(around, "cpu", "memory", "pids", "uid")
-    engine, instance_id = instance
-    ATTACKERS[engine](around, instance_id)
+    instance_id = attacked.instance_id
+    assert attacked.told
     uid = (around.rig.home / "instances" / instance_id / "data").stat().st_uid
 
     def one_group() -> set[Groups] | None:
