@@ -12,12 +12,19 @@ from psycopg import postgres, pq
 
 from cell.console.table import TOO_MUCH, Column, StatementError, Table
 from cell.console.target import Target
-from gateway import sockets
+from cell.runtime import relay
+from cell.runtime.relay import LimitedRelay
 
 DATABASE = "app"
 CONNECT_TIMEOUT_S = 10
 SETTINGS = "-c client_connection_check_interval=1s -c client_encoding=utf8"
 CURSOR = b"menagerie_console"
+# What comes of a server, and not of the way to it.
+SAID = "FATAL:"
+CHANGED = (
+    'the password of "{}" was changed with SQL; the credential\'s is restored within seconds,'
+    " try again then"
+)
 NUMERIC = {"int2", "int4", "int8", "float4", "float8", "numeric", "oid", "money"}
 _QUERY = re.compile(
     rb"\A(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:select|table|values|with)\b", re.IGNORECASE | re.DOTALL
@@ -30,8 +37,8 @@ _COPIES = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOT
 def run(target: Target, sql: str, table: Table) -> None:
     if "\0" in sql:
         raise StatementError("a statement cannot contain a NUL character")
-    with sockets.folder_of(target.socket) as folder:
-        connection = _connect(target, folder)
+    with relay.opened_beside(Path(target.socket)) as way:
+        connection = _connect(target, way)
         _run(connection, sql, table)
 
 
@@ -48,17 +55,18 @@ def _run(connection: psycopg.Connection[Any], sql: str, table: Table) -> None:
         # Stopped or too late: the engine is told, and does not go on for nobody.
         if session.is_busy:
             with contextlib.suppress(psycopg.Error):  # one that ends itself hears nothing
-                connection.pgconn.get_cancel().cancel()
+                # The one that lets the relay's thread run meanwhile.
+                connection.cancel_safe(timeout=CONNECT_TIMEOUT_S)
         raise
     finally:
         connection.close()
 
 
-def _connect(target: Target, folder: str) -> psycopg.Connection[Any]:
+def _connect(target: Target, way: LimitedRelay) -> psycopg.Connection[Any]:
     port = int(Path(target.socket).suffix.removeprefix("."))
     try:
-        connection = psycopg.connect(
-            host=folder,
+        return psycopg.connect(
+            host=str(way.folder),
             port=port,
             user=target.username,
             password=target.password,
@@ -73,13 +81,11 @@ def _connect(target: Target, folder: str) -> psycopg.Connection[Any]:
             gssencmode="disable",
         )
     except psycopg.OperationalError as error:
+        if way.foreign:
+            raise StatementError(CHANGED.format(target.username)) from error
+        if SAID not in str(error):
+            raise ConnectionError("it accepts no connection") from error
         raise StatementError(str(error)) from error
-    try:
-        sockets.check(connection.fileno(), target.socket)
-    except OSError:
-        connection.close()
-        raise
-    return connection
 
 
 class _Session:

@@ -78,8 +78,8 @@ class Run:
         return answer
 
     def _why(self, status: int | None) -> str:
-        # Without a status it is not at its end, long past its time; SIGALRM is its own.
-        over = self._stopped or status in {None, -signal.SIGALRM}
+        # Without a status it is not at its end, long past its time; the signals tell of time too.
+        over = self._stopped or status in {None, -signal.SIGALRM, -signal.SIGXCPU}
         return "the statement was stopped" if over else TOO_MUCH
 
     def stop(self) -> None:

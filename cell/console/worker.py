@@ -7,6 +7,7 @@ the cell, and so that it can be ended whatever it does.
 import contextlib
 import importlib
 import json
+import math
 import resource
 import signal
 import sys
@@ -32,6 +33,9 @@ def main() -> None:
     told = json.load(sys.stdin)
     limits = RunLimits(**told["limits"])
     resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    # What a library does in C hears none of the signals below; this one ends it.
+    cpu_s = math.ceil(limits.seconds + LEAVE_WITHIN_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     if not _enter(told["groups"]):
         resource.setrlimit(resource.RLIMIT_DATA, (limits.alone_bytes, limits.alone_bytes))
     signal.signal(signal.SIGALRM, _on_time)

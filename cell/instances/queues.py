@@ -8,19 +8,20 @@ from collections.abc import AsyncIterator
 import psycopg
 
 from cell.engines.driver import Login
-from cell.engines.postgres import connections, relay, roles
+from cell.engines.postgres import connections, roles
 from cell.engines.postgres.connections import (
     NotRunningError,
     PostgresHeldUpError,
     WrongPasswordError,
 )
-from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.settings import SOCKET
 from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.supervisor import Supervisor
+from cell.runtime import relay
 from cell.runtime.host import Host
+from cell.runtime.relay import LimitedRelay
 from instance_services.queues.installation import Connection
 from instance_services.queues.service import RETRY_AFTER, meaning
 from instance_services.queues.store import READ_BYTES_MAX

@@ -1,18 +1,24 @@
 """What the console runs, on real engines: values, bounds, limits of time, and nothing undone."""
 
 import asyncio
+import signal
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from cell.console import tables
+from cell.console import runs, tables
 from cell.console.runs import Run
 from cell.console.service import has_console
 from cell.console.table import CHARACTERS_MAX, NOTE_CHARACTERS_MAX, RunLimits
 from cell.console.target import Target
 from cell.engines import DRIVERS
+from cell.engines.driver import RestoresLogins
+from cell.engines.postgres import scram
+from cell.runtime import relay
 from cell.runtime.host import Host
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
@@ -213,6 +219,38 @@ def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(running: Subject) -
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sl' || 'eep%'"
     perform(running, "SELECT pg_sleep(300)", seconds=1.5)
     ends(running, sleeping)
+
+
+@on_postgres
+def test_nobody_works_out_more_iterations_for_the_console(running: Subject) -> None:
+    """An owner can ask a client for any number of them, and libpq works them all out."""
+    password = running.login.password
+    assert value(running, "SELECT 1") == "1"
+    verifier = scram.verifier(password, iterations=2 * relay.ITERATIONS)
+    perform(running, f"ALTER ROLE {running.login.username} PASSWORD '{verifier}'")
+    assert "changed with SQL" in perform(running, "SELECT 1")["error"]
+    assert isinstance(running.driver, RestoresLogins)
+    running.run(running.driver.restore_logins(running.site))
+    assert value(running, "SELECT 1") == "1"
+
+
+def test_a_worker_that_hears_no_signal_ends_by_its_cpu_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python hears them between its own instructions, and not while a library works in C."""
+    deaf = """if True:
+        import hashlib
+        from cell.console import worker
+        worker.LEAVE_WITHIN_S = 0.0
+        worker._answer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2**31 - 1)
+        worker.main()"""
+    monkeypatch.setattr(runs, "COMMAND", (sys.executable, "-P", "-c", deaf))
+    path = tmp_path / "engine.sock"
+    with socket.socket(socket.AF_UNIX) as engine, structlog.testing.capture_logs() as lines:
+        engine.bind(str(path))
+        run = Run(Target("postgres", str(path), "app", "secret"), RunLimits(seconds=0.5))
+        assert asyncio.run(run.answer("SELECT 1"))["error"] == "the statement was stopped"
+    assert [line["status"] for line in lines] == [-signal.SIGXCPU]
 
 
 @on_mariadb

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.engines.driver import Health, Login, RestoresLogins
-from cell.engines.postgres import connections, relay, scram
+from cell.engines.postgres import connections, scram
 from cell.engines.postgres.connections import WrongPasswordError
-from cell.engines.postgres.relay import LimitedRelay
 from cell.engines.postgres.settings import SOCKET
+from cell.runtime import relay
+from cell.runtime.relay import LimitedRelay
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
@@ -123,4 +124,4 @@ def test_iterations_are_seen_however_messages_are_cut(cuts: list[int], iteration
     parts = [whole[start:stop] for start, stop in itertools.pairwise(edges)]
     *before, last = [salting.is_ours(part) for part in parts]
     assert all(before)
-    assert last is (iterations == scram.ITERATIONS)
+    assert last is (iterations == relay.ITERATIONS)

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 import psycopg
 import pytest
 
-from cell.engines.postgres import connections, relay
-from cell.engines.postgres.relay import LimitedRelay
+from cell.engines.postgres import connections
 from cell.engines.postgres.settings import SOCKET
+from cell.runtime import relay
+from cell.runtime.relay import LimitedRelay
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import newest, newest_shared, session, value

@@ -13,8 +13,10 @@ PLAIN = re.compile(
 )
 # The cell's own socket, in the cell's own folder: one serves there and one asks.
 EXCEPTIONS = {"cell/main.py", "gateway/wake.py"}
-# libpq connects by itself; it is led by a folder of ours, and its peer is asked afterwards.
+# libpq connects by itself; it is led to a relay, which connects by our socket, or by a folder of
+# ours, and its peer is asked afterwards.
 LIBPQ = re.compile(r"psycopg\.(Async)?(C|c)onnect(ion\.connect)?\(|PGconn\.connect")
+FOLDER, RELAY = "sockets.folder_of(", "relay.opened_beside("
 CELLS = [
     path
     for path in FILES
@@ -31,5 +33,5 @@ def test_nobody_connects_to_an_engine_by_a_plain_path() -> None:
     assert not [name for name in texts.keys() - EXCEPTIONS if PLAIN.search(texts[name])]
     asking = {name for name, text in texts.items() if LIBPQ.search(text)}
     for name in asking:
-        assert "sockets.folder_of(" in texts[name], name
-        assert "sockets.check(" in texts[name], name
+        led = "sockets.check(" if FOLDER in texts[name] else RELAY
+        assert led in texts[name], name

@@ -24,7 +24,7 @@ FOLDERS = {
     "runtime": set(),
     "engines": {"runtime"},
     "instances": {"access", "certificates", "engines", "runtime"},
-    "console": {"access", "instances"},
+    "console": {"access", "instances", "runtime"},
 }
 MAY_IMPORT: dict[str, set[str]] = {**COMMON, **FOLDERS}
 

@@ -10,10 +10,11 @@ import psycopg
 from psycopg.rows import TupleRow
 
 from cell.engines.driver import Login, NewLoginError
-from cell.engines.postgres import relay, scram
-from cell.engines.postgres.relay import LimitedRelay
+from cell.engines.postgres import scram
 from cell.engines.postgres.scram import Keys
 from cell.engines.postgres.settings import PORT, SOCKET
+from cell.runtime import relay
+from cell.runtime.relay import LimitedRelay
 from gateway import sockets
 
 CONNECT_TIMEOUT_S = 10

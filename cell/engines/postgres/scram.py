@@ -6,7 +6,8 @@ import hmac
 import os
 from dataclasses import dataclass
 
-ITERATIONS = 4096
+from cell.runtime.relay import ITERATIONS
+
 SALT_BYTES = 16
 _NAME = "SCRAM-SHA-256"
 

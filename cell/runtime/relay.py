@@ -6,14 +6,18 @@ settings, which code in the database can lift.
 
 import asyncio
 import contextlib
+import math
+import signal
 import struct
 import tempfile
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from cell.engines.postgres import scram
 from gateway import sockets
 
+# Of each verifier that the cell makes.
+ITERATIONS = 4096
 CHUNK_BYTES = 64 * 1024
 HEARD_MAX_BYTES = 64 * 1024
 # Of a message: its kind, its length, and of an authentication what it asks for.
@@ -26,7 +30,7 @@ class Salting:
     """What a server asks of who logs in: no more iterations than of a verifier of ours.
 
     Each role can give itself a verifier of any, and libpq works them all out, without an end, on
-    the thread that everything else of the cell runs on.
+    the thread that everything else of the cell runs on, or outside the limits of the instance.
     """
 
     def __init__(self) -> None:
@@ -44,7 +48,7 @@ class Salting:
                     break
                 self._heard = None
                 iterations = heard[: size + 1].rpartition(b",i=")[2]
-                return iterations == str(scram.ITERATIONS).encode()
+                return iterations == str(ITERATIONS).encode()
             if kind not in BEFORE_SALT or (kind == b"R" and code != SASL):
                 self._heard = None
                 return True
@@ -58,7 +62,7 @@ class Salting:
 class LimitedRelay:
     """Connects a socket in `folder` to the server's, until a limit is exceeded or it ends."""
 
-    def __init__(self, folder: Path, target: Path, bytes_max: int) -> None:
+    def __init__(self, folder: Path, target: Path, bytes_max: float) -> None:
         self.folder = folder
         self.exceeded = False
         """The server sent more than is allowed."""
@@ -124,7 +128,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @contextlib.asynccontextmanager
 async def opened(
-    target: Path, *, bytes_max: int, within_s: float | None = None
+    target: Path, *, bytes_max: float, within_s: float | None = None
 ) -> AsyncIterator[LimitedRelay]:
     """A relay to the server's socket `target`; its connections end with the block."""
     with tempfile.TemporaryDirectory(prefix="menagerie-") as name:
@@ -139,3 +143,25 @@ async def opened(
                 ending.cancel()
             relay.end()
             server.close()
+
+
+@contextlib.contextmanager
+def opened_beside(target: Path) -> Iterator[LimitedRelay]:
+    """The same for a client that blocks: on a thread of its own, and for as many bytes as come."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_serve_beside, args=(loop,), daemon=True)
+    thread.start()
+    way = opened(target, bytes_max=math.inf)
+    try:
+        yield asyncio.run_coroutine_threadsafe(way.__aenter__(), loop).result()
+    finally:
+        asyncio.run_coroutine_threadsafe(way.__aexit__(None, None, None), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _serve_beside(loop: asyncio.AbstractEventLoop) -> None:
+    # Signals are for the client's thread, which they must wake.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    loop.run_forever()
