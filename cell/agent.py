@@ -9,6 +9,7 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -249,8 +250,12 @@ class Cell:
         await self.supervisor.tick()
         await snapshots.sweep(self.supervisor.instances)
         self.lifecycle.forget_erased()
-        for instance in self.supervisor.instances.values():
-            log_files.rotate(instance.site.log, self.settings.log_bytes_max)
+        logs = [instance.site.log for instance in self.supervisor.instances.values()]
+        await asyncio.to_thread(self._rotate, logs)
+
+    def _rotate(self, logs: list[Path]) -> None:
+        for each in logs:
+            log_files.rotate(each, self.settings.log_bytes_max)
 
     async def _housekeeping(self) -> None:
         self.signatures.forget_old()

@@ -38,20 +38,30 @@ def tail(path: Path, lines: int) -> bytes:
     for each in (path, path.with_suffix(".log.1")):
         if content.count(b"\n") <= lines:
             content = _end(each) + content
-    kept = content.splitlines(keepends=True)
-    return b"".join(kept[-lines:] if lines else [])
+    return _last(content, lines)
+
+
+def _last(content: bytes, lines: int) -> bytes:
+    start = len(content)
+    # The end of the last line belongs to it.
+    before = start - content.endswith(b"\n")
+    for _ in range(lines):
+        before = content.rfind(b"\n", 0, before)
+        if before < 0:
+            return content
+        start = before + 1
+    return content[start:]
 
 
 def follow(path: Path, lines: int, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
     """The last lines, and then whatever is written from this call on, until it is over."""
-    position = _size(path)
-    return _follow(path, tail(path, lines), position, is_over)
+    return _follow(path, lines, _size(path), is_over)
 
 
 async def _follow(
-    path: Path, beginning: bytes, position: int, is_over: Callable[[], bool]
+    path: Path, lines: int, position: int, is_over: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    yield beginning
+    yield await asyncio.to_thread(tail, path, lines)
     while True:
         await asyncio.sleep(POLL_S)
         if is_over():

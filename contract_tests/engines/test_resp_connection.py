@@ -1,6 +1,7 @@
 """What an engine may answer the cell: it is the tenant's, and may be anything by now."""
 
 import asyncio
+import socket
 import tempfile
 from pathlib import Path
 
@@ -36,6 +37,33 @@ async def answered(said: bytes, *, nested: bool) -> None:
             resp.connected(socket, Login("app", "word"), timeout_s=20) as connection,
         ):
             await (connection.ask_nested if nested else connection.ask)("PING")
+
+
+@pytest.mark.parametrize("nested", [True, False], ids=["nested", "plain"])
+def test_others_have_their_turn_while_a_long_answer_is_read(nested: bool) -> None:
+    """All that is read here is there already, so that nothing waits for the network."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def asked() -> None:
+        _, writer = await asyncio.open_unix_connection(sock=ours)
+        reader = asyncio.StreamReader()
+        reader.feed_data(b"*50000\r\n" + b"+x\r\n" * 50_000)
+        other = asyncio.create_task(others())
+        connection = resp.RespConnection(reader, writer)
+        await (connection.ask_nested if nested else connection.ask_list)("PING")
+        other.cancel()
+        writer.close()
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        asyncio.run(asked())
+    assert turns >= 40
 
 
 @pytest.mark.parametrize("nested", [True, False], ids=["nested", "plain"])

@@ -26,6 +26,11 @@ START_TIMEOUT_S = 2.0
 FAST = {**SMALL, "name": "fast", "vcpu": 2.0}
 
 
+@pytest.fixture(autouse=True)
+def listed_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "LIST_EVERY_S", 0.0)
+
+
 def client(subject: Subject) -> redis.Redis:
     return redis.Redis(
         unix_socket_path=str(subject.site.socket),
@@ -67,6 +72,23 @@ def test_of_too_many_libraries_the_newest_are_deleted(subject: Subject) -> None:
         look(subject)
         assert names(own) == {*kept, "a1", "b1"} - {"kept7"}
     assert "more than 50 function libraries; deleted: a2, a3" in subject.site.log.read_text()
+
+
+@on_either_resp
+def test_libraries_are_not_listed_at_every_look(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list may be megabytes, and an owner can make their number differ at each look."""
+    monkeypatch.setattr(upkeep, "LIST_EVERY_S", 3600.0)
+    subject.start()
+    with client(subject) as own:
+        for number in range(4):
+            load(own, f"another{number}")
+            look(subject)
+        assert own.info("commandstats")["cmdstat_function|list"]["calls"] == 1
+        monkeypatch.setattr(upkeep, "LIST_EVERY_S", 0.0)
+        look(subject)
+        assert own.info("commandstats")["cmdstat_function|list"]["calls"] == 2
 
 
 @on_either_resp

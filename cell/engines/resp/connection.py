@@ -12,6 +12,8 @@ END = b"\r\n"
 # The engine is its owner's: an answer may be large on purpose, or be none at all.
 ANSWER_BYTES_MAX = 4 * 2**20
 DEPTH_MAX = 16
+# So many lines are read until others have their turn: an answer may be there as a whole.
+LINES_A_TURN = 1_000
 Answer: TypeAlias = "str | list[Answer]"
 T = TypeVar("T")
 
@@ -34,6 +36,7 @@ class RespConnection:
         self._reader = reader
         self._writer = writer
         self._left = 0
+        self._lines = 0
 
     async def ask(self, *words: str) -> str:
         """The answer as text; raises RefusalError for an error, ConnectionError for none."""
@@ -78,6 +81,9 @@ class RespConnection:
         return [await self._answer(await self._line()) for _ in range(self._count(line))]
 
     async def _line(self) -> bytes:
+        self._lines += 1
+        if self._lines % LINES_A_TURN == 0:
+            await asyncio.sleep(0)
         line = await self._reader.readuntil(END)
         self._expect(len(line))
         return line.removesuffix(END)

@@ -5,6 +5,7 @@ function library, for up to half a second each.
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from cell.runtime import log_files
 log = structlog.get_logger("cell.resp")
 
 LIBRARIES_MAX = 50
+# A list may be megabytes, which to read takes the cell a while.
+LIST_EVERY_S = 60.0
 # Of a CPU since the log was begun: what it may take at most to run again, and a third of the time
 # that a server is given to read its data.
 REPLAY_S = 300.0
@@ -35,6 +38,7 @@ class _Seen:
     names: frozenset[str] = frozenset()
     count: int | None = None
     unlisted: bool = False
+    listed_at: float = -math.inf
     rewrite: tuple[str, str] = ("", "")
     worked_s: float = 0.0
 
@@ -66,11 +70,18 @@ async def _bound_libraries(connection: RespConnection, site: Site, seen: _Seen) 
         await connection.ask("FUNCTION", "FLUSH")
         _tell(site, "all of them")
         count = 0
-    names = set(_names(await connection.ask_nested("FUNCTION", "LIST"))) if count else set()
+    if count and time.monotonic() - seen.listed_at < LIST_EVERY_S:
+        return
+    names = await _listed(connection, seen) if count else set()
     if seen.count is not None and count > LIBRARIES_MAX:
         room = max(0, LIBRARIES_MAX - len(names & seen.names))
         names -= await _drop(connection, site, sorted(names - seen.names)[room:])
     seen.names, seen.count, seen.unlisted = frozenset(names), len(names), False
+
+
+async def _listed(connection: RespConnection, seen: _Seen) -> set[str]:
+    seen.listed_at = time.monotonic()
+    return set(_names(await connection.ask_nested("FUNCTION", "LIST")))
 
 
 async def _drop(connection: RespConnection, site: Site, names: Sequence[str]) -> set[str]:
