@@ -24,6 +24,9 @@ from storage.database import Database
 # everything anew, which takes three times as long as what it is started for.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A package of the development tools lets gunicorn write its name over its environment, by which the
+# tests find the processes of an installation.
+os.environ["SPT_NOENV"] = "1"
 # What is collected stays to the end, and to look for garbage among it takes a sixth of the time.
 gc.disable()
 

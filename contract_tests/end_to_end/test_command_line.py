@@ -42,7 +42,9 @@ def menagerie(installation: Installation) -> CommandLine:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_query_runs_a_statement_with_values(menagerie: CommandLine, engine: str) -> None:
     name = menagerie.instance(engine)
-    found = menagerie.rows(name, ECHO[engine], "--param", "it's 5; -- ?")
+    done = menagerie.run("query", name, ECHO[engine], "--param", "it's 5; -- ?", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
     assert found["rows"] == [["it's 5; -- ?"]]
     assert (found["row_count"], found["truncated"]) == (1, False)
     assert found["columns"] == [{"redis": "reply", "valkey": "reply"}.get(engine, "said")]
@@ -110,7 +112,7 @@ def test_a_replys_map_is_a_table(menagerie: CommandLine) -> None:
     name = menagerie.instance("valkey")
     with menagerie.session(name) as session:
         session.query("HSET duck legs 2 sound 'quack quack'")
-    done = menagerie.run("query", name, "HGETALL duck", "-o", "csv")
+    done = menagerie.here("query", name, "HGETALL duck", "-o", "csv")
     assert done.stdout == "field,value\nlegs,2\nsound,quack quack\n"
 
 
@@ -125,7 +127,7 @@ WRONG = {
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_error_is_the_engines_own_words(menagerie: CommandLine, engine: str) -> None:
     statement, words = WRONG[engine]
-    done = menagerie.run("query", menagerie.instance(engine), statement)
+    done = menagerie.here("query", menagerie.instance(engine), statement)
     assert (done.returncode, words in done.stderr) == (6, True), done.stderr
 
 
@@ -242,7 +244,7 @@ def test_another_authority_is_not_trusted(
     name = menagerie.instance(engine)
     keep(menagerie, engine)
     nobody = str(Authority(tmp_path, "nobody.example.com").ca_file)
-    done = menagerie.run("query", name, "PING", MENAGERIE_CA_FILE=nobody)
+    done = menagerie.here("query", name, "PING", MENAGERIE_CA_FILE=nobody)
     assert (done.returncode, "certificate verify failed" in done.stderr) == (1, True), done.stderr
     if native.find(engine) is None:
         pytest.skip(f"{native.wanted(engine)} is not installed")
@@ -254,7 +256,7 @@ def test_another_authority_is_not_trusted(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_line_for_a_shell_works_as_pasted(menagerie: CommandLine, engine: str) -> None:
     name = menagerie.instance(engine)
-    shown = json.loads(menagerie.run("credentials", name, "-o", "json").stdout)
+    shown = json.loads(menagerie.here("credentials", name, "-o", "json").stdout)
     statement = SPOKEN[engine].splitlines()[0].rstrip(";").replace("app!", "'app!'")
     line = native.shell_line(
         engine, Credential.parse(shown), menagerie.installation.endpoints["ca_file"], statement
@@ -340,13 +342,13 @@ def test_a_paused_instance_says_so(menagerie: CommandLine, engine: str) -> None:
     with menagerie.endpoint(name) as endpoint:
         instance = Instance(menagerie.installation, endpoint.instance["id"])
     instance.act("pause", "paused")
-    done = menagerie.run("query", name, ECHO[engine], "--param", "x")
+    done = menagerie.here("query", name, ECHO[engine], "--param", "x")
     instance.act("resume", "running")
     assert (done.returncode, "nstance is paused" in done.stderr) == (1, True), done.stderr
     assert "hint" not in done.stderr
 
 
 def test_an_order_that_cannot_be_filled_says_why(menagerie: CommandLine) -> None:
-    done = menagerie.run("instances", "create", "--engine", "weaviate", "--size", "f0")
+    done = menagerie.here("instances", "create", "--engine", "weaviate", "--size", "f0")
     assert (done.returncode, "not available yet" in done.stderr) == (6, True), done.stderr
-    assert menagerie.run("demo", "--engine", "mysql").returncode in {0, 2}
+    assert menagerie.here("demo", "--engine", "mysql").returncode in {0, 2}

@@ -46,6 +46,9 @@ class Farm:
         with self.command.session(name) as session:
             return session.query(statement).rows
 
+    def here(self, *argv: object) -> subprocess.CompletedProcess[str]:
+        return self.command.here(*map(str, argv))
+
     def run(self, *argv: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return self.command.run(*map(str, argv), **environment)
 
@@ -133,14 +136,14 @@ def test_sql_runs_nothing_on_the_machine_that_loads_it(farm: Farm, tmp_path: Pat
 def test_a_file_is_not_replaced_unless_told(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "a.sql"
     file.write_text("mine")
-    done = farm.run("dump", farm.full, file)
+    done = farm.here("dump", farm.full, file)
     assert (done.returncode, "--force overwrites it" in done.stderr) == (2, True), done.stderr
     assert file.read_text() == "mine"
     assert farm.run("dump", farm.full, file, "--force").returncode == 0
     assert "CREATE TABLE shop.ducks" in file.read_text()
-    done = farm.run("dump", farm.full, tmp_path / "none" / "a.dump")
+    done = farm.here("dump", farm.full, tmp_path / "none" / "a.dump")
     assert (done.returncode, "its folder does not exist" in done.stderr) == (2, True), done.stderr
-    done = farm.run("load", farm.full, tmp_path / "none")
+    done = farm.here("load", farm.full, tmp_path / "none")
     assert (done.returncode, "No such file" in done.stderr) == (2, True), done.stderr
 
 
@@ -167,7 +170,7 @@ def test_other_engines_say_what_can_be_done(
 ) -> None:
     made = order(farm.command.installation, engine=engine)
     for words in (("dump", made["name"], tmp_path / "a"), ("load", made["name"], "/dev/null")):
-        done = farm.run(*words)
+        done = farm.here(*words)
         assert done.returncode == 2, done.stderr
         assert f"do not support {engine}; {instead}" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -30,7 +30,8 @@ from contract_tests.end_to_end.installation import READY_S, Installation, order
 from contract_tests.end_to_end.test_engines import place_of
 from contract_tests.end_to_end.test_parts import of_gunicorn, serves_api, serves_gateway
 from contract_tests.kept_port import KeptPort
-from menagerie.settings import GATEWAY_PORTS
+from menagerie import first_start
+from menagerie.settings import GATEWAY_PORTS, load
 from storage.database import Database
 from storage.records import AuditEntry, Event, Instance, Work
 
@@ -127,7 +128,8 @@ def plane(
         }
         made = ControlPlane(tmp_path / "home", settings)
         try:
-            assert made.run("init").wait() == 0
+            options = {name.removeprefix("MENAGERIE_").lower(): settings[name] for name in settings}
+            first_start.initialize(load(**options))
             for part in ("cell", "gateway", "api", *(["worker"] if url else [])):
                 made.start(part)
             yield made

@@ -110,6 +110,7 @@ def of_gunicorn(installation: Installation) -> list[psutil.Process]:
     found = []
     for process in installation.processes():
         with contextlib.suppress(psutil.Error):
-            if "menagerie.asgi:app" in process.cmdline():
+            # Its command, or the name that it gives itself where it can.
+            if any("gunicorn" in word for word in process.cmdline()):
                 found.append(process)
     return found

@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +14,10 @@ from clients.cli.lines import CLIENTS, Place, line
 from clients.credentials import Credential
 from contract_tests.clients.pasting import pasted
 from contract_tests.clients.servers import Authority
+from contract_tests.end_to_end.command_line import CommandLine
 from contract_tests.end_to_end.installation import Installation, order, reveal
 from contract_tests.end_to_end.test_engines import refuse_missing
 
-DONE_S = 120
 ENGINES = ("postgres", "mariadb", "redis", "valkey", "duckdb")
 # MariaDB's line is made as PostgreSQL's is, Valkey's is Redis's, and curl's is pasted by a newcomer
 # (test_newcomer).
@@ -90,28 +88,11 @@ def test_the_command_prints_them_all_or_the_one_asked_for(
         org = f"/v1/orgs/{installation.endpoints['org_id']}"
         found = api.get(f"{org}/instances").json()["items"]
     name = next(one["name"] for one in found if one["host"] == place.credential.host)
-    every = menagerie(installation, "credentials", name)
+    command = CommandLine(installation)
+    every = command.here("credentials", name).stdout
     for client in CLIENTS["postgres"]:
         assert line(client, place) + "\n" in every
-    one = menagerie(installation, "credentials", name, "--client", "psycopg")
+    one = command.here("credentials", name, "--client", "psycopg").stdout
     assert one == line("psycopg", place) + "\n"
-    record = json.loads(menagerie(installation, "credentials", name, "-o", "json"))
+    record = json.loads(command.here("credentials", name, "-o", "json").stdout)
     assert Credential.parse(record) == place.credential
-
-
-def menagerie(installation: Installation, *argv: str) -> str:
-    environment = {
-        "MENAGERIE_HOME": str(installation.home),
-        "XDG_CONFIG_HOME": str(installation.home / "xdg"),
-        "XDG_CACHE_HOME": str(installation.home / "cache"),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "menagerie", *argv],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=DONE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
