@@ -143,6 +143,13 @@ def test_a_database_that_is_none_is_named(settings: Settings, said: Said) -> Non
     assert "check the setting database_url" in said(settings, 1)
 
 
+def test_a_database_that_cannot_be_reached_is_named(settings: Settings, said: Said) -> None:
+    nobody = settings.model_copy(update={"database_url": "postgresql://nobody@127.0.0.1:1/none"})
+    text = said(nobody, 1)
+    assert "the database cannot be reached: " in text
+    assert "check the setting database_url" in text
+
+
 @pytest.mark.parametrize("name", ["seal", "cursor", "signing"])
 def test_a_key_that_was_cut_short_is_named(settings: Settings, name: str) -> None:
     keys.make_all(settings.root)

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 NOBODY = {"MENAGERIE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
 
 
-@pytest.mark.parametrize("start", ["first", pytest.param("second", marks=pytest.mark.nightly)])
+# By day the first start is asked by itself what it says (test_first_start).
+@pytest.mark.nightly
+@pytest.mark.parametrize("start", ["first", "second"])
 def test_a_database_that_cannot_be_reached_is_named(start: str, tmp_path: Path) -> None:
     installation = Installation(tmp_path / "home")
     try:
