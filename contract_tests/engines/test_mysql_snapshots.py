@@ -13,6 +13,7 @@ from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.mysql import snapshots
 from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Layout
+from contract_tests.by_day import one_in
 from contract_tests.engines.conftest import UID, Subject
 from contract_tests.engines.mysql_sessions import (
     administrator,
@@ -68,7 +69,7 @@ def _restored(subject: Subject, folder: Path) -> None:
     subject.start()
 
 
-@pytest.fixture(params=["backup tool", "held still"])
+@pytest.fixture(params=one_in(2, ["backup tool", "held still"]))
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of copying a running server; the tool may be missing here."""
     find: Callable[..., Path | None] = ServerInstallation.tool

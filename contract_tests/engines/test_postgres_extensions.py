@@ -103,9 +103,8 @@ def test_a_control_file_without_its_library_is_not_listed(tmp_path: Path) -> Non
     assert extensions.creatable(source) == ["citext", "mine"]
 
 
-@pytest.mark.parametrize(
-    "subject", one_in(2, [("postgres", "16"), ("postgres", "15")]), indirect=True
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("subject", [("postgres", "16"), ("postgres", "15")], indirect=True)
 def test_an_upgrade_without_an_extension_is_refused_and_nothing_changes(running: Subject) -> None:
     lacking = "vector" if "vector" in listed(running) else "pg_trgm"
     ask(running, "CREATE DATABASE more")

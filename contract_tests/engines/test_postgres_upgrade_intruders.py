@@ -146,7 +146,7 @@ REFUSED = {
 
 
 @oldest
-@pytest.mark.parametrize("said", one_in(2, REFUSED))
+@pytest.mark.parametrize("said", one_in(4, REFUSED))
 def test_an_upgrade_is_refused_where_code_cannot_be_put_aside(running: Subject, said: str) -> None:
     _newest(running)
     for statement in REFUSED[said]:
