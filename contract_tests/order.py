@@ -45,9 +45,8 @@ SECONDS: Final = {
         "test_postgres_cell": 10,
         "test_postgres_lockouts": 10,
     },
-    "api": {"test_schemathesis": 28, "test_guessing": 10},
+    "api": {"test_schemathesis": 10, "test_guessing": 6, "test_events": 5, "test_document": 5},
     "duckdb": {"test_durability": 9, "test_recovery": 7, "test_prepared": 6, "test_hostile": 5},
-    "workflows": {"test_three_ways": 14},
 }
 # By the room, where nothing is said of the file.
 _EACH: Final = {"end_to_end": 0.6, "engines": 0.5, "cell": 0.4, "isolation": 0.5}
