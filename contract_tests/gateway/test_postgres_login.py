@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cell.engines.postgres import scram
+from contract_tests.gateway.postgres_clients import startup
 from contract_tests.gateway.scram_client import ScramClient, authentication, message
 from gateway.cancels import Cancels
 from gateway.protocols.interface import FirstRequest
@@ -219,6 +220,26 @@ def test_roles_of_the_owners_pass_unseen() -> None:
     assert dialogue.from_backend(authentication(5, b"salt")).to_client == authentication(5, b"salt")
     assert dialogue.from_client(b"pmd5").to_backend == b"pmd5"
     assert dialogue.from_backend(LET_IN).spliced
+
+
+@pytest.mark.parametrize("name", ["user", "database"])
+@pytest.mark.parametrize(
+    "forged", ["\n", "x\n2026-11-23T07:09:00Z menagerie: forged", "\r", "\x7f"]
+)
+def test_a_name_with_control_characters_never_comes_to_the_server(name: str, forged: str) -> None:
+    """It writes names into its log as they are, before it knows whose they are."""
+    dialogue = PostgresDialogue(Cancels(1))
+    # Whichever of two counts: the server takes the last.
+    words = {"user": "app", "database": "app"} | {name: f"{forged}\0{name}\0app"}
+    with pytest.raises(Refusal) as refusal:
+        dialogue.begin(bytearray(startup(**words)))
+    assert refusal.value.kind == "malformed"
+    assert b"C08P01\0" in dialogue.refusal(refusal.value, problem=False)
+
+
+def test_names_in_any_language_pass() -> None:
+    words = {"user": "größe 表", "database": "Привет"}
+    assert isinstance(PostgresDialogue(Cancels(1)).begin(bytearray(startup(**words))), FirstRequest)
 
 
 def test_of_two_names_the_last_counts() -> None:

@@ -1,5 +1,6 @@
 """PostgreSQL: TLS after SSLRequest or at once, cancel requests that find their backend."""
 
+import re
 import struct
 from dataclasses import replace
 from typing import Literal
@@ -13,6 +14,8 @@ from gateway.refusal import Kind, Refusal
 
 # The role cells administer an instance by: it has no business coming in from outside.
 ADMINISTRATOR = b"menagerie"
+# The server writes both into its log as they are, for anybody: with ends of lines, too.
+CONTROLS = re.compile(rb"[\0-\x1f\x7f]")
 OFF = frozenset({b"false", b"off", b"no", b"0", b"f", b"n"})
 NO_REQUEST = SideRequest("", b"")
 TLS_REQUIRED = wire.error("28000", "this server requires TLS (sslmode=require or stronger)")
@@ -96,6 +99,9 @@ class PostgresDialogue:
             raise Refusal("malformed", str(error)) from error
         if isinstance(first, wire.Cancel):
             return self._side_request(bytes(received[:size]))
+        if any(map(CONTROLS.search, first.values(b"user") + first.values(b"database"))):
+            text = "invalid startup packet: control characters in the user or the database"
+            raise Refusal("malformed", text)
         if ADMINISTRATOR in first.values(b"user"):
             raise Refusal("not_permitted", 'role "menagerie" is reserved')
         if not OFF.issuperset(first.values(b"replication")):
