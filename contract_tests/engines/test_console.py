@@ -221,17 +221,17 @@ def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(running: Subject) -
     ends(running, sleeping)
 
 
-@on_postgres
-def test_nobody_works_out_more_iterations_for_the_console(running: Subject) -> None:
+@pytest.mark.parametrize("shared", ["postgres"], ids=str, indirect=True)
+def test_nobody_works_out_more_iterations_for_the_console(shared: Subject) -> None:
     """An owner can ask a client for any number of them, and libpq works them all out."""
-    password = running.login.password
-    assert value(running, "SELECT 1") == "1"
+    password = shared.login.password
+    assert value(shared, "SELECT 1") == "1"
     verifier = scram.verifier(password, iterations=2 * relay.ITERATIONS)
-    perform(running, f"ALTER ROLE {running.login.username} PASSWORD '{verifier}'")
-    assert "changed with SQL" in perform(running, "SELECT 1")["error"]
-    assert isinstance(running.driver, RestoresLogins)
-    running.run(running.driver.restore_logins(running.site))
-    assert value(running, "SELECT 1") == "1"
+    perform(shared, f"ALTER ROLE {shared.login.username} PASSWORD '{verifier}'")
+    assert "changed with SQL" in perform(shared, "SELECT 1")["error"]
+    assert isinstance(shared.driver, RestoresLogins)
+    shared.run(shared.driver.restore_logins(shared.site))
+    assert value(shared, "SELECT 1") == "1"
 
 
 def test_a_worker_that_hears_no_signal_ends_by_its_cpu_time(
