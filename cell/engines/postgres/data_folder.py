@@ -49,13 +49,15 @@ def _status(site: Site) -> str:
     return lines[STATUS_LINE].strip() if len(lines) > STATUS_LINE else ""
 
 
-def read(path: Path, most: int) -> str:
-    """The beginning of a file that is the engine's; empty where it is none."""
+def read(path: Path, most: int, *, end: bool = False) -> str:
+    """The beginning, or the end, of a file that is the engine's; empty where it is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return ""
     try:
+        if end:
+            os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - most), os.SEEK_SET)
         return os.read(descriptor, most).decode("ascii", errors="replace")
     except OSError:
         return ""

@@ -1,6 +1,7 @@
 """From one major version to another, by pg_upgrade, on a copy."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import psycopg
@@ -34,6 +35,8 @@ FORMER_PROGRAMS = Path("/opt/former")
 DETAILS = "pg_upgrade_output.d/*/log/pg_upgrade_dump_[0-9]*.log"
 DETAILS_BYTES_MAX = 1 << 20
 COMPLAINT_CHARACTERS = 500
+ERRORS_MAX = 10
+ERROR = re.compile(r"\b(error|fatal|panic):", re.IGNORECASE)
 TIMEOUT_S = 4 * 3600.0
 # The tool writes into the folder it runs in, and complains on its output.
 IN_FOLDER = 'cd "$1" && shift && exec "$@" 1>&2'
@@ -80,7 +83,7 @@ async def upgrade(
             await _finish(folder, int(new.source.major))
         statistics.owe(site)
     except (LaunchError, psycopg.Error, UnicodeError) as error:
-        _note(site, new_site, error)
+        note(site, new_site, error)
         raise EngineError(
             f"the data could not be upgraded to PostgreSQL {new.source.major}; nothing was "
             "changed, and the instance's log has the details"
@@ -103,13 +106,20 @@ async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
             await owner_code.put(connection, database)
 
 
-def _note(site: Site, new_site: Site, error: Exception) -> None:
+def note(site: Site, new_site: Site, error: Exception) -> None:
     """What the tools said, which is about folders that owners do not see."""
-    details = (data_folder.read(each, DETAILS_BYTES_MAX) for each in new_site.data.glob(DETAILS))
-    said = [each[-COMPLAINT_CHARACTERS:] for each in (str(error), *details)]
+    logs = new_site.data.glob(DETAILS)
+    details = (data_folder.read(each, DETAILS_BYTES_MAX, end=True) for each in logs)
+    said = [_complaint(each) for each in (str(error), *details)]
     log.warning("cell.postgres.upgrade_failed", instance_id=site.instance_id, said=said)
     with site.log.open("a") as file:
         file.writelines(f"upgrade failed: {line}\n" for each in said for line in each.splitlines())
+
+
+def _complaint(told: str) -> str:
+    """Its errors, and where it names none its end: after an error may come a statement."""
+    errors = [line for line in told.splitlines() if ERROR.search(line)][:ERRORS_MAX]
+    return "\n".join(line[:COMPLAINT_CHARACTERS] for line in errors) or told[-COMPLAINT_CHARACTERS:]
 
 
 async def _refuse_closed(folder: Path) -> None:
