@@ -65,7 +65,10 @@ def test_passwords() -> None:
     assert not identity.password_needs_rehash(stored)
 
 
-@pytest.mark.parametrize(("late_s", "good"), [(0, True), (-30, True), (30, True), (90, False)])
+@pytest.mark.parametrize(
+    ("late_s", "good"),
+    [(0, True), (-30, True), (30, True), (60, False), (-60, False), (90, False)],
+)
 def test_a_code_is_good_for_one_step_either_side(late_s: int, good: bool) -> None:
     secret = identity.new_totp_secret()
     code = pyotp.TOTP(secret).at(AT + timedelta(seconds=late_s))

@@ -256,6 +256,11 @@ def test_the_client_is_the_nearest_address_not_trusted(
     assert Proxies(["10.0.0.0/8"]).client_address(peer, forwarded) == address
 
 
+def test_a_trusted_network_may_be_named_by_an_address_within_it() -> None:
+    assert Proxies(["10.1.2.3/8"]).client_address("10.9.9.9", "1.1.1.1") == "1.1.1.1"
+    assert Proxies(["10.1.2.3/8"]).client_address("11.9.9.9", "1.1.1.1") == "11.9.9.9"
+
+
 def test_an_ipv6_network_counts_as_one() -> None:
     assert rate_key("2001:db8:1:2:3:4:5:6") == rate_key("2001:db8:1:2::1") == "2001:db8:1:2::/64"
     assert rate_key("192.0.2.1") == "192.0.2.1"

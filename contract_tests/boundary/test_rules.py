@@ -192,6 +192,10 @@ def test_an_operation_without_an_id_is_named_by_its_place() -> None:
     assert refused.value.faults == [f"post {ORG}: x-audit is missing"]
 
 
+def test_a_document_without_operations_is_whole() -> None:
+    check_document({})
+
+
 def test_a_read_owes_no_audit() -> None:
     check_document(only(ORG, "get", audit=None))
 
