@@ -36,6 +36,8 @@ def test_what_the_library_may_ask_of_a_storage_is_answered() -> None:
         assert windows.acquire_entry("mine", 5, length_s, amount=2)
     assert windows.acquire_entry("other", 5, 60)
     assert windows.check()
+    assert windows.get_moving_window("mine", 5, 60) == (clock.now, 2)
+    assert windows.get_moving_window("nobody", 5, 60) == (clock.now, 0)
     assert (windows.get("mine"), windows.get("other"), windows.get("nobody")) == (4, 1, 0)
     assert windows.get_expiry("mine") == clock.now + 900
     assert windows.get_expiry("other") == clock.now + 60

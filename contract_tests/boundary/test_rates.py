@@ -145,6 +145,17 @@ def test_waiting_as_told_always_works(replicas: Replicas) -> None:
     assert waits > 3
 
 
+def test_nobody_is_told_to_wait_longer_than_it_takes(replicas: Replicas) -> None:
+    clock, limiters = replicas
+    for _ in range(5):
+        charge(limiters[0], "reveal")
+    assert charge(limiters[0], "reveal").retry_after_s == 61
+    clock.now += 59.5
+    late = charge(limiters[0], "reveal")
+    assert (late.allowed, late.retry_after_s) == (False, 1)
+    assert late.headers["RateLimit"] == '"reveal";r=0;t=1'
+
+
 def test_what_is_refused_is_not_counted(replicas: Replicas) -> None:
     clock, limiters = replicas
     for _ in range(300):

@@ -196,6 +196,20 @@ def test_a_document_without_operations_is_whole() -> None:
     check_document({})
 
 
+def test_parameters_may_stand_beside_the_operations_of_a_path() -> None:
+    made = only(ORG, "post")
+    item = made["paths"][ORG]
+    parameters = item["post"].pop("parameters")
+    with pytest.raises(DocumentRefused, match=r"\{org_id\} is not among"):
+        check_document(made)
+    item["parameters"] = parameters
+    check_document(made)
+    about_oneself = {"permission": "self"}
+    made = only("/v1/me", "post", authorize=about_oneself)
+    del made["paths"]["/v1/me"]["post"]["parameters"]
+    check_document(made)
+
+
 def test_a_read_owes_no_audit() -> None:
     check_document(only(ORG, "get", audit=None))
 
