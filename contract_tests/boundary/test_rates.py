@@ -156,6 +156,25 @@ def test_nobody_is_told_to_wait_longer_than_it_takes(replicas: Replicas) -> None
     assert late.headers["RateLimit"] == '"reveal";r=0;t=1'
 
 
+def test_the_first_of_several_limits_is_told_or_the_one_that_refuses(replicas: Replicas) -> None:
+    _, limiters = replicas
+    both = [("reveal", "usr_1"), ("default", "key_1")]
+    told = limiters[0].charge_all(both)
+    assert told is not None
+    assert [(use.window.name, use.used) for use in told.uses] == [("reveal", 1)]
+    assert charge(limiters[0], "default", "key_1").uses[0].used == 2
+    for _ in range(4):
+        charge(limiters[0], "reveal", "usr_1")
+    for due in (both, both[::-1]):
+        refused = limiters[0].charge_all(due)
+        assert refused is not None
+        assert not refused.allowed
+        assert refused.uses[0].window.name == "reveal"
+    # What comes after the one that refuses is not charged.
+    assert charge(limiters[0], "default", "key_1").uses[0].used == 4
+    assert limiters[0].charge_all([]) is None
+
+
 def test_what_is_refused_is_not_counted(replicas: Replicas) -> None:
     clock, limiters = replicas
     for _ in range(300):

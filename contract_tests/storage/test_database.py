@@ -1,6 +1,7 @@
 """Transactions, clock, types and the translation of errors, on both databases."""
 
 import contextlib
+import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
-from sqlalchemy.exc import IntegrityError, StatementError
+from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
 
 from contract_tests.databases import Databases
 from contract_tests.storage import tenants
@@ -16,7 +17,7 @@ from storage import identifiers
 from storage.access import organizations, projects
 from storage.access.organizations import Organization
 from storage.access.projects import Project
-from storage.database import Database, on_commit
+from storage.database import Database, _outage, on_commit
 from storage.errors import RecordNotFound, StateConflict, StorageUnavailable
 from storage.instances.changes import Change
 
@@ -299,3 +300,24 @@ def test_identifiers_ascend_also_within_a_millisecond() -> None:
         thread.join()
     assert len(set(made)) == 2000
     assert all(len(each) == len("inst_") + 26 for each in made)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "database or disk is full",
+            "the database has no space left",
+        ),
+        (
+            "could not extend file: No space left on device",
+            "the database has no space left",
+        ),
+        ("database is locked", "the database is busy with other writes"),
+        ("database table is busy", "the database is busy with other writes"),
+        ("connection refused", "the database cannot be reached"),
+    ],
+)
+def test_an_outage_is_told_in_words_for_who_looks_after_it(said: str, told: str) -> None:
+    assert _outage(sqlite3.OperationalError(said)) == told
+    assert _outage(OperationalError("SELECT 1", None, sqlite3.OperationalError(said))) == told
