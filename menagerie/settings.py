@@ -136,7 +136,7 @@ class Settings(BaseSettings):
         3_600, ge=10, description="when a live stream ends; its client connects again and goes on"
     )
     audit_kept_days: int = Field(
-        400, ge=30, le=36500, description="days that entries of the audit log are kept"
+        400, ge=30, le=36500, description="days that the audit log and lists of changes are kept"
     )
     events_kept_days: int = Field(90, ge=7, le=36500, description="days that events are kept")
     idle_pause_s: int = Field(

@@ -4,7 +4,7 @@ import functools
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, bindparam, delete, select
+from sqlalchemy import ColumnElement, Select, bindparam, delete, select
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
 
 from storage import identifiers
@@ -41,12 +41,17 @@ def _query(record: type[Found], lock: bool) -> Select[Any]:
 
 
 def delete_oldest(
-    db: Session, key: InstrumentedAttribute[str], prefix: str, before: datetime, limit: int
+    db: Session,
+    key: InstrumentedAttribute[str],
+    prefix: str,
+    before: datetime,
+    limit: int,
+    *which: ColumnElement[bool],
 ) -> int:
     """Delete at most `limit` of those made before that moment, oldest first; how many went.
 
     `key` holds ids with the prefix, which tell when they were made.
     """
-    old = select(key).where(key < identifiers.first_of(prefix, before))
+    old = select(key).where(key < identifiers.first_of(prefix, before), *which)
     oldest = old.order_by(key).limit(limit).scalar_subquery()
     return len(db.execute(delete(key.class_).where(key.in_(oldest)).returning(key)).all())

@@ -1,14 +1,15 @@
 """Queries that every room relies on: tenancy, pages, names, quotas, sessions, keys, windows."""
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
@@ -246,23 +247,69 @@ def test_the_instances_of_a_cell_are_counted_whoever_they_belong_to(database: Da
     assert promised.storage_bytes == 3 * 10**9
 
 
-def test_what_was_erased_is_read_by_no_round_of_a_cell(database: Database) -> None:
-    """Rounds come back every few seconds, and erased instances stay for the accounts."""
+def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Database) -> None:
+    """Orders hold SQLite's only writer, and of both an organization can have a million."""
     with database.write() as db:
         tenant = tenants.make(db)
         there = tenants.instance(db, tenant)
         tenants.instance(db, tenant, status="erased", desired_status="erased")
-        cell_id = there.cell_id
-    with database.read() as db:
+        cell_id, org_id, project_id = there.cell_id, tenant.org_id, tenant.project_id
+    with database.read() as db, _plans(db) as plans:
         assert [one.id for one in instances.of_cell(db, cell_id)] == [there.id]
         assert promises.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
-        if db.get_bind().dialect.name == "sqlite":
-            asked = select(instances.Instance.id).where(
-                instances.Instance.cell_id == cell_id, instances.HOSTED
+        assert instances.usage(db, org_id)[0] == 1
+        assert instances.count_by_status(db, org_id, project_id) == {there.status: 1}
+        assert not instances.is_name_taken(db, project_id, "none")
+        assert [one.id for one in instances.live(db, org_id, teams=None)] == [there.id]
+        assert list(instances.in_statuses(db, org_id, ["erased"])) == []
+        found = instances.page(db, org_id, teams=None, limit=5, after=None)
+        assert [one.id for one in found.items] == [there.id]
+        assert changes.pending(db, org_id, there.id) == []
+    used = {step.partition(" INDEX ")[2].partition(" ")[0] for step in plans}
+    hosted = {f"ix_instances_{which}hosted" for which in ("", "org_", "project_")}
+    assert used <= hosted | {"ix_instances_live_name", "ix_changes_pending"}
+
+
+@contextmanager
+def _plans(db: Session) -> Iterator[list[str]]:
+    """How SQLite goes about each query of the session: whether it reads a table, and by what."""
+    found: list[str] = []
+
+    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            told = connection.connection.cursor()
+            told.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            steps = [row[-1] for row in told.fetchall()]
+            # Lists of parameters are tables too.
+            found.extend(
+                step
+                for step in steps
+                if step.startswith(("SCAN", "SEARCH")) and "json_each" not in step
             )
-            words = str(asked.compile(db.get_bind(), compile_kwargs={"literal_binds": True}))
-            plan = db.execute(text(f"EXPLAIN QUERY PLAN {words}")).all()
-            assert "ix_instances_hosted" in str(plan)
+
+    if db.get_bind().dialect.name != "sqlite":
+        yield found
+        return
+    event.listen(db.connection(), "before_cursor_execute", explain)
+    yield found
+    assert found
+
+
+def test_changes_are_kept_for_a_time_and_for_as_long_as_they_wait(database: Database) -> None:
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db), status="running")
+        asked: dict[str, Any] = {"requested_by": None, "now": database.now(db)}
+        (renamed,) = changes.order(db, instance, {"name": "another"}, **asked)
+        (waiting,) = changes.order(db, instance, {"size": "s1"}, **asked)
+        kept = (instance.org_id, instance.id)
+        wanted = [waiting.id]
+        assert renamed.status == "applied"
+        later = database.now(db) + timedelta(days=1)
+    with database.write() as db:
+        assert changes.forget_old(db, later - timedelta(days=2), 10) == 0
+        assert changes.forget_old(db, later, 10) == 1
+        found = changes.page(db, *kept, limit=5, after=None)
+        assert [one.id for one in found.items] == wanted
 
 
 def test_ids_of_before_1970_are_none_and_sort_first() -> None:

@@ -11,7 +11,7 @@ from storage import rate_windows, replays
 from storage.access import sessions
 from storage.database import now
 from storage.events import audit, events
-from storage.instances import one_time_urls
+from storage.instances import changes, one_time_urls
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -41,6 +41,7 @@ def clean(op: Operation) -> None:
         queue.forget_finished(db, now(db) - KEEP_FINISHED_WORK)
     settings = op.services.settings
     _forget_old(op, audit.forget_old, settings.audit_kept_days)
+    _forget_old(op, changes.forget_old, settings.audit_kept_days)
     _forget_old(op, events.forget_old, settings.events_kept_days)
 
 

@@ -59,7 +59,7 @@ def _refuse_while_used(by_status: dict[str, int]) -> None:
     """StateConflict that says what is in the way, and how to get it out of it."""
     kept = by_status.get("deleted", 0)
     leaving = sum(by_status.get(status, 0) for status in ("deleting", "erasing"))
-    live = sum(by_status.values()) - kept - leaving - by_status.get("erased", 0)
+    live = sum(by_status.values()) - kept - leaving
     reasons = {
         f"{live} running or paused (delete or erase them)": live,
         f"{leaving} being deleted or erased (wait)": leaving,

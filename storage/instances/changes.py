@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ForeignKey, Index, select
+from sqlalchemy import ForeignKey, Index, bindparam, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
 from storage.instances.instances import Instance
+from storage.lookups import delete_oldest
 from storage.pages import Page
 
 COLUMNS: Final = {
@@ -24,6 +25,7 @@ COLUMNS: Final = {
 IMMEDIATE: Final = frozenset({"name", "maintenance_window"})
 """Kinds the cell need not know of: they apply in the request itself."""
 STATUSES: Final = ("pending", "applied", "failed")
+_PENDING: Final = text("status = 'pending'")
 
 
 class Change(Owned, Record):
@@ -32,6 +34,13 @@ class Change(Owned, Record):
         one_of("kind", COLUMNS),
         one_of("status", STATUSES),
         Index(None, "instance_id", "id"),
+        # Each order asks what is pending of all instances, and an instance may have had many.
+        Index(
+            "ix_changes_pending",
+            *("instance_id", "id"),
+            postgresql_where=_PENDING,
+            sqlite_where=_PENDING,
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -49,6 +58,11 @@ class Change(Owned, Record):
         setattr(instance, COLUMNS[self.kind], self.new)
         self.status = "applied"
         self.applied_at = at
+
+
+# As a literal, without which a partial index is of no use.
+PENDING: Final = Change.status == bindparam(None, "pending", literal_execute=True)
+"""That it waits to be applied."""
 
 
 def order(
@@ -88,9 +102,7 @@ def order(
 
 def pending(db: Session, org_id: str, instance_id: str) -> list[Change]:
     """Changes that wait to be applied, oldest first."""
-    rows = select(Change).where(
-        Change.org_id == org_id, Change.instance_id == instance_id, Change.status == "pending"
-    )
+    rows = select(Change).where(Change.org_id == org_id, Change.instance_id == instance_id, PENDING)
     return list(db.scalars(rows.order_by(Change.id)))
 
 
@@ -106,3 +118,8 @@ def page(
     """The instance's changes, newest first."""
     rows = select(Change).where(Change.org_id == org_id, Change.instance_id == instance_id)
     return pages.keyset(db, rows, Change.id, limit=limit, after=after)
+
+
+def forget_old(db: Session, before: datetime, limit: int) -> int:
+    """Delete at most `limit` of those that were asked for before that moment; how many went."""
+    return delete_oldest(db, Change.id, "chg_", before, limit, ~PENDING)

@@ -77,6 +77,18 @@ class Instance(Owned, Record):
         Index(None, "project_id", "id"),
         # Erased ones stay for the accounts, and nothing that comes back often reads them.
         Index("ix_instances_hosted", "cell_id", postgresql_where=_HELD, sqlite_where=_HELD),
+        Index(
+            "ix_instances_org_hosted",
+            *("org_id", "id"),
+            postgresql_where=_HELD,
+            sqlite_where=_HELD,
+        ),
+        Index(
+            "ix_instances_project_hosted",
+            *("project_id", "id"),
+            postgresql_where=_HELD,
+            sqlite_where=_HELD,
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -247,7 +259,7 @@ def _pages(filters: frozenset[str], of_teams: bool, is_first: bool) -> Prepared:
     rows: Select[Any] = select(*columns).where(Instance.org_id == bindparam("org_id"))
     rows = rows.where(*(getattr(Instance, name) == bindparam(name) for name in sorted(filters)))
     if "status" not in filters:
-        rows = rows.where(Instance.status.not_in(GONE))
+        rows = rows.where(HOSTED, Instance.status.not_in(GONE))
     if of_teams:
         rows = rows.where(is_among(Instance.team_id, "teams"))
     if not is_first:
@@ -277,14 +289,14 @@ def page(
 
 def live(db: Session, org_id: str, *, teams: Teams) -> list[Instance]:
     """Every wanted instance of these teams of the organization, oldest first."""
-    rows = select(Instance).where(Instance.org_id == org_id, LIVE)
+    rows = select(Instance).where(Instance.org_id == org_id, HOSTED, LIVE)
     rows = of_teams(rows, Instance.team_id, teams)
     return list(db.scalars(rows.order_by(Instance.id)))
 
 
 def in_statuses(db: Session, org_id: str, statuses: Iterable[str]) -> list[Instance]:
-    """Every instance of the organization in one of these statuses, oldest first."""
-    rows = select(Instance).where(Instance.org_id == org_id, Instance.status.in_(statuses))
+    """Every instance of the organization in one of these statuses, oldest first; none is erased."""
+    rows = select(Instance).where(Instance.org_id == org_id, HOSTED, Instance.status.in_(statuses))
     return list(db.scalars(rows.order_by(Instance.id)))
 
 
@@ -312,9 +324,9 @@ def usage(db: Session, org_id: str) -> tuple[int, int, int, int]:
 
 
 def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]:
-    """How many instances of the project there are in each status, the erased among them."""
+    """How many instances of the project there are in each status but erased."""
     rows = select(Instance.status, func.count()).group_by(Instance.status)
-    rows = rows.where(Instance.org_id == org_id, Instance.project_id == project_id)
+    rows = rows.where(Instance.org_id == org_id, Instance.project_id == project_id, HOSTED)
     return dict(db.execute(rows).tuples().all())
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from storage import tenancy
 from storage.columns import is_among
-from storage.instances.changes import Change
+from storage.instances.changes import PENDING, Change
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.prepared import Prepared
 
@@ -42,7 +42,7 @@ _KEPT = Prepared(
 _GROWING = Prepared(
     select(Instance.cell_id, Instance.size, Instance.storage_bytes, Change.kind, Change.new)
     .join(Instance, Instance.id == Change.instance_id)
-    .where(*_MINE, Change.status == "pending", Change.kind.in_(("size", "storage")))
+    .where(*_MINE, PENDING, Change.kind.in_(("size", "storage")))
 )
 
 
