@@ -53,3 +53,16 @@ def test_a_request_for_several_is_let_in_whole_or_not_at_all() -> None:
     assert not windows.acquire_entry("key", 3, 60, amount=2)
     assert windows.acquire_entry("key", 3, 60)
     assert windows.get("key") == 3
+
+
+def test_what_is_still_within_the_window_is_not_forgotten() -> None:
+    clock = Clock()
+    windows = LocalWindows(clock=clock)
+    assert windows.acquire_entry("mine", 2, 60)
+    clock.now += 50
+    assert windows.acquire_entry("mine", 2, 60)
+    clock.now += 20
+    assert windows.acquire_entry("other", 2, 60)
+    assert windows.get_moving_window("mine", 2, 60) == (clock.now - 20, 1)
+    assert windows.acquire_entry("mine", 2, 60)
+    assert not windows.acquire_entry("mine", 2, 60)
