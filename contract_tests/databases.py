@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import psycopg
+import pytest
 from sqlalchemy import make_url
 
 from storage.database import Database
@@ -135,6 +136,8 @@ class Databases:
 
     @property
     def cluster(self) -> Cluster:
+        if "postgresql" not in DIALECTS:
+            pytest.skip("only databases of SQLite were asked for")
         if self._cluster is None:
             self._cluster = Cluster(self._directory / "postgresql")
             self._cluster.start()

@@ -1,6 +1,7 @@
 """Transactions, clock, types and the translation of errors, on both databases."""
 
 import contextlib
+import re
 import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta, timezone
@@ -11,10 +12,11 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
 
+import storage.database
 from contract_tests.databases import Databases
 from contract_tests.storage import tenants
 from storage import identifiers
-from storage.access import organizations, projects
+from storage.access import organizations, projects, users
 from storage.access.organizations import Organization
 from storage.access.projects import Project
 from storage.database import Database, _outage, on_commit
@@ -321,3 +323,43 @@ def test_identifiers_ascend_also_within_a_millisecond() -> None:
 def test_an_outage_is_told_in_words_for_who_looks_after_it(said: str, told: str) -> None:
     assert _outage(sqlite3.OperationalError(said)) == told
     assert _outage(OperationalError("SELECT 1", None, sqlite3.OperationalError(said))) == told
+
+
+def test_a_database_in_memory_is_refused() -> None:
+    for url in ("sqlite://", "sqlite:///:memory:"):
+        with pytest.raises(ValueError, match="sqlite needs a file: every connection to :memory:"):
+            Database(url)
+
+
+def test_an_error_tells_nothing_of_what_was_stored(database: Database) -> None:
+    with pytest.raises(StateConflict) as refused, database.write() as db:
+        for _ in range(2):
+            users.create(db, email="ada@example.org", name="Ada", password_hash="a secret")
+    cause = refused.value.__cause__
+    assert isinstance(cause, IntegrityError)
+    assert "INSERT INTO users" in str(cause)
+    assert "a secret" not in str(cause)
+
+
+def test_short_space_is_told_before_a_write_fails(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert database.lacks_space() is None
+    monkeypatch.setattr(storage.database, "FREE_MIN_BYTES", 2**80)
+    if database.dialect == "postgresql":
+        assert database.lacks_space() is None
+        return
+    told = database.lacks_space()
+    assert told is not None
+    assert re.fullmatch(r"\d+ MiB are free on the database's disk; free some space on it", told)
+
+
+def test_a_write_that_failed_for_lack_of_space_is_told_for_a_while(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageUnavailable), database.write():
+        raise OperationalError("INSERT", None, sqlite3.OperationalError("disk is full"))
+    told = "a write failed for lack of disk space; free some space on the database's disk"
+    assert database.lacks_space() == told
+    monkeypatch.setattr(storage.database, "FULL_FOR_S", 0)
+    assert database.lacks_space() is None

@@ -1,0 +1,77 @@
+"""People, their organizations, teams and projects: found by what names them, and counted."""
+
+from sqlalchemy import select
+
+from contract_tests.storage import tenants
+from storage.access import memberships, organizations, projects, teams, users
+from storage.access.memberships import Membership
+from storage.access.teams import TeamMember
+from storage.database import Database
+
+
+def test_a_person_is_found_by_the_address_however_it_is_written(database: Database) -> None:
+    with database.write() as db:
+        assert not users.is_anyone(db)
+        ada = users.create(db, email="Ada@Example.org", name="Ada", password_hash="hash")
+        assert users.is_anyone(db)
+        assert users.by_email(db, "aDA@example.ORG") is ada
+        assert users.by_email(db, "bob@example.org") is None
+        assert (ada.email, ada.name, ada.password_hash) == ("ada@example.org", "Ada", "hash")
+
+
+def test_a_membership_is_of_one_person_in_one_organization(database: Database) -> None:
+    with database.write() as db:
+        ada = users.create(db, email="ada@example.org", name="Ada")
+        bob = users.create(db, email="bob@example.org", name="Bob")
+        tenant, other = tenants.make(db), tenants.make(db)
+        made = memberships.create(db, tenant.org_id, ada.id, "admin")
+        memberships.create(db, other.org_id, bob.id, "owner")
+        assert memberships.find(db, tenant.org_id, ada.id) is made
+        assert memberships.find(db, other.org_id, ada.id) is None
+        assert memberships.find(db, tenant.org_id, bob.id) is None
+        assert made.role == "admin"
+        names = [organization.id for organization, _ in organizations.of_user(db, bob.id)]
+        assert names == [other.org_id]
+
+
+def test_roles_in_teams_are_those_of_the_member_alone(database: Database) -> None:
+    with database.write() as db:
+        ada = users.create(db, email="ada@example.org", name="Ada")
+        bob = users.create(db, email="bob@example.org", name="Bob")
+        org_id = tenants.make(db).org_id
+        everyone = teams.everyone_of(org_id)
+        assert db.get_one(teams.Team, everyone).name == "Everyone"
+        first = memberships.create(db, org_id, ada.id, "member")
+        second = memberships.create(db, org_id, bob.id, "member")
+        db.add(TeamMember(team_id=everyone, user_id=ada.id, org_id=org_id, role="viewer"))
+        db.flush()
+        assert teams.roles_of(db, first) == {everyone: "viewer"}
+        assert teams.roles_of(db, second) == {}
+        rows = select(Membership.user_id, teams.roles_of_member())
+        found: dict[str, dict[str, str]] = dict(
+            db.execute(rows.where(Membership.org_id == org_id)).tuples().all()
+        )
+        assert found[ada.id] == {everyone: "viewer"}
+        assert not found[bob.id]
+
+
+def test_projects_are_those_of_the_organization(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        made = [projects.create(db, tenant.org_id, name=n, slug=n) for n in ("a", "b")]
+        assert projects.count(db, tenant.org_id) == 3
+        assert projects.count(db, other.org_id) == 1
+        oldest = projects.first(db, tenant.org_id)
+        assert oldest is not None
+        assert oldest.id == tenant.project_id
+        assert projects.is_slug_taken(db, tenant.org_id, "a")
+        assert not projects.is_slug_taken(db, other.org_id, "a")
+        assert made[0].team_id == teams.everyone_of(tenant.org_id)
+        page = projects.page(db, tenant.org_id, teams=None, limit=2, after=None)
+        assert page.items == made[::-1]
+        rest = projects.page(db, tenant.org_id, teams=None, limit=2, after=page.next_after)
+        assert [one.id for one in rest.items] == [tenant.project_id]
+        nobodys = projects.page(db, tenant.org_id, teams=frozenset(), limit=2, after=None)
+        assert nobodys.items == []
+        assert organizations.is_slug_taken(db, organizations.fetch(db, other.org_id).slug)
+        assert not organizations.is_slug_taken(db, "free")
