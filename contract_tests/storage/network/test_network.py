@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
-from storage import tenancy
+from storage import identifiers, tenancy
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances.instances import Instance
@@ -19,7 +19,7 @@ TICK = timedelta(milliseconds=1)
 
 def domain(db: Session, instance: Instance, hostname: str, status: str = "pending") -> Domain:
     made = Domain(
-        id=f"dom_{instance.id}_{hostname}",
+        id=identifiers.new("dom_"),
         org_id=instance.org_id,
         instance_id=instance.id,
         hostname=hostname,
