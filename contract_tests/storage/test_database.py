@@ -332,9 +332,11 @@ def test_a_database_in_memory_is_refused() -> None:
 
 
 def test_an_error_tells_nothing_of_what_was_stored(database: Database) -> None:
+    ada = {"email": "ada@example.org", "name": "Ada", "password_hash": "a secret"}
+    with database.write() as db:
+        users.create(db, **ada)
     with pytest.raises(StateConflict) as refused, database.write() as db:
-        for _ in range(2):
-            users.create(db, email="ada@example.org", name="Ada", password_hash="a secret")
+        users.create(db, **ada)
     cause = refused.value.__cause__
     assert isinstance(cause, IntegrityError)
     assert "INSERT INTO users" in str(cause)
