@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools.mutants import listed
-from tools.mutants.__main__ import main, report
+from tools.mutants.__main__ import main, report, sample
 from tools.mutants.listed import Entry
 from tools.mutants.rooms import ROOMS, Room
 from tools.mutants.work_folder import WorkFolder
@@ -106,8 +106,11 @@ def test_what_cannot_matter_counts_neither_way(
 def test_of_a_sample_only_what_was_chosen_counts(
     shop: WorkFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert set(shop.sample(99, 1)) == {each.name for each in shop.mutants()}
-    assert shop.sample(2, 7) == shop.sample(2, 7)
+    names = shop.names()
+    assert set(sample(names, 99, 1)) == set(names) == {each.name for each in shop.mutants()}
+    assert sample(names, 2, 7) == sample(names, 2, 7)
+    assert shop.names(["prices.py"]) == names
+    assert shop.names(["other.py"]) == []
     (killed, *_) = [each.name for each in shop.mutants() if each.outcome == "killed"]
     assert report(shop, [killed], [NEVER]) == 0
     assert capsys.readouterr().out.startswith("1 mutants tried: 1 killed, ")

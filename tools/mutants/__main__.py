@@ -1,12 +1,15 @@
 """Make small changes in a room, one at a time, and list those that none of its tests notices.
 
-usage: python -m tools.mutants ROOM [--sample N] [--seed S] [--jobs N] [--anew]
+usage: python -m tools.mutants ROOM [--sample N] [--seed S] [--file NAME]… [--tests PATH]…
+                               [--jobs N] [--anew]
 
-  ROOM         policy, boundary or storage
-  --sample N   only so many of the mutants, chosen at random
-  --seed S     to choose the same ones again
-  --jobs N     so many at a time, instead of one for each CPU
-  --anew       try those again, too, that were killed before and whose function is the same
+  ROOM          policy, boundary or storage
+  --sample N    only so many of the mutants, chosen at random
+  --seed S      to choose the same ones again
+  --file NAME   only those of files of this name, as rules.py
+  --tests PATH  by these tests instead of all that the room has, which is faster
+  --jobs N      so many at a time, instead of one for each CPU
+  --anew        try those again, too, that were killed before and whose function is the same
 
 exit status 1: more than 5 % survive, an entry of tools/mutants/equivalent.toml is stale, or
 mutmut could not tell what became of a mutant
@@ -18,6 +21,7 @@ import random
 import sys
 from collections.abc import Sequence
 from contextlib import chdir
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +42,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("room", nargs="?")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--file", action="append", default=[])
+    parser.add_argument("--tests", action="append", default=[])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--anew", action="store_true")
     options = parser.parse_args(arguments)
@@ -45,15 +51,24 @@ def main(arguments: Sequence[str]) -> int:
         rooms = "\n".join(f"  make mutants ROOM={name}" for name in ROOMS)
         print(f"the rooms:\n{rooms}\noptions: ARGS='--sample 100'; CONTRIBUTING.md tells more")
         return 0 if options.room is None else 2
-    folder = WorkFolder(ROOT, options.room, ROOMS[options.room])
+    room = ROOMS[options.room]
+    room = replace(room, tests=tuple(options.tests) or room.tests)
+    folder = WorkFolder(ROOT, options.room, room)
     folder.make(anew=options.anew)
-    chosen: list[str] = []
+    chosen = folder.names(options.file) if options.file or options.sample else []
+    if options.file and not chosen:
+        raise SystemExit(f"no mutant is in a file named {' or '.join(options.file)}")
     if options.sample:
         seed = random.randrange(10**6) if options.seed is None else options.seed  # noqa: S311
         print(f"a sample of {options.sample}, with --seed {seed}", flush=True)
-        chosen = folder.sample(options.sample, seed)
+        chosen = sample(chosen, options.sample, seed)
     folder.run(chosen, options.jobs)
     return report(folder, chosen, listed.read())
+
+
+def sample(names: Sequence[str], count: int, seed: int) -> list[str]:
+    """So many of the names, or all if there are fewer."""
+    return random.Random(seed).sample(sorted(names), min(count, len(names)))  # noqa: S311
 
 
 def report(folder: WorkFolder, chosen: Sequence[str], entries: Sequence[Entry]) -> int:

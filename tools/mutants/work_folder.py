@@ -2,11 +2,10 @@
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Final
@@ -52,10 +51,16 @@ class WorkFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def sample(self, count: int, seed: int) -> list[str]:
-        """Names of so many mutants, or of all if there are fewer."""
-        names = sorted(self._names())
-        return random.Random(seed).sample(names, min(count, len(names)))  # noqa: S311 -- no secret
+    def names(self, files: Collection[str] = ()) -> list[str]:
+        """Of all mutants, or of those of files of these names, which need not be made yet."""
+        with chdir(self.path):
+            mutmut.configuration.reset_config()
+            return [
+                get_mutant_name(path, name)
+                for path in self._room.files(Path())
+                if not files or path.name in files
+                for name in mutate_file_contents(str(path), path.read_text()).mutant_names
+            ]
 
     def run(self, names: Sequence[str], jobs: int) -> None:
         """Try these mutants, or all that are not known to be killed. Raises SystemExit."""
@@ -100,13 +105,6 @@ class WorkFolder:
     def _entries(self) -> list[str]:
         names = (entry.name for entry in self.root.iterdir())
         return sorted(name for name in names if name[0] != "." and name not in _NOT_LINKED)
-
-    def _names(self) -> Iterator[str]:
-        with chdir(self.path):
-            mutmut.configuration.reset_config()
-            for path in self._room.files(Path()):
-                for name in mutate_file_contents(str(path), path.read_text()).mutant_names:
-                    yield get_mutant_name(path, name)
 
     def _settings(self) -> str:
         lists = {
