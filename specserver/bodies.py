@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from specserver.json_members import repeated
-from specserver.json_sizes import why_too_much
+from specserver.json_sizes import why_too_deep, why_too_much
 from specserver.problems import BadRequest, TooLarge, UnsupportedMediaType
 from specserver.replies import is_json
 from specserver.requests import Headers
@@ -149,14 +149,13 @@ class Kind:
         if self._is_json and (too_much := why_too_much(raw)):
             return None, [_violation("size", too_much)]
         value = self.parse(raw)
-        try:
-            if self._is_json and (again := repeated(raw, value)):
-                return None, [_violation("uniqueNames", _AGAIN, pointer) for pointer in again]
-            if self._checked and not self._schema.is_valid(value):
-                return None, self._schema.violations(value)
-        except ValueError:
-            # The validator tells what is wrong only of what is nested no deeper than 255.
-            return None, [_violation("depth", "is nested too deeply")]
+        # Before the rest is looked at, which ends at fewer levels than JSON's parser.
+        if self._is_json and (too_deep := why_too_deep(raw, value)):
+            return None, [_violation("depth", too_deep)]
+        if self._is_json and (again := repeated(raw, value)):
+            return None, [_violation("uniqueNames", _AGAIN, pointer) for pointer in again]
+        if self._checked and not self._schema.is_valid(value):
+            return None, self._schema.violations(value)
         if isinstance(value, dict):
             self._complete(value)
         return value, []

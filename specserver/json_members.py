@@ -25,6 +25,8 @@ _Place: TypeAlias = tuple[Any, str | int]
 def repeated(raw: bytes, value: Any) -> list[str]:
     """JSON pointers of the members given more than once in `raw`, which was parsed as `value`.
 
+    It is nested no deeper than json_sizes.DEPTH_MAX.
+
     A text has a colon for each member, and those within its strings. Written anew it has as many,
     less one or more for each member that was dropped. Both are counted at the speed of C, where
     the standard library's parser would call Python for each object.
@@ -36,17 +38,11 @@ def repeated(raw: bytes, value: Any) -> list[str]:
         return []
     if _colons(value) == colons:
         return []
-    try:
-        return _first_of(json.loads(raw, object_pairs_hook=_object))
-    except RecursionError:
-        raise ValueError("nested too deeply to be looked through") from None
+    return _first_of(json.loads(raw, object_pairs_hook=_object))
 
 
-def _colons(value: Any) -> int | None:
-    try:
-        return orjson.dumps(value).count(b":")
-    except orjson.JSONEncodeError:  # it reads what is nested deeper than it writes
-        return None
+def _colons(value: Any) -> int:
+    return orjson.dumps(value).count(b":")
 
 
 class _Members(dict[str, Any]):

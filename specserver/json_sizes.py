@@ -5,12 +5,15 @@ as long as a megabyte of text, and none of them lets another thread run meanwhil
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 CONTAINERS_MAX: Final = 20_000
 """Objects and arrays."""
 SEPARATORS_MAX: Final = 200_000
 """Commas: members and items, but for the first of each."""
+DEPTH_MAX: Final = 202
+"""Objects and arrays within one another. The message of a queue is two levels down and has 200;
+what writes JSON and what tells what is wrong with it end at 254."""
 
 # Those that are not closed stay, and with them what the parser refuses in any case.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -32,3 +35,19 @@ def why_too_much(raw: bytes | bytearray) -> str | None:
 def _is_beyond(raw: bytes | bytearray) -> bool:
     containers = raw.count(b"[") + raw.count(b"{")
     return containers > CONTAINERS_MAX or raw.count(b",") > SEPARATORS_MAX
+
+
+def why_too_deep(raw: bytes | bytearray, value: Any) -> str | None:
+    """The same of the depth of what was parsed."""
+    # Most texts are short of brackets.
+    if raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX:
+        return None
+    level = [value]
+    for _ in range(DEPTH_MAX + 1):
+        level = [each for each in level if isinstance(each, (dict, list))]
+        if not level:
+            return None
+        level = [
+            one for each in level for one in (each.values() if isinstance(each, dict) else each)
+        ]
+    return f"is nested more than {DEPTH_MAX} levels deep"
