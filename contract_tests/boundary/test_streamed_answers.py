@@ -1,16 +1,18 @@
 """Answers that last: what is sent, what is asked again, and what ends them."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from control.boundary import streamed_answers
 from control.boundary.event_listener import EventListener, Follower
-from control.boundary.streamed_answers import KEEP_ALIVE, PageIterator, follow
+from control.boundary.streamed_answers import KEEP_ALIVE, LOOK_EVERY_S, PageIterator, follow
 from specserver import Exchange, Forbidden, Problem, TooManyRequests, Unavailable
 from storage.database import Database
 
@@ -128,13 +130,31 @@ def test_a_service_that_is_busy_is_asked_again(
 
 
 def test_it_ends_with_the_right_and_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sent(Source("a", Forbidden("no more"), "b"), 9) == ["first", "a"]
+    with capture_logs() as logs:
+        assert sent(Source("a", Forbidden("no more"), "b"), 9) == ["first", "a"]
+    ended_by_right = {"event": "stream ended", "operation": "things.follow", "code": "forbidden"}
+    assert logs == [{**ended_by_right, "log_level": "info"}]
     assert sent(Source("a"), 9, for_s=0) == ["first"]
     monkeypatch.setattr(streamed_answers, "LOOK_EVERY_S", 0.01)
     ended = sent(Source(), 999, for_s=0.1)
     assert ended[0] == "first"
     assert {*ended[1:]} <= {KEEP_ALIVE}
     assert len(ended) < 999
+
+
+@pytest.mark.parametrize(("left_s", "waits_s"), [(999, LOOK_EVERY_S), (2, 2), (0, 0), (-9, 0)])
+def test_it_looks_of_itself_every_few_seconds_and_at_its_end(left_s: float, waits_s: float) -> None:
+    asked: list[float] = []
+
+    async def wait(timeout_s: float) -> bool:
+        asked.append(timeout_s)
+        return False
+
+    follower = cast("Follower", SimpleNamespace(wait=wait))
+    before = time.monotonic()
+    assert not asyncio.run(streamed_answers._come(follower, before + left_s))
+    took_s = time.monotonic() - before
+    assert max(0, min(LOOK_EVERY_S, left_s - took_s)) <= asked[0] <= waits_s
 
 
 def test_pages_follow_one_another_until_there_is_none() -> None:
