@@ -31,7 +31,7 @@ def test_the_instances_of_a_project_are_counted_by_status(database: Database) ->
             tenants.instance(db, tenant, status=status)
         tenants.instance(db, other)
         found = instances.count_by_status(db, tenant.org_id, tenant.project_id)
-        assert found == {"running": 2, "paused": 1, "erased": 1}
+        assert found == {"running": 2, "paused": 1}
         assert instances.count_by_status(db, other.org_id, tenant.project_id) == {}
 
 
