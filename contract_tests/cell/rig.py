@@ -27,7 +27,9 @@ from cell.layout import Layout
 from cell.runtime import cgroups
 from cell.runtime.process import mark_of, strays
 from contract_tests.engine_logs import watched
+from contract_tests.forked import Forked, fork
 
+SERVE = Path(__file__).with_name("serve.py")
 CELL_ID = "cell_01JD0000000000000000000000"
 DEADLINE_S = 60.0
 GIB = 2**30
@@ -80,7 +82,7 @@ class Rig:
     home: Path
     key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
     settings: dict[str, Any] = field(default_factory=dict)
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     operations: int = 0
     clock_off_s: float = 0.0
     under: tuple[str, ...] = ()
@@ -101,24 +103,15 @@ class Rig:
             **self.settings,
             **settings,
         }
-        program = (
-            "import base64, json, pathlib, sys, time\n"
-            # As menagerie/part.py has it.
-            "from menagerie.unwanted import hide\n"
-            "hide('rich', 'trio', 'httpx._main')\n"
-            "from cell.main import run\n"
-            "from cell.settings import CellSettings\n"
-            "home, key = pathlib.Path(sys.argv[1]), base64.b64decode(sys.argv[2])\n"
-            "given = json.loads(sys.argv[3])\n"
-            "given['clock'] = lambda: time.time() + float(sys.argv[4])\n"
-            "run(CellSettings(home=home, control_public_key=key, **given))\n"
-        )
         key = base64.b64encode(self.key.public_key().public_bytes_raw()).decode()
-        words = [json.dumps(given), str(self.clock_off_s)]
+        words = [str(self.home), key, json.dumps(given), str(self.clock_off_s)]
         self.home.parent.mkdir(parents=True, exist_ok=True)
+        if not self.under:
+            self.process = fork(SERVE, words, log=self.log_path)
+            return
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.under, sys.executable, "-c", program, str(self.home), key, *words],
+                [*self.under, sys.executable, str(SERVE), *words],
                 stderr=log,
                 stdout=log,
                 cwd=Path(__file__).parents[2],

@@ -1,13 +1,10 @@
 """A gateway as a process of its own, before the engines of a cell that tests run."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 from contract_tests.cell.rig import Rig, until
-
-SERVE = Path(__file__).parents[1] / "gateway" / "serve.py"
+from contract_tests.forked import fork
+from contract_tests.gateway.rig import SERVE
 
 
 class GatewayProcess:
@@ -15,10 +12,8 @@ class GatewayProcess:
 
     def __init__(self, rig: Rig, protocol: str) -> None:
         self.rig = rig
-        self._process = subprocess.Popen(
-            [sys.executable, str(SERVE), str(rig.home), json.dumps({"ports": {protocol: 0}})],
-            stderr=subprocess.DEVNULL,
-        )
+        words = [str(rig.home), json.dumps({"ports": {protocol: 0}})]
+        self._process = fork(SERVE, words, log=rig.log_path)
         described = rig.home / "run" / "gateway.json"
         until(described.exists, "the gateway runs")
         self.port = json.loads(described.read_bytes())["ports"][protocol]

@@ -8,8 +8,6 @@ import shutil
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from typing import Any, TypeVar
 import httpx
 
 from cell.certificates import pki
+from contract_tests.forked import Forked, fork
 from contract_tests.gateway.backends import Backend, Handler, http
 from contract_tests.kept_port import KeptPort
 
@@ -78,7 +77,6 @@ class GatewayRig:
         self.cell_socket = self.home / "run" / "cell.sock"
         self._backends: list[Backend] = []
         self._version = 0
-        self._log = (self.home / "gateway.log").open("wb")
         (self.home / "run").mkdir()
         (self.home / "run" / "gateway.token").write_text(TOKEN + "\n")
         pki.ensure(self.home, REGION, DOMAIN, dt.datetime.now(dt.UTC))
@@ -88,12 +86,9 @@ class GatewayRig:
 
     # The gateway's process.
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, str(SERVE), str(self.home), json.dumps(self.options)],
-            stderr=self._log,
-            start_new_session=True,
-        )
+    def _start(self) -> Forked:
+        words = [str(self.home), json.dumps(self.options)]
+        process = fork(SERVE, words, log=self.home / "gateway.log", new_session=True)
         until((self.home / "run" / "gateway.json").exists, "the gateway started")
         return process
 
@@ -125,7 +120,6 @@ class GatewayRig:
         self.process.wait(WAIT_S)
         for backend in self._backends:
             backend.stop()
-        self._log.close()
         if self._kept is not None:
             self._kept.close()
         shutil.rmtree(self.home)

@@ -13,7 +13,13 @@ hide("rich", "trio", "httpx._main")
 from gateway.main import run  # noqa: E402
 from gateway.settings import GatewaySettings  # noqa: E402
 
-if __name__ == "__main__":
-    options = json.loads(sys.argv[2])
+
+def main(arguments: list[str]) -> None:
+    home, given = arguments
+    options = json.loads(given)
     options["proxy_cidrs"] = tuple(options.get("proxy_cidrs", ()))
-    run(GatewaySettings(Path(sys.argv[1]), log_format="json", **options))
+    run(GatewaySettings(Path(home), log_format="json", **options))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

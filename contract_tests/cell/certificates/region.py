@@ -4,8 +4,6 @@ import json
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from cryptography import x509
 
 from contract_tests.cell.certificates.pebble import Pebble
 from contract_tests.cell.rig import Rig, until
+from contract_tests.forked import Forked, fork
 from contract_tests.gateway.rig import SERVE, WAIT_S
 from contract_tests.name_server import NameServer
 
@@ -34,7 +33,7 @@ class Region:
             **settings,
         }
         self.rig = Rig(directory / "cell", settings=given)
-        self._gateway: subprocess.Popen[bytes] | None = None
+        self._gateway: Forked | None = None
         self.ports: dict[str, int] = {}
 
     def start(self, **pebble: Any) -> None:
@@ -45,12 +44,8 @@ class Region:
 
     def _start_gateway(self) -> None:
         options = {"ports": {"https": 0, "postgres": 0}}
-        with self.rig.log_path.open("ab") as log:
-            self._gateway = subprocess.Popen(
-                [sys.executable, str(SERVE), str(self.rig.home), json.dumps(options)],
-                stderr=log,
-                start_new_session=True,
-            )
+        words = [str(self.rig.home), json.dumps(options)]
+        self._gateway = fork(SERVE, words, log=self.rig.log_path, new_session=True)
         described = self.rig.home / "run" / "gateway.json"
         until(described.exists, "the gateway started")
         self.ports = json.loads(described.read_bytes())["ports"]
