@@ -83,6 +83,8 @@ async def sparing(
     except EngineError as error:
         if not isinstance(driver, StartsWithoutCode) or not (again or isinstance(error, SlowError)):
             raise
+        if instance.leaving:
+            raise  # it was ended for that
         if (put_back := await driver.leave_out(instance.site)) is None:
             raise
         reason = str(error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -42,13 +43,13 @@ def test_libraries_are_left_out_and_put_back(subject: Subject) -> None:
     subject.stop()
     logs = files.log_files(subject.site.data)
     before = [path.read_bytes() for path in logs]
-    changes = functions.leave_out(logs)
+    changes = subject.run(functions.leave_out(logs))
     subject.start()
     with client(subject) as own:
         assert names(own) == set()
         assert own.mget("dumped", "logged", "with") == [CALL, CALL, "it"]
     subject.stop()
-    assert functions.leave_out(logs) == []
+    assert subject.run(functions.leave_out(logs)) == []
     functions.put_back(changes)
     assert [path.read_bytes() for path in logs] == before
     subject.start()
@@ -91,9 +92,50 @@ def _rewrite(subject: Subject) -> None:
 def test_a_file_that_is_no_log_is_no_fault(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "appendonly.aof"
     path.write_bytes(content)
-    changes = functions.leave_out([path, tmp_path / "none", tmp_path])
+    changes = asyncio.run(functions.leave_out([path, tmp_path / "none", tmp_path]))
     functions.put_back(changes)
     assert path.read_bytes() == content
+
+
+def test_a_call_is_found_wherever_it_stands_in_a_long_log(tmp_path: Path) -> None:
+    path = tmp_path / "appendonly.aof"
+    before = functions.BLOCK_BYTES - len("*1\r\n$00000000\r\n\r\n*4\r\n") - 5
+    path.write_text(f"*1\r\n${before:08}\r\n{'x' * before}\r\n{CALL}")
+    (change,) = asyncio.run(functions.leave_out([path]))
+    assert change.offset < functions.BLOCK_BYTES < change.offset + len(change.former)
+    assert functions.NOTHING in path.read_bytes()
+
+
+def test_a_log_of_any_length_leaves_the_loop_to_others(tmp_path: Path) -> None:
+    """Its owner decides how long it is: hundreds of megabytes on the smallest size."""
+    path = tmp_path / "appendonly.aof"
+    path.touch()
+    os.truncate(path, 256 << 20)
+    turns = 0
+
+    async def look() -> list[functions.Change]:
+        nonlocal turns
+        looking = asyncio.create_task(functions.leave_out([path]))
+        while not looking.done():
+            turns += 1
+            await asyncio.sleep(0.001)
+        return await looking
+
+    assert asyncio.run(look()) == []
+    assert turns > 10
+
+
+def test_a_log_of_too_many_commands_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "appendonly.aof"
+    content = CALL + "*1\r\n$4\r\nPING\r\n" * (2 * functions.COMMANDS_AT_ONCE)
+    path.write_bytes(content.encode())
+    monkeypatch.setattr(functions, "WITHIN_S", -1.0)
+    assert asyncio.run(functions.leave_out([path])) == []
+    assert path.read_bytes() == content.encode()
+    monkeypatch.setattr(functions, "WITHIN_S", 60.0)
+    assert len(asyncio.run(functions.leave_out([path]))) == 1
 
 
 @pytest.fixture
@@ -178,3 +220,19 @@ def test_a_server_starts_without_libraries_that_never_end(hasty: Rig) -> None:
     assert "started without its function libraries" in seen["status_reason"]
     assert own.get("kept") == b"value"
     assert own.function_list() == []
+
+
+def test_code_is_not_looked_for_where_the_start_was_ended_for_a_deletion(tmp_path: Path) -> None:
+    driver = Coded()
+    site = Layout.make(tmp_path).site("inst_x", 1)
+    record: Any = type("Record", (), {"instance_id": "inst_x"})
+    instance = HostedInstance(record, site, cast("Driver", driver))
+    instance.start_failed("it exited")
+    instance.leaving = 1
+
+    async def start(_instance: HostedInstance) -> None:
+        raise EngineError("it was ended")
+
+    with pytest.raises(EngineError, match="it was ended"):
+        asyncio.run(sparing(instance, start))
+    assert driver.done == []

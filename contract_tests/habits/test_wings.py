@@ -20,7 +20,7 @@ COMMON = {
 }
 FOLDERS = {
     "access": set(),
-    "certificates": set(),
+    "certificates": {"runtime"},
     "runtime": set(),
     "engines": {"runtime"},
     "instances": {"access", "certificates", "engines", "runtime"},

@@ -13,11 +13,11 @@ import structlog
 
 from cell.certificates import pki
 from cell.certificates.acme import challenge, issuing
-from cell.certificates.acme.daemon_threads import in_daemon_thread
 from cell.certificates.acme.ledger import Account, AcmeOrder, DomainState, Ledger
 from cell.certificates.acme.problems import AcmeError
 from cell.certificates.acme.schedule import Schedule
 from cell.certificates.served import ServedCertificates
+from cell.runtime.daemon_threads import in_daemon_thread
 from cell.settings import CellSettings
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cell.certificates.acme import challenge
-from cell.certificates.acme.daemon_threads import in_daemon_thread
 from cell.certificates.acme.ledger import AcmeOrder
 from cell.certificates.acme.problems import AcmeError
+from cell.runtime.daemon_threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from cell.certificates.acme.server import AcmeServer, OrderStatus

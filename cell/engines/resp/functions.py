@@ -8,11 +8,14 @@ changed within moments, and can be changed back.
 import contextlib
 import mmap
 import os
-import re
 import stat
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from cell.runtime.daemon_threads import in_daemon_thread
 
 MAGIC = (b"REDIS", b"VALKEY")
 # What a dump begins with: its format's name and version, of nine bytes in all.
@@ -29,6 +32,16 @@ CALL = b"$8\r\nFUNCTION\r\n"
 # As long, takes whatever words follow, and changes nothing.
 NOTHING = b"$006\r\nEXISTS\r\n"
 LINE = b"\r\n"
+# Lengths of what follows, and notes.
+LINE_BYTES_MAX = 4_096
+BLOCK_BYTES = 1 << 20
+# Of a log; one with more commands than can be looked at in it is left as it is.
+WITHIN_S = 60.0
+# After so many commands others have their turn: whoever holds the interpreter holds up the cell.
+COMMANDS_AT_ONCE = 2_000
+PAUSE_S = 0.005
+# One server's at a time, on a thread that nobody else waits for.
+_LOOKING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -40,9 +53,14 @@ class Change:
     former: bytes
 
 
-def leave_out(files: Sequence[Path]) -> list[Change]:
+async def leave_out(files: Sequence[Path]) -> list[Change]:
     """Of a server that does not run; answers what was changed, in order."""
-    return [change for path in files for change in _leave_out(path)]
+    return await in_daemon_thread(_leave_out_all, files)
+
+
+def _leave_out_all(files: Sequence[Path]) -> list[Change]:
+    with _LOOKING:
+        return [change for path in files for change in _leave_out(path)]
 
 
 def put_back(changes: Sequence[Change]) -> None:
@@ -59,7 +77,7 @@ def _leave_out(path: Path) -> list[Change]:
             if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
                 return []
             with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
-                wanted = _changes(content)
+                wanted = _changes(content, descriptor)
                 changes = [
                     Change(path, offset, content[offset : offset + len(new)])
                     for offset, new in wanted
@@ -82,13 +100,26 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _changes(content: mmap.mmap) -> list[tuple[int, bytes]]:
+def _changes(content: mmap.mmap, descriptor: int) -> list[tuple[int, bytes]]:
     """In the order in which they may be made: in between, the file is still one that is read."""
     if content[:HEADER_BYTES].startswith(MAGIC):
         return _of_dump(content)
-    if re.search(re.escape(CALL), content, re.IGNORECASE) is None:
+    if not _mentions_functions(descriptor):
         return []
-    return [(offset, NOTHING) for offset in _calls(content)]
+    try:
+        return [(offset, NOTHING) for offset in _calls(content)]
+    except TimeoutError:
+        return []
+
+
+def _mentions_functions(descriptor: int) -> bool:
+    """By blocks, between which others have their turn: a log may have gigabytes."""
+    offset = 0
+    while block := os.pread(descriptor, BLOCK_BYTES + len(CALL), offset):
+        if CALL in block.upper():
+            return True
+        offset += BLOCK_BYTES
+    return False
 
 
 def _of_dump(content: mmap.mmap) -> list[tuple[int, bytes]]:
@@ -135,10 +166,19 @@ def _length(content: mmap.mmap, offset: int) -> tuple[int, int]:
 
 
 def _calls(content: mmap.mmap) -> Iterator[int]:
-    """Where commands that change functions have their name, in a log of commands."""
-    offset = 0
+    """Where commands that change functions have their name, in a log of commands.
+
+    TimeoutError where there are too many commands to look at.
+    """
+    offset = count = 0
+    deadline = time.monotonic() + WITHIN_S
     with contextlib.suppress(ValueError):
         while offset < len(content):
+            count += 1
+            if count % COMMANDS_AT_ONCE == 0:
+                time.sleep(PAUSE_S)
+                if time.monotonic() > deadline:
+                    raise TimeoutError
             line, offset = _line(content, offset)
             if not line.startswith(b"*"):
                 # A note, such as of the time.
@@ -153,6 +193,6 @@ def _calls(content: mmap.mmap) -> Iterator[int]:
 
 def _line(content: mmap.mmap, offset: int) -> tuple[bytes, int]:
     """ValueError where the file ends before."""
-    if (end := content.find(LINE, offset)) < 0:
+    if (end := content.find(LINE, offset, offset + LINE_BYTES_MAX)) < 0:
         raise ValueError
     return content[offset:end], end + len(LINE)

@@ -31,5 +31,5 @@ async def in_daemon_thread(work: Callable[..., T], *given: Any) -> T:
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(settle, result, failed)
 
-    threading.Thread(target=run, name="acme", daemon=True).start()
+    threading.Thread(target=run, name="daemon", daemon=True).start()
     return await outcome
