@@ -144,8 +144,9 @@ def test_tests_that_fail_without_any_mutant_judge_nothing(shop: WorkFolder) -> N
     (shop.root / "shop_tests/test_it.py").write_text(STRONG.replace("== 3", "== 4"))
     shop.make(anew=True)
     assert shop.mutants() == []
-    with pytest.raises(SystemExit, match="mutmut ended with 1"):
+    with pytest.raises(SystemExit, match="mutmut ended with 1") as ended:
         shop.run([], 1)
+    assert "FAILED shop_tests/test_it.py::test_a_till" in str(ended.value)
 
 
 def test_without_a_room_the_rooms_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Final
@@ -84,11 +84,12 @@ class WorkFolder:
                 done = subprocess.run(
                     command, check=False, cwd=self.path, env=around, stdout=out, stderr=out
                 )
+            if done.returncode:
+                told = log.read_text().replace("\r", "\n").splitlines()[-_LOG_LINES:]
+                told += self._failing(around).splitlines()[-_LOG_LINES:]
+                raise SystemExit("\n".join([*told, f"mutmut ended with {done.returncode}"]))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        if done.returncode:
-            told = "\n".join(log.read_text().replace("\r", "\n").splitlines()[-_LOG_LINES:])
-            raise SystemExit(f"{told}\nmutmut ended with {done.returncode}")
 
     def mutants(self) -> list[Mutant]:
         """All there are, with what became of them."""
@@ -99,6 +100,20 @@ class WorkFolder:
             found += [Mutant(name, str(path), code) for name, code in codes.items()]
         return found
 
+    def _failing(self, around: Mapping[str, str]) -> str:
+        """What fails without any mutant, which mutmut keeps to itself."""
+        command = [sys.executable, "-m", "pytest", "--rootdir=.", "-x", "-q"]
+        command += [*self._pytest_options(), *self._room.tests]
+        done = subprocess.run(
+            command,
+            check=False,
+            cwd=self.path / "mutants",
+            env={**around, "PYTHONPATH": "."},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return done.stdout
+
     def _metas(self) -> Iterator[Path]:
         return (self.path / "mutants").rglob("*.py.meta")
 
@@ -106,18 +121,21 @@ class WorkFolder:
         names = (entry.name for entry in self.root.iterdir())
         return sorted(name for name in names if name[0] != "." and name not in _NOT_LINKED)
 
+    def _pytest_options(self) -> list[str]:
+        return [
+            *("-p", "tools.mutants.judging"),
+            *("-p", "no:xdist"),
+            *("-m", "not nightly and not exclusive"),
+            *(f"--deselect={each}" for each in self._room.no_judges),
+        ]
+
     def _settings(self) -> str:
         lists = {
             "source_paths": [self._room.folder],
             "do_not_mutate": [f"*{each}" for each in self._room.left_out],
             "do_not_mutate_patterns": self._room.unmutated,
             "also_copy": self._entries(),
-            "pytest_add_cli_args": [
-                *("-p", "tools.mutants.judging"),
-                *("-p", "no:xdist"),
-                *("-m", "not nightly and not exclusive"),
-                *(f"--deselect={each}" for each in self._room.no_judges),
-            ],
+            "pytest_add_cli_args": self._pytest_options(),
             "pytest_add_cli_args_test_selection": self._room.tests,
         }
         single = {
