@@ -156,6 +156,28 @@ def test_a_rule_is_what_the_document_says() -> None:
     assert sessions_only.optional
 
 
+def test_a_rule_knows_the_secrets_of_the_body_and_of_the_response() -> None:
+    document = only(ORG, "post")["paths"][ORG]["post"]
+    for name, mark in (("password", "writeOnly"), ("token", "x-secret")):
+        schema = {"properties": {name: {"type": "string", mark: True}}}
+        message = {"content": {"application/json": {"schema": schema}}}
+        if name == "password":
+            document["requestBody"] = message
+        else:
+            document["responses"] = {"201": message}
+    document["security"] = [{"api_key": []}]
+    assert rule_of(Operation(ORG, "post", document)).secret == {"password", "token"}
+
+
+def test_a_rule_has_the_records_of_the_path_and_holds_what_it_changes() -> None:
+    path = f"{ORG}/projects/{{project_id}}"
+    for method, held in (("post", True), ("get", False)):
+        document = only(path, method)["paths"][path][method]
+        document["security"] = [{"api_key": []}]
+        (found,) = rule_of(Operation(path, method, document)).subjects
+        assert (found.name, found.lock) == ("project", held)
+
+
 def test_what_a_rule_comes_to() -> None:
     ends = rule("delete")
     assert (ends.deletes, ends.leaves_records, ends.writes) == (True, False, True)
@@ -168,6 +190,7 @@ def test_what_a_rule_comes_to() -> None:
     guessed = rule(rate_limit="authentication", password="old", code="totp", events=["a.v1"])
     assert (guessed.sensitive, guessed.password, guessed.code) == (True, "old", "totp")
     assert guessed.events == {"a.v1"}
+    assert rule(events=None).events == frozenset()
     assert rule(done_by="cell").outside
     assert rule("get", done_by="reading").outside
 

@@ -42,6 +42,7 @@ def test_of_responses_they_are_what_is_shown_once() -> None:
             "202": message({"type": "array", "items": of(url=SHOWN_ONCE)}),
             "204": {},
             "default": message({}),
+            "4XX": {"content": {"text/plain": {}}},
         },
     }
     assert secret_members.answered_by(operation) == {"token", "url"}
