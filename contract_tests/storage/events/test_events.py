@@ -81,3 +81,33 @@ def test_a_position_is_that_of_the_organizations_own_event(database: Database, o
         assert events.position(db, org_id, events.FIRST) == 0
         assert events.newest(db, org_id) == (1, ours)
         assert events.counts(db, [org_id, "org_none"]) == {org_id: 1}
+
+
+def test_events_are_those_of_one_instance_or_of_all(database: Database, org_id: str) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        one, other = tenants.instance(db, tenant), tenants.instance(db, tenant)
+        for instance in (one, other):
+            events.append(db, tenant.org_id, "instance.paused.v1", {"n": 1}, instance.id)
+        events.append(db, tenant.org_id, "org.closed.v1", {})
+        events.append(db, org_id, "org.closed.v1", {})
+
+    def found(instance_id: str | None, seq: int = 0, limit: int = 9) -> list[str | None]:
+        with database.read() as db:
+            rows = events.after(
+                db, tenant.org_id, seq, teams=None, limit=limit, instance_id=instance_id
+            )
+            return [row.instance_id for row in rows]
+
+    assert found(None) == [one.id, other.id, None]
+    assert found(None, limit=2) == [one.id, other.id]
+    assert found(None, seq=1) == [other.id, None]
+    assert found(other.id) == [other.id]
+    assert found(other.id, seq=2) == []
+    with database.read() as db:
+        assert events.counts(db, [tenant.org_id, org_id]) == {tenant.org_id: 3, org_id: 1}
+        seq, event_id = events.newest(db, tenant.org_id)
+        assert seq == events.position(db, tenant.org_id, event_id) == 3
+        assert events.position(db, org_id, event_id) is None
+        assert events.position(db, org_id, events.FIRST) == 0
+        assert events.newest(db, "org_none") == (0, events.FIRST)

@@ -1,13 +1,17 @@
 """What is counted and listed of instances: those of the organization or the project alone."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from contract_tests.storage import tenants
+from storage.catalogue import cells
 from storage.database import Database
-from storage.errors import StateConflict
-from storage.instances import changes, instances
+from storage.errors import RecordNotFound, StateConflict
+from storage.instances import changes, instances, promises
 
 GB = 10**9
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_an_organization_uses_and_what_it_has_deleted(database: Database) -> None:
@@ -86,3 +90,23 @@ def test_changes_are_listed_newest_first_and_given_up_with_the_instance(
         assert changes.pending(db, tenant.org_id, mine.id) == []
         assert [one.status for one in made] == ["failed", "failed", "applied"]
         assert len(changes.pending(db, tenant.org_id, beside.id)) == 1
+
+
+def test_an_instance_that_is_to_move_is_not_counted_where_it_is(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        one, other = (tenants.instance(db, tenant, status="running") for _ in range(2))
+        counted = promises.by_cell(db, [tenant.cell_id], besides=one.id)[tenant.cell_id]
+        assert (counted.instances, counted.storage_bytes) == (1, GB)
+        changes.order(db, other, {"size": "s0", "storage": 3 * GB}, requested_by=None, now=AT)
+        counted = promises.by_cell(db, [tenant.cell_id, "cell_other"])[tenant.cell_id]
+        assert (counted.instances, counted.storage_bytes) == (2, 4 * GB)
+        assert counted.growing == [("f0", "s0")]
+
+
+def test_a_cell_is_found_by_its_id(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        assert cells.fetch(db, tenant.cell_id).region == "local"
+        with pytest.raises(RecordNotFound, match=r"^cell not found$"):
+            cells.fetch(db, "cell_other")
