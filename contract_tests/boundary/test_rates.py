@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from limits.errors import ConfigurationError, StorageError
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from contract_tests.boundary.conftest import EmptyDatabase
 from contract_tests.boundary.redis_server import RedisServer
@@ -245,7 +246,50 @@ def test_callers_are_let_in_while_the_counters_are_down() -> None:
         def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
             raise StorageError(ConnectionError(key, limit, expiry, amount))
 
-    assert Limiter(LibraryMeter(Down()), RateLimits()).charge("default", "k") is None
+    clock = Clock()
+    down = Down(clock=clock)
+    limiter = Limiter(LibraryMeter(down, clock=clock), RateLimits(), clock=clock)
+    with capture_logs() as logs:
+        assert limiter.charge("default", "k") is None
+    (told,) = logs
+    assert (told["event"], told["log_level"]) == ("rate_limits_unavailable", "warning")
+    assert "k" in told["reason"]
+    # They are left alone for a second, and then asked again.
+    with capture_logs() as logs:
+        clock.now += 0.5
+        assert limiter.charge("default", "k") is None
+        assert logs == []
+        clock.now += 0.5
+        assert limiter.charge("default", "k") is None
+        assert len(logs) == 1
+
+
+# Of each kind of requests: the names that headers tell, how many, and in how many seconds.
+LIMITS = {
+    "default": [("default", 600, 60), ("burst", 100, 5)],
+    "unauthenticated": [("unauthenticated", 60, 60)],
+    "unauthenticated_network": [("unauthenticated_network", 720, 60)],
+    "pages": [("pages", 120, 60)],
+    "pages_network": [("pages_network", 1440, 60)],
+    "authentication": [("authentication", 10, 60)],
+    "authentication_network": [("authentication_network", 120, 60)],
+    "account": [("account", 10, 900)],
+    "account_address": [("account_address", 3, 900)],
+    "account_network": [("account_network", 12, 900)],
+    "reveal": [("reveal", 5, 60)],
+    "reveal_keys": [("reveal_keys", 20, 60)],
+    "changes": [("changes", 1000, 900)],
+    "refused": [("refused", 600, 60)],
+    "refused_network": [("refused_network", 7200, 60)],
+}
+
+
+@pytest.mark.parametrize("rate", LIMITS)
+def test_the_limits_of_an_installation_that_sets_none(rate: str) -> None:
+    clock = Clock()
+    limiter = Limiter(LibraryMeter(LocalWindows(clock=clock), clock=clock), RateLimits())
+    windows = [use.window for use in charge(limiter, rate).uses]
+    assert [(one.name, one.amount, one.length_s) for one in windows] == LIMITS[rate]
 
 
 @given(st.lists(st.floats(0, 30), max_size=40), st.integers(1, 5), st.integers(1, 20))
