@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from cell.runtime import host
 from cell.runtime.reach import SharedPrograms
-from contract_tests.cell.rig import Rig, running
+from contract_tests.cell.rig import VALKEY, Rig, running
 
 _shared: list[Rig] = []
 
@@ -24,6 +25,12 @@ def shared_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         _shared.append(made)
         yield made
         _shared.remove(made)
+
+
+@pytest.fixture(scope="session")
+def light_rig(shared_rig: Rig) -> Rig:
+    """The same cell, whose instances have the engine that takes least, where any would do."""
+    return replace(shared_rig, usual=VALKEY)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract_tests.cell.rig import LARGER, SMALL, Rig, new_id, spec, until
+from contract_tests.cell.rig import LARGER, SMALL, VALKEY, Rig, new_id, spec, until
 
 
 def refused(rig: Rig, headers: dict[str, str], path: str = "/v1/instances") -> str:
@@ -125,14 +125,14 @@ def test_a_step_is_done_once_and_answered_alike(shared_rig: Rig) -> None:
     assert other["snapshot_id"] != first["snapshot_id"]
 
 
-def test_a_step_of_one_request_does_not_answer_another(shared_rig: Rig) -> None:
-    one, other = shared_rig.make(), shared_rig.make()
+def test_a_step_of_one_request_does_not_answer_another(light_rig: Rig) -> None:
+    one, other = light_rig.make(), light_rig.make()
     key = f"{one}:step"
     body = {"label": "once"}
-    first = shared_rig.act("POST", f"/v1/instances/{one}/actions/snapshot", body, key=key).json()
-    copy = shared_rig.act("POST", f"/v1/instances/{other}/actions/snapshot", body, key=key).json()
+    first = light_rig.act("POST", f"/v1/instances/{one}/actions/snapshot", body, key=key).json()
+    copy = light_rig.act("POST", f"/v1/instances/{other}/actions/snapshot", body, key=key).json()
     assert copy["snapshot_id"] != first["snapshot_id"]
-    paused = shared_rig.act("POST", f"/v1/instances/{other}/actions/pause", key=key).json()
+    paused = light_rig.act("POST", f"/v1/instances/{other}/actions/pause", key=key).json()
     assert (paused["instance_id"], paused["status"]) == (other, "paused")
 
 
@@ -184,24 +184,24 @@ def test_a_caller_that_goes_away_leaves_no_half_made_instance(shared_rig: Rig) -
     until(lambda: shared_rig.get(path).json().get("status") == "running", "it is made")
 
 
-def test_whole_numbers_may_be_written_with_a_fraction(shared_rig: Rig) -> None:
+def test_whole_numbers_may_be_written_with_a_fraction(light_rig: Rig) -> None:
     figures = {"memory_bytes": 2.0**30, "storage_bytes": 2e10, "connections_max": 60.0}
-    instance_id = shared_rig.make(size={**SMALL, **figures})
-    resized = shared_rig.action(instance_id, "resize", {"size": {**LARGER, "storage_bytes": 3e10}})
+    instance_id = light_rig.make(size={**SMALL, **figures})
+    resized = light_rig.action(instance_id, "resize", {"size": {**LARGER, "storage_bytes": 3e10}})
     assert (resized["status"], resized["size"]) == ("running", LARGER["name"])
-    beyond = spec(instance_id, size={**SMALL, "storage_bytes": 1e30})
-    assert shared_rig.act("PUT", f"/v1/instances/{instance_id}", beyond).status_code == 422
+    beyond = spec(instance_id, size={**SMALL, "storage_bytes": 1e30}, **VALKEY)
+    assert light_rig.act("PUT", f"/v1/instances/{instance_id}", beyond).status_code == 422
 
 
-def test_a_host_leads_to_one_instance_only(shared_rig: Rig) -> None:
-    one, other = shared_rig.make(), shared_rig.make()
+def test_a_host_leads_to_one_instance_only(light_rig: Rig) -> None:
+    one, other = light_rig.make(), light_rig.make()
     host = spec(one)["host"]
     for instance_id in (other, new_id()):
         path = f"/v1/instances/{instance_id}"
-        answer = shared_rig.act("PUT", path, spec(instance_id, host=host))
+        answer = light_rig.act("PUT", path, spec(instance_id, host=host, **VALKEY))
         assert answer.status_code == 409, answer.text
-    assert shared_rig.routes()["instances"][host]["instance_id"] == one
-    assert shared_rig.put(one)["host"] == host
+    assert light_rig.routes()["instances"][host]["instance_id"] == one
+    assert light_rig.put(one)["host"] == host
 
 
 def test_what_cannot_run_here_is_refused(shared_rig: Rig) -> None:

@@ -45,14 +45,14 @@ def test_a_console_and_a_followed_log_end_with_the_right_to_them(shared_rig: Rig
         each.http.close()
 
 
-def test_a_url_that_was_not_used_ends_with_the_right_to_it(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make()
+def test_a_url_that_was_not_used_ends_with_the_right_to_it(light_rig: Rig) -> None:
+    instance_id = light_rig.make()
     path = f"/v1/instances/{instance_id}/actions/end-access"
-    ended, other = (shared_rig.token(instance_id, "reveal", jti=jti) for jti in ("a-1", "b-1"))
+    ended, other = (light_rig.token(instance_id, "reveal", jti=jti) for jti in ("a-1", "b-1"))
     unused = {"jti": "a-1", "expires_at": time.time() + 60}
     for _ in range(2):
-        assert shared_rig.act("POST", path, {"holders": [], "urls": [unused]}).status_code == 204
-    with shared_rig.client() as http:
+        assert light_rig.act("POST", path, {"holders": [], "urls": [unused]}).status_code == 204
+    with light_rig.client() as http:
         refused = http.get(f"/v1/reveal/{ended}")
         assert (refused.status_code, refused.json()["code"]) == (410, "used")
         assert "access of whoever requested it has ended" in refused.json()["detail"]

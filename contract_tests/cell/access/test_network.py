@@ -35,11 +35,11 @@ def test_what_the_gateway_could_not_hold_to_is_refused(
 
 
 def test_authorities_and_networks_of_both_families_reach_the_gateway(
-    shared_rig: Rig, tmp_path: Path
+    light_rig: Rig, tmp_path: Path
 ) -> None:
     pem = Authority("clients", tmp_path).pem
     networks = ["192.0.2.7", "10.0.0.0/8", "2001:db8::/32", "0.0.0.0/0"]
-    instance_id = shared_rig.make(client_ca_pem=pem, allow_cidrs=networks)
-    route = shared_rig.route(instance_id)
+    instance_id = light_rig.make(client_ca_pem=pem, allow_cidrs=networks)
+    route = light_rig.route(instance_id)
     assert route is not None
     assert (route["client_ca_pem"], route["allow_cidrs"]) == (pem, networks)

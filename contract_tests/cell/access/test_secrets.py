@@ -44,16 +44,16 @@ def test_no_password_lies_about(rig: Rig) -> None:
         assert [p.name for p, content in found.items() if key in content] == ["seal.key"]
 
 
-def test_what_is_secret_is_for_the_cell_alone(shared_rig: Rig) -> None:
-    shared_rig.make()
+def test_what_is_secret_is_for_the_cell_alone(light_rig: Rig) -> None:
+    light_rig.make()
     for name in ("seal.key", "cell.db", "run/gateway.token", "routes.json"):
-        mode = (shared_rig.home / name).stat().st_mode
+        mode = (light_rig.home / name).stat().st_mode
         assert stat.S_IMODE(mode) & 0o077 == 0, name
 
 
-def test_an_erased_instance_leaves_no_credential(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make()
-    shared_rig.action(instance_id, "erase")
-    token = shared_rig.token(instance_id, "reveal")
-    with shared_rig.client() as http:
+def test_an_erased_instance_leaves_no_credential(light_rig: Rig) -> None:
+    instance_id = light_rig.make()
+    light_rig.action(instance_id, "erase")
+    token = light_rig.token(instance_id, "reveal")
+    with light_rig.client() as http:
         assert http.get(f"/v1/reveal/{token}").status_code == 409

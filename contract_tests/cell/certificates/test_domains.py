@@ -23,31 +23,31 @@ def verify(home: Path, host: str, now: dt.datetime) -> x509.Certificate:
     return leaf
 
 
-def test_a_domain_comes_with_a_certificate_and_goes_with_it(shared_rig: Rig) -> None:
-    folder = shared_rig.home / "pki" / "domains"
+def test_a_domain_comes_with_a_certificate_and_goes_with_it(light_rig: Rig) -> None:
+    folder = light_rig.home / "pki" / "domains"
     # Instances of other tests may have domains too.
     others = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    first, second = shared_rig.make(), shared_rig.make()
-    shared_rig.put(first, domains=["db.example.com", "DB2.example.com"])
-    shared_rig.put(second, domains=["other.example.com"])
+    first, second = light_rig.make(), light_rig.make()
+    light_rig.put(first, domains=["db.example.com", "DB2.example.com"])
+    light_rig.put(second, domains=["other.example.com"])
     for host in ("db.example.com", "db2.example.com", "other.example.com"):
-        verify(shared_rig.home, host, dt.datetime.now(dt.UTC))
-    route = shared_rig.route(first)
+        verify(light_rig.home, host, dt.datetime.now(dt.UTC))
+    route = light_rig.route(first)
     assert route is not None
     assert route["domains"] == ["db.example.com", "db2.example.com"]
-    shared_rig.put(first, domains=["db2.example.com"])
+    light_rig.put(first, domains=["db2.example.com"])
     kept = {path.name for path in folder.iterdir()} - others
     hosts = ("db2.example.com", "other.example.com")
     assert kept == {f"{host}.{kind}" for host in hosts for kind in ("crt", "key")}
     for instance_id in (first, second):
-        shared_rig.action(instance_id, "erase")
+        light_rig.action(instance_id, "erase")
 
 
-def test_the_longest_domain_has_files_too(shared_rig: Rig) -> None:
+def test_the_longest_domain_has_files_too(light_rig: Rig) -> None:
     longest = "a." * 118 + "test"
-    instance_id = shared_rig.make(domains=[longest])
-    assert shared_rig.route(instance_id)["domains"] == [longest]  # type: ignore[index]
-    shared_rig.action(instance_id, "erase")
+    instance_id = light_rig.make(domains=[longest])
+    assert light_rig.route(instance_id)["domains"] == [longest]  # type: ignore[index]
+    light_rig.action(instance_id, "erase")
 
 
 def test_certificates_of_domains_are_renewed_when_due(tmp_path: Path) -> None:

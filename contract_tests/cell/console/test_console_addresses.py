@@ -230,10 +230,10 @@ def test_an_instance_that_asks_for_certificates_has_no_console(
     assert visitor.open(visitor.token(), INSIDE)[0] == 409
 
 
-def test_other_one_time_urls_are_not_held_to_it(shared_rig: Rig) -> None:
+def test_other_one_time_urls_are_not_held_to_it(light_rig: Rig) -> None:
     """They lead to nothing inside the instance, and whoever is locked out needs them."""
-    instance_id = shared_rig.make(allow_cidrs=[])
-    assert shared_rig.reveal(instance_id)["username"] == "app"
-    assert shared_rig.rotate(instance_id)["username"] == "app"
-    with shared_rig.client() as client:
-        assert client.get(f"/v1/logs/{shared_rig.token(instance_id, 'logs')}").status_code == 200
+    instance_id = light_rig.make(allow_cidrs=[])
+    assert light_rig.reveal(instance_id)["username"] == "app"
+    assert light_rig.rotate(instance_id)["username"] == "app"
+    with light_rig.client() as client:
+        assert client.get(f"/v1/logs/{light_rig.token(instance_id, 'logs')}").status_code == 200

@@ -17,7 +17,7 @@ import pytest
 
 from cell.instances.reasons import for_owner
 from cell.runtime.process import MARK, mark_of, strays
-from contract_tests.cell.rig import Rig, new_id, spec, until
+from contract_tests.cell.rig import VALKEY, Rig, new_id, spec, until
 
 
 def gone(pid: int) -> bool:
@@ -37,7 +37,7 @@ def none_is_left(rig: Rig) -> None:
 
 
 def test_engines_outlive_a_killed_cell_and_are_adopted(rig: Rig) -> None:
-    instance_id, sleeper = rig.make(), rig.make()
+    instance_id, sleeper = rig.make(), rig.make(**VALKEY)
     rig.action(sleeper, "pause")
     password = rig.reveal(instance_id)["password"]
     rig.query(instance_id, password, "CREATE TABLE t AS SELECT 1 AS n")
@@ -139,17 +139,17 @@ def test_what_an_owner_is_told_names_no_place_of_the_host() -> None:
     assert len(for_owner("word " * 1000)) <= 400
 
 
-def test_what_fails_says_no_place_of_the_host(shared_rig: Rig) -> None:
+def test_what_fails_says_no_place_of_the_host(light_rig: Rig) -> None:
     """Neither in the answer to who asked for it, nor in the status."""
-    instance_id = shared_rig.make()
-    snapshots = shared_rig.home / "instances" / instance_id / "snapshots"
+    instance_id = light_rig.make()
+    snapshots = light_rig.home / "instances" / instance_id / "snapshots"
     shutil.rmtree(snapshots, ignore_errors=True)
     snapshots.write_text("in the way of a folder")
     path = f"/v1/instances/{instance_id}/actions/snapshot"
-    answer = shared_rig.act("POST", path, {"label": "x"})
+    answer = light_rig.act("POST", path, {"label": "x"})
     assert answer.status_code == 503
     assert "the snapshot failed" in answer.json()["detail"]
-    assert str(shared_rig.home) not in answer.text
+    assert str(light_rig.home) not in answer.text
     assert "/" not in answer.json()["detail"]
 
 
@@ -214,17 +214,17 @@ def engines(rig: Rig, instance_id: str) -> list[int]:
     return found
 
 
-def test_a_second_cell_in_the_same_home_is_refused(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make()
-    pid = shared_rig.engine_pid(instance_id)
-    second = Rig(shared_rig.home, key=shared_rig.key)
+def test_a_second_cell_in_the_same_home_is_refused(light_rig: Rig) -> None:
+    instance_id = light_rig.make()
+    pid = light_rig.engine_pid(instance_id)
+    second = Rig(light_rig.home, key=light_rig.key)
     second.launch(home_wait_s=0.1)
     assert second.process is not None
     assert second.process.wait(60) == 1
-    assert "another cell is running in" in shared_rig.log_path.read_text()
-    assert shared_rig.observe(instance_id)["restarts"] == 0
-    assert shared_rig.engine_pid(instance_id) == pid
-    assert shared_rig.wake(instance_id).status_code == 200, (
+    assert "another cell is running in" in light_rig.log_path.read_text()
+    assert light_rig.observe(instance_id)["restarts"] == 0
+    assert light_rig.engine_pid(instance_id) == pid
+    assert light_rig.wake(instance_id).status_code == 200, (
         "the gateway's token is still the first cell's"
     )
 
@@ -247,7 +247,7 @@ def test_a_credential_made_just_before_a_death_is_handed_out_by_the_next_cell(ri
 
 def test_what_no_instance_knows_of_ends_when_a_cell_starts_and_when_it_stops(rig: Rig) -> None:
     """It would hold a database's lock for ever, or go on after its instance was erased (34)."""
-    instance_id = rig.make()
+    instance_id = rig.make(**VALKEY)
     unnoted = rig.engine_pid(instance_id)
     rig.kill()
     # As where the cell dies between the start of an engine and the note of its pid.
@@ -300,7 +300,7 @@ def test_a_stopped_cell_leaves_no_sockets_outside_its_home(tmp_path: Path) -> No
         rig.start()
         sockets = Path(rig.socket).parent
         assert not sockets.is_relative_to(rig.home)
-        rig.make()
+        rig.make(**VALKEY)
         assert rig.terminate() == 0
         assert not sockets.exists()
     finally:

@@ -10,7 +10,7 @@ from cell.instances import records
 from cell.instances.records import Records
 from cell.instances.uids import Uids
 from cell.specification import Spec
-from contract_tests.cell.rig import Rig, new_id, spec, until
+from contract_tests.cell.rig import VALKEY, Rig, new_id, spec, until
 
 
 def reported(rig: Rig) -> list[str]:
@@ -21,6 +21,7 @@ def test_an_erased_instance_is_reported_for_a_while_and_then_forgotten(
     make_rig: Callable[..., Rig],
 ) -> None:
     rig = make_rig(erased_told_s=0.5)
+    rig.usual = VALKEY
     kept, erased = rig.make(), rig.make()
     assert rig.action(erased, "erase")["status"] == "erased"
     assert erased in reported(rig)
@@ -42,6 +43,7 @@ def test_an_erased_instance_stays_until_the_control_plane_has_heard_of_it(
     make_rig: Callable[..., Rig],
 ) -> None:
     rig = make_rig(erased_told_s=0.0)
+    rig.usual = VALKEY
     untold, told = rig.make(), rig.make()
     rig.action(told, "erase")
     until(lambda: reported(rig) == [untold], "the erased instance is forgotten")

@@ -71,16 +71,16 @@ def test_a_resize_changes_what_the_engine_may_use(shared_rig: Rig) -> None:
     assert after["memory_bytes"] > 0
 
 
-def test_a_changed_allow_list_reaches_the_gateway_without_a_restart(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make()
-    pid = shared_rig.engine_pid(instance_id)
-    version = shared_rig.routes()["version"]
-    shared_rig.put(instance_id, allow_cidrs=["10.0.0.0/8", "::1/128"])
-    route = shared_rig.route(instance_id)
+def test_a_changed_allow_list_reaches_the_gateway_without_a_restart(light_rig: Rig) -> None:
+    instance_id = light_rig.make()
+    pid = light_rig.engine_pid(instance_id)
+    version = light_rig.routes()["version"]
+    light_rig.put(instance_id, allow_cidrs=["10.0.0.0/8", "::1/128"])
+    route = light_rig.route(instance_id)
     assert route is not None
     assert route["allow_cidrs"] == ["10.0.0.0/8", "::1/128"]
-    assert shared_rig.routes()["version"] > version
-    assert shared_rig.engine_pid(instance_id) == pid
+    assert light_rig.routes()["version"] > version
+    assert light_rig.engine_pid(instance_id) == pid
 
 
 def test_an_idle_instance_sleeps_and_wakes_once_for_all(shared_rig: Rig) -> None:
@@ -117,22 +117,22 @@ def test_an_idle_instance_sleeps_and_wakes_once_for_all(shared_rig: Rig) -> None
     shared_rig.action(instance_id, "pause")
 
 
-def test_a_connection_keeps_an_instance_awake(shared_rig: Rig) -> None:
+def test_a_connection_keeps_an_instance_awake(light_rig: Rig) -> None:
     instance_id = new_id()
-    told_activity(shared_rig, instance_id, connections=1)
-    shared_rig.put(instance_id, idle_pause_s=0.2)
-    other = shared_rig.make(idle_pause_s=0.2)
+    told_activity(light_rig, instance_id, connections=1)
+    light_rig.put(instance_id, idle_pause_s=0.2)
+    other = light_rig.make(idle_pause_s=0.2)
     # The other has no connection and sleeps; by then this one would have slept too.
-    shared_rig.status_is(other, "paused")
-    assert shared_rig.observe(instance_id)["status"] == "running"
-    shared_rig.action(instance_id, "delete")
+    light_rig.status_is(other, "paused")
+    assert light_rig.observe(instance_id)["status"] == "running"
+    light_rig.action(instance_id, "delete")
 
 
-def test_the_worker_of_a_dead_gateway_keeps_nothing_awake(shared_rig: Rig) -> None:
+def test_the_worker_of_a_dead_gateway_keeps_nothing_awake(light_rig: Rig) -> None:
     instance_id = new_id()
-    dead = shared_rig.home / "activity" / "4194999.json"
+    dead = light_rig.home / "activity" / "4194999.json"
     told = {"connections": 3, "last_activity_at": time.time(), "bytes_in": 0, "bytes_out": 0}
     dead.write_bytes(orjson.dumps({instance_id: told}))
-    shared_rig.put(instance_id, idle_pause_s=0.5)
-    shared_rig.status_is(instance_id, "paused")
+    light_rig.put(instance_id, idle_pause_s=0.5)
+    light_rig.status_is(instance_id, "paused")
     dead.unlink()

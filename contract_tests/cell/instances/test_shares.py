@@ -71,13 +71,13 @@ def test_consoles_of_one_person_are_shared_by_all_their_organizations(
             each.post("stop")
 
 
-def test_followed_logs_of_one_person_are_of_all_their_organizations(shared_rig: Rig) -> None:
-    made = [shared_rig.make(tenant=f"reader-{number}") for number in range(2)]
-    tokens = [shared_rig.token(each, "logs", person="reader") for each in made * 11]
+def test_followed_logs_of_one_person_are_of_all_their_organizations(light_rig: Rig) -> None:
+    made = [light_rig.make(tenant=f"reader-{number}") for number in range(2)]
+    tokens = [light_rig.token(each, "logs", person="reader") for each in made * 11]
     with contextlib.ExitStack() as held:
         followed = []
         for token in tokens[: FOLLOWED_LOGS + 1]:
-            client = held.enter_context(shared_rig.client())
+            client = held.enter_context(light_rig.client())
             path = f"/v1/logs/{token}?follow=true"
             followed.append(held.enter_context(client.stream("GET", path)))
         assert {each.status_code for each in followed} == {200}
@@ -85,21 +85,21 @@ def test_followed_logs_of_one_person_are_of_all_their_organizations(shared_rig: 
             pass  # it ends
 
 
-def test_followed_logs_of_one_tenant_leave_those_of_others(shared_rig: Rig) -> None:
-    crowd, other = shared_rig.make(tenant="readers"), shared_rig.make(tenant="another")
+def test_followed_logs_of_one_tenant_leave_those_of_others(light_rig: Rig) -> None:
+    crowd, other = light_rig.make(tenant="readers"), light_rig.make(tenant="another")
     with contextlib.ExitStack() as held:
-        clients = [held.enter_context(shared_rig.client()) for _ in range(FOLLOWED_LOGS + 2)]
+        clients = [held.enter_context(light_rig.client()) for _ in range(FOLLOWED_LOGS + 2)]
         path = "/v1/logs/{}?follow=true"
         oldest: httpx.Response | None = None
         for number in range(FOLLOWED_LOGS):
-            token = shared_rig.token(crowd, "logs")
+            token = light_rig.token(crowd, "logs")
             followed = held.enter_context(clients[number].stream("GET", path.format(token)))
             assert followed.status_code == 200
             oldest = oldest or followed
-        token = shared_rig.token(crowd, "logs")
+        token = light_rig.token(crowd, "logs")
         newest = held.enter_context(clients[-2].stream("GET", path.format(token)))
         assert newest.status_code == 200, "the oldest makes room, whoever began it"
-        with clients[-1].stream("GET", path.format(shared_rig.token(other, "logs"))) as served:
+        with clients[-1].stream("GET", path.format(light_rig.token(other, "logs"))) as served:
             assert served.status_code == 200
         assert oldest is not None
         for _ in oldest.iter_bytes():
@@ -107,19 +107,19 @@ def test_followed_logs_of_one_tenant_leave_those_of_others(shared_rig: Rig) -> N
 
 
 @pytest.mark.parametrize("ends", ["rotate", "network", "delete"])
-def test_a_followed_log_ends_with_what_it_was_allowed_by(shared_rig: Rig, ends: str) -> None:
-    instance_id = shared_rig.make(tenant=f"ends-{ends}", allow_cidrs=None)
-    token = shared_rig.token(instance_id, "logs")
+def test_a_followed_log_ends_with_what_it_was_allowed_by(light_rig: Rig, ends: str) -> None:
+    instance_id = light_rig.make(tenant=f"ends-{ends}", allow_cidrs=None)
+    token = light_rig.token(instance_id, "logs")
     with (
-        shared_rig.client() as http,
+        light_rig.client() as http,
         http.stream("GET", f"/v1/logs/{token}?follow=true") as followed,
     ):
         assert followed.status_code == 200
         if ends == "rotate":
-            shared_rig.rotate(instance_id)
+            light_rig.rotate(instance_id)
         elif ends == "network":
-            shared_rig.put(instance_id, allow_cidrs=["192.0.2.0/24"])
+            light_rig.put(instance_id, allow_cidrs=["192.0.2.0/24"])
         else:
-            shared_rig.action(instance_id, "delete")
+            light_rig.action(instance_id, "delete")
         for _ in followed.iter_bytes():
             pass  # it ends

@@ -21,11 +21,11 @@ from cell.instances.uids import NoUidError, Uids
 from cell.runtime import owners
 from cell.settings import CellSettings
 from cell.specification import Spec
-from contract_tests.cell.rig import new_id, spec, until
+from contract_tests.cell.rig import VALKEY, new_id, spec, until
 from specserver import Unavailable
 
 RANGE = range(5_000, 5_003)
-SPEC = Spec.parse(spec(new_id()))
+SPEC = Spec.parse(spec(new_id(), **VALKEY))
 
 
 class Known:

@@ -18,7 +18,7 @@ from cell.runtime import cgroups
 from cell.runtime.cpus import Cpus, Place
 from cell.runtime.host import Host
 from cell.specification import Size
-from contract_tests.cell.rig import SMALL, Rig, until
+from contract_tests.cell.rig import SMALL, VALKEY, Rig, until
 
 VCPUS = st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 16.0])
 ORDERS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.none() | VCPUS), max_size=30)
@@ -113,7 +113,7 @@ def test_engines_run_where_they_are_placed(two_cpus: set[int], make_rig: Any) ->
     told = rig.get("/v1/cell").json()["confinement"]["cpuset"]
     if not told["enforced"]:
         pytest.skip(f"cpuset is not enforced: {told['reason']}")
-    ids = [rig.make() for _ in range(4)]
+    ids = [rig.make(**VALKEY) for _ in range(4)]
 
     def places() -> list[set[int]]:
         return [os.sched_getaffinity(rig.engine_pid(each)) for each in ids]
