@@ -1,5 +1,6 @@
 """Whose the entries of a home are: what another user made, or may change, is not used."""
 
+import errno
 import os
 import pwd
 import stat
@@ -51,3 +52,12 @@ def user(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor to read from; OSError for a link, a FIFO, a device: a home may be anybody's."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    return descriptor

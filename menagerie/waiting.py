@@ -7,16 +7,18 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
 from gateway.bounded_answers import AnswerRefused, client
 from menagerie.endpoints import endpoints_file
+from menagerie.ownership import open_regular
 from menagerie.settings import Settings
 
 LOOK_EVERY_S: Final = 0.1
 ASK_TIMEOUT_S: Final = 5.0
+ENDPOINTS_BYTES_MAX: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def address(settings: Settings) -> str:
     if settings.base_url or (settings.port and "port" in settings.model_fields_set):
         return settings.api_url_local
     try:
-        return str(json.loads(endpoints_file(settings.root).read_bytes())["base_url"])
+        return str(_endpoints(settings)["base_url"])
     except (OSError, ValueError, LookupError, TypeError):
         return settings.api_url_local
 
@@ -83,7 +85,7 @@ def address(settings: Settings) -> str:
 def is_served(settings: Settings) -> bool:
     """Whether a `serve` holds this home."""
     try:
-        lock = os.open(settings.root / "serve.lock", os.O_RDONLY)
+        lock = open_regular(settings.root / "serve.lock")
     except OSError:
         return False
     try:
@@ -95,12 +97,17 @@ def is_served(settings: Settings) -> bool:
     return False
 
 
+def _endpoints(settings: Settings) -> Any:
+    with os.fdopen(open_regular(endpoints_file(settings.root)), "rb") as file:
+        return json.loads(file.read(ENDPOINTS_BYTES_MAX))
+
+
 def _closed_port(settings: Settings) -> int | None:
     """The gateway's, while it does not listen; None where another machine's is meant."""
     if not is_served(settings):
         return None
     try:
-        ports = json.loads(endpoints_file(settings.root).read_bytes())["gateway_ports"]
+        ports = _endpoints(settings)["gateway_ports"]
         listen = settings.gateway_listen.partition(",")[0].strip()
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen, listen)  # noqa: S104 -- compared
         port = int(ports["https"])

@@ -107,6 +107,8 @@ def make_app(backend: ConsoleBackend) -> Flask:
     # Werkzeug would send whoever writes a path in another way to the host that they named.
     app.url_map.merge_slashes = False
     app.url_map.strict_slashes = False
+    # The worker counts its characters as they are, and an escape is up to three times as long.
+    app.json.ensure_ascii = False  # type: ignore[attr-defined]
     app.config["MAX_CONTENT_LENGTH"] = 8 * STATEMENT_BYTES_MAX
     app.before_request(_check_path)
     app.after_request(headers.add)

@@ -2,9 +2,9 @@
 
 import functools
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, select
+from sqlalchemy import ColumnElement, Select, bindparam, delete, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
 
 from storage import identifiers
@@ -12,6 +12,8 @@ from storage.columns import Record
 from storage.prepared import Prepared
 
 Found = TypeVar("Found", bound=Record)
+AT_ONCE: Final = 2_000
+"""Rows that are deleted in one transaction: others wait to write."""
 
 
 def by_key(db: Session, record: type[Found], *key: Any, lock: bool = False) -> Found | None:
@@ -55,3 +57,13 @@ def delete_oldest(
     old = select(key).where(key < identifiers.first_of(prefix, before), *which)
     oldest = old.order_by(key).limit(limit).scalar_subquery()
     return len(db.execute(delete(key.class_).where(key.in_(oldest)).returning(key)).all())
+
+
+def delete_some(
+    db: Session, record: type[Record], which: ColumnElement[bool], limit: int = AT_ONCE
+) -> int:
+    """Delete at most `limit` of those that it is true of; how many went."""
+    key = record.__mapper__.primary_key
+    some = select(*key).where(which).limit(limit)
+    gone = delete(record).where(tuple_(*key).in_(some) if len(key) > 1 else key[0].in_(some))
+    return len(db.execute(gone.returning(key[0])).all())

@@ -4,11 +4,12 @@ from array import array
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import EPOCH, Record
+from storage.lookups import AT_ONCE, delete_some
 
 Moments: TypeAlias = "array[int]"
 """Whole milliseconds since 1970, in order."""
@@ -53,7 +54,6 @@ def keep(db: Session, key: str, moments: Moments) -> None:
     db.execute(held.execution_options(synchronize_session=False))
 
 
-def forget_idle(db: Session, before: datetime) -> int:
-    """Delete the keys without a request since that moment; how many went."""
-    idle = delete(RateWindow).where(RateWindow.last_at < before).returning(RateWindow.key)
-    return len(db.execute(idle).all())
+def forget_idle(db: Session, before: datetime, limit: int = AT_ONCE) -> int:
+    """Delete at most `limit` keys without a request since that moment; how many went."""
+    return delete_some(db, RateWindow, RateWindow.last_at < before, limit)

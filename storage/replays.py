@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Index, delete, func, select, text
+from sqlalchemy import Index, and_, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record, one_of
-from storage.lookups import by_key
+from storage.lookups import AT_ONCE, by_key, delete_some
 from storage.prepared import Insertion
 
 STATES: Final = ("in_flight", "done")
@@ -65,20 +65,20 @@ def large_bytes(db: Session, scope: str) -> int:
     return int(db.scalar(kept.where(Replay.scope == scope, Replay.large_bytes.is_not(None))) or 0)
 
 
-def forget_surplus(db: Session, kept_max: int) -> int:
-    """Delete what a scope keeps beyond its latest `kept_max`; how many went."""
+def forget_surplus(db: Session, kept_max: int, limit: int = AT_ONCE) -> int:
+    """Delete at most `limit` of what scopes keep beyond their latest `kept_max`; how many went."""
     crowded = select(Replay.scope).group_by(Replay.scope).having(func.count() > kept_max)
     gone = 0
     for scope in db.scalars(crowded).all():
         of_scope = Replay.scope == scope
         newest_first = select(Replay.expires_at).where(of_scope).order_by(Replay.expires_at.desc())
         last = newest_first.offset(kept_max).limit(1).scalar_subquery()
-        surplus = delete(Replay).where(of_scope, Replay.expires_at <= last)
-        gone += len(db.execute(surplus.returning(Replay.key)).all())
+        gone += delete_some(db, Replay, and_(of_scope, Replay.expires_at <= last), limit - gone)
+        if gone >= limit:
+            break
     return gone
 
 
-def forget_expired(db: Session, now: datetime) -> int:
-    """Delete replays whose window is over; how many went."""
-    expired = delete(Replay).where(Replay.expires_at < now).returning(Replay.key)
-    return len(db.execute(expired).all())
+def forget_expired(db: Session, now: datetime, limit: int = AT_ONCE) -> int:
+    """Delete at most `limit` replays whose window is over; how many went."""
+    return delete_some(db, Replay, Replay.expires_at < now, limit)

@@ -10,6 +10,7 @@ from storage.columns import Json, Record, one_of
 
 STATES: Final = ("waiting", "running", "done", "failed")
 _UNFINISHED: Final = text("due IS NOT NULL")
+_FINISHED: Final = text("due IS NULL")
 
 
 class Work(Record):
@@ -28,6 +29,9 @@ class Work(Record):
         Index("ix_work_due", "due", postgresql_where=_UNFINISHED, sqlite_where=_UNFINISHED),
         Index(
             "ix_work_lane", "lane", "seq", postgresql_where=_UNFINISHED, sqlite_where=_UNFINISHED
+        ),
+        Index(
+            "ix_work_finished", "finished_at", postgresql_where=_FINISHED, sqlite_where=_FINISHED
         ),
     )
 

@@ -4,10 +4,12 @@ import json
 import os
 import shutil
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +200,22 @@ def test_a_service_that_runs_is_seen_and_one_that_stopped(
     served.stop()
     (stopped,) = installation.of_service(settings)
     assert (stopped.status, stopped.remedy) == ("note", "menagerie serve")
+
+
+def test_what_lies_in_a_home_that_cannot_be_used_is_left_alone(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Whoever made it would have root write to a file of his choice, or read without end."""
+    target = tmp_path / "target.db"
+    with closing(sqlite3.connect(target)) as made:
+        made.execute("CREATE TABLE t (a)")
+    before = target.read_bytes()
+    settings.root.mkdir(mode=0o700)
+    (settings.root / "menagerie.db").symlink_to(target)
+    assert only(installation.of_home(settings), "home").status == "failure"
+    assert only(installation.of_database(settings), "database").status == "note"
+    assert target.read_bytes() == before
+    os.mkfifo(settings.root / "serve.lock")
+    (settings.root / "endpoints.json").symlink_to("/dev/zero")
+    assert not waiting.is_served(settings)
+    assert waiting.address(settings) == settings.api_url_local

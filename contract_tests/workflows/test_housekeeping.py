@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
@@ -82,3 +83,23 @@ def test_a_scope_keeps_its_latest_replays(stage: Stage, monkeypatch: pytest.Monk
         kept = [(one.scope, one.key) for one in db.scalars(select(Replay))]
     calm, crowded = [("org_calm", key) for key in "012"], [("org_crowded", key) for key in "234"]
     assert sorted(kept) == calm + crowded
+
+
+def test_nobody_waits_while_much_is_deleted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On SQLite there is one writer, and a worker may have been away for days."""
+    monkeypatch.setattr(housekeeping, "_AT_ONCE", 2)
+    with stage.database.write() as db:
+        for number in range(7):
+            values = {"scope": "org_x", "operation": "x", "body_sha256": "0" * 64}
+            db.add(Replay(key=str(number), expires_at=now(db), **values))
+    stage.pass_time(60)
+    deleted: list[int] = []
+    forget = replays.forget_expired
+
+    def forgets(db: Session, before: datetime, limit: int) -> int:
+        deleted.append(forget(db, before, limit))
+        return deleted[-1]
+
+    monkeypatch.setattr(replays, "forget_expired", forgets)
+    clean(stage)
+    assert deleted == [2, 2, 2, 1]

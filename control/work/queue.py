@@ -13,9 +13,9 @@ from sqlalchemy import (
     Select,
     Table,
     Update,
+    and_,
     bindparam,
     case,
-    delete,
     exists,
     func,
     or_,
@@ -28,6 +28,7 @@ from control.work import notifier
 from control.work.errors import LeaseLost
 from storage.columns import DatabaseClock
 from storage.database import Database, moment_of, now, on_commit
+from storage.lookups import AT_ONCE, delete_some
 from storage.prepared import Prepared
 from storage.work import Work
 
@@ -274,7 +275,6 @@ def is_open(db: Session, lane: str) -> bool:
     return bool(db.scalar(select(exists().where(Work.lane == lane, Work.due.is_not(None)))))
 
 
-def forget_finished(db: Session, before: datetime) -> int:
-    """Delete operations that ended before that moment; how many went."""
-    finished = delete(Work).where(Work.due.is_(None), Work.finished_at < before)
-    return len(db.execute(finished.returning(Work.seq)).all())
+def forget_finished(db: Session, before: datetime, limit: int = AT_ONCE) -> int:
+    """Delete at most `limit` operations that ended before that moment; how many went."""
+    return delete_some(db, Work, and_(Work.due.is_(None), Work.finished_at < before), limit)

@@ -58,9 +58,15 @@ def of_database(settings: Settings) -> Iterator[Finding]:
     from storage.database import Database  # noqa: PLC0415 -- slow to import
     from storage.errors import StorageUnavailable  # noqa: PLC0415 -- see above
 
-    if settings.on_sqlite and not (settings.root / "menagerie.db").exists():
-        yield Finding("database", "ok", "SQLite; the first start will create it")
-        return
+    if settings.on_sqlite:
+        try:
+            home.check(settings.root)
+        except SettingsError:
+            yield Finding("database", "note", "not looked at, as the home cannot be used")
+            return
+        if not (settings.root / "menagerie.db").exists():
+            yield Finding("database", "ok", "SQLite; the first start will create it")
+            return
     database = Database(settings.database)
     try:
         with database.read() as db:

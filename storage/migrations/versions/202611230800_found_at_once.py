@@ -10,6 +10,7 @@ _PARTIAL = (
     ("ix_instances_org_hosted", "instances", ["org_id", "id"], "status != 'erased'"),
     ("ix_instances_project_hosted", "instances", ["project_id", "id"], "status != 'erased'"),
     ("ix_changes_pending", "changes", ["instance_id", "id"], "status = 'pending'"),
+    ("ix_work_finished", "work", ["finished_at"], "due IS NULL"),
 )
 
 
