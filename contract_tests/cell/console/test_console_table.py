@@ -11,6 +11,7 @@ from cell.console.answers import OF_ONE, Answers
 from cell.console.table import COLUMNS_MAX, Column, RunLimits, Table
 from contract_tests.cell.console.test_console import Browser
 from contract_tests.cell.rig import Rig, until
+from pages.console import make_app
 
 LIMITS = RunLimits()
 
@@ -37,6 +38,12 @@ def test_many_small_values_count_too(value: str | None) -> None:
         pass
     assert table.truncated
     assert len(table.rows) * 1_600 < LIMITS.bytes / 32
+
+
+def test_an_answer_is_sent_as_long_as_it_was_counted() -> None:
+    """Escaped, each of these characters has three times the bytes."""
+    backend: Any = None
+    assert make_app(backend).json.dumps("é" * 1_000).encode() == ('"' + "é" * 1_000 + '"').encode()
 
 
 def test_columns_are_bounded_in_number_and_name() -> None:
