@@ -138,6 +138,14 @@ def test_the_first_start_gives_three_engines(
             if root:
                 assert users(installation, instance_id).isdisjoint({0})
         assert "means=uid" not in installation.log or not root
+        if root and not bubblewrap and not closed:
+            # What engines enter was put where their users can go, with links in its place.
+            installation.stop()
+            installation.start()
+            for engine, instance_id in made.items():
+                wait_for(installation, instance_id, "running")
+                with connect(engine, place_of(installation, instance_id)) as session:
+                    assert session.read() == [1, 2]
     finally:
         installation.destroy()
 
