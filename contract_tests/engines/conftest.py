@@ -21,6 +21,7 @@ from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 from contract_tests.engine_logs import watched
+from contract_tests.engines.lent_servers import Lender
 from contract_tests.engines.speakers import OLDER_VERSIONS, SPEAKERS, Speaker
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
@@ -153,6 +154,20 @@ def shared(request: pytest.FixtureRequest, host: Host, layout: Layout) -> Iterat
     ):
         made.start()
         yield made
+
+
+@pytest.fixture(scope="session")
+def lender(host: Host, layout: Layout) -> Iterator[Lender]:
+    with asyncio.Runner() as runner:
+        made = Lender(lambda given: _provisioned(given, host, layout, runner.run))
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def lent(request: pytest.FixtureRequest, lender: Lender) -> Subject:
+    """A running PostgreSQL as it is when it is new; others had it before, and will after."""
+    return lender.lend(request.param)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 """The contract of drivers: the same promises, whatever the engine."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -11,8 +13,16 @@ from cell.layout import Layout
 from cell.runtime.host import Host
 from cell.runtime.process import MARK
 from contract_tests import skips
-from contract_tests.engines.conftest import Subject
+from contract_tests.engines.conftest import SUBJECTS, Subject
 from contract_tests.engines.speakers import SPEAKERS
+
+on_each = pytest.mark.parametrize("shared", SUBJECTS, indirect=True)
+
+
+def begin(shared: Subject) -> None:
+    """The test before may have stopped it."""
+    if shared.process is None:
+        shared.start()
 
 
 def test_every_driver_is_held_to_the_contract(host: Host) -> None:
@@ -58,9 +68,7 @@ def test_an_engine_is_told_nothing_of_the_service_or_its_home(
     monkeypatch.setenv("MENAGERIE_DATABASE_URL", "postgresql://menagerie:secret@nowhere/menagerie")
     subject.start()
     assert subject.process is not None
-    engine = psutil.Process(subject.process.pid)
-    for process in (engine, *engine.children(recursive=True)):
-        given = process.environ()
+    for given in _environments(psutil.Process(subject.process.pid)):
         assert [name for name in given if name.startswith("MENAGERIE_")] in ([], [MARK])
         # Without bubblewrap a service of ours finds its packages where the cell put them.
         said = {n: v for n, v in given.items() if n not in ("PYTHONPATH", "LD_LIBRARY_PATH", "PWD")}
@@ -68,20 +76,31 @@ def test_an_engine_is_told_nothing_of_the_service_or_its_home(
         assert "secret" not in str(given)
 
 
-def test_logins_are_those_that_were_set_and_no_others(running: Subject) -> None:
-    new = running.new_login()
-    assert running.works(running.login)
-    assert not running.works(new)
+def _environments(engine: psutil.Process) -> Iterator[dict[str, str]]:
+    yield engine.environ()
+    for each in engine.children(recursive=True):
+        # One that served a session may end meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield each.environ()
+
+
+@on_each
+def test_logins_are_those_that_were_set_and_no_others(shared: Subject) -> None:
+    begin(shared)
+    new = shared.new_login()
+    assert shared.works(shared.login)
+    assert not shared.works(new)
     # The overlap of a rotation, and its end, without a restart.
-    running.accept(new, running.login)
-    assert running.works(new)
-    assert running.works(running.login)
-    running.accept(new)
-    assert running.works(new)
-    assert not running.works(running.login)
-    uri = running.driver.uri(new, "some.host", 8443)
+    shared.accept(new, shared.login)
+    assert shared.works(new)
+    assert shared.works(shared.login)
+    shared.accept(new)
+    assert shared.works(new)
+    assert not shared.works(shared.login)
+    uri = shared.driver.uri(new, "some.host", 8443)
     assert new.password in uri
     assert "some.host:8443" in uri
+    shared.login = new
 
 
 def test_what_was_committed_survives_stop_and_kill(running: Subject) -> None:
@@ -131,36 +150,42 @@ def test_a_snapshot_of_a_stopped_engine_restores_too(running: Subject, folder: P
     assert running.speaker.read(running.site, running.login) == [5]
 
 
-def test_use_is_measured(running: Subject) -> None:
-    running.speaker.make(running.site, running.login)
-    running.speaker.write(running.site, running.login, range(1000))
-    used = running.driver.metrics(running.site, running.process)
+@on_each
+def test_use_is_measured(shared: Subject) -> None:
+    begin(shared)
+    shared.speaker.make(shared.site, shared.login)
+    shared.speaker.write(shared.site, shared.login, range(1000))
+    used = shared.driver.metrics(shared.site, shared.process)
     assert used.memory_bytes > 2**20
     assert used.cpu_s > 0
     assert used.storage_bytes > 0
-    running.stop()
-    resting = running.driver.metrics(running.site, None)
+    shared.stop()
+    resting = shared.driver.metrics(shared.site, None)
     assert (resting.memory_bytes, resting.cpu_s) == (0, 0)
     assert resting.storage_bytes > 0
 
 
-def test_another_size_is_taken_at_once_or_by_a_new_start(running: Subject) -> None:
-    assert running.process is not None
-    larger = running.spec.resized(running.spec.size.__class__("s1", 1.0, 2**31, 10**10, 100))
-    taken = running.run(running.driver.resize(running.site, running.process, larger.size))
+@on_each
+def test_another_size_is_taken_at_once_or_by_a_new_start(shared: Subject) -> None:
+    begin(shared)
+    assert shared.process is not None
+    larger = shared.spec.resized(shared.spec.size.__class__("s1", 1.0, 2**31, 10**10, 100))
+    taken = shared.run(shared.driver.resize(shared.site, shared.process, larger.size))
     if not taken:
-        running.stop()
-        running.spec = larger
-        running.start()
-    assert running.works(running.login)
+        shared.stop()
+        shared.spec = larger
+        shared.start()
+    assert shared.works(shared.login)
 
 
-def test_the_engine_can_be_found_again(running: Subject) -> None:
-    found = running.host.find(running.site)
-    assert found == running.process
-    running.stop()
-    assert running.host.find(running.site) is None
-    assert running.host.strays(running.site) == []
-    assert running.site.log.exists()
-    running.run(running.driver.erase(running.site))
-    running.run(running.driver.erase(running.site))
+@on_each
+def test_the_engine_can_be_found_again(shared: Subject) -> None:
+    begin(shared)
+    found = shared.host.find(shared.site)
+    assert found == shared.process
+    shared.stop()
+    assert shared.host.find(shared.site) is None
+    assert shared.host.strays(shared.site) == []
+    assert shared.site.log.exists()
+    shared.run(shared.driver.erase(shared.site))
+    shared.run(shared.driver.erase(shared.site))

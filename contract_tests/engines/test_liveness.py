@@ -131,8 +131,8 @@ def test_a_script_that_only_loops_ends_alone(rig: Rig, host: Host, engine: str) 
 @pytest.mark.parametrize(
     "engines",
     [
-        pytest.param(("postgres",), id="postgres"),
-        pytest.param(("duckdb", "mariadb", "redis"), id="others", marks=pytest.mark.nightly),
+        pytest.param(("valkey",), id="valkey"),
+        pytest.param(("duckdb", "mariadb", "postgres"), id="others", marks=pytest.mark.nightly),
     ],
 )
 def test_an_engine_that_says_nothing_is_started_again(

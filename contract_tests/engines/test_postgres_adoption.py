@@ -7,8 +7,9 @@ from cell.engines.driver import EngineError, Login
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
-    every_version,
+    every_version_lent,
     newest,
+    newest_lent,
     session,
     superuser,
 )
@@ -83,57 +84,55 @@ def prepare(running: Subject) -> None:
             connection.execute(statement.encode())
 
 
-@newest
-def test_a_login_that_was_prepared_is_not_adopted(running: Subject) -> None:
-    prepare(running)
+@newest_lent
+def test_a_login_that_was_prepared_is_not_adopted(lent: Subject) -> None:
+    prepare(lent)
     for _ in range(2):
-        new = running.new_login()
-        running.accept(new, running.login)
-        assert running.works(new)
+        new = lent.new_login()
+        lent.accept(new, lent.login)
+        assert lent.works(new)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            ask(running, f"ALTER ROLE {new.username} PASSWORD 'mine'")
-        assert not running.works(Login(new.username, FORMER))
-        assert running.works(new)
-        running.accept(new)
-        running.login = new
-    assert ask(running, MEMBERS) == [("app", "app_3")]
+            ask(lent, f"ALTER ROLE {new.username} PASSWORD 'mine'")
+        assert not lent.works(Login(new.username, FORMER))
+        assert lent.works(new)
+        lent.accept(new)
+        lent.login = new
+    assert ask(lent, MEMBERS) == [("app", "app_3")]
 
 
-@newest
-def test_a_tenants_role_in_the_place_of_a_login_is_renamed(running: Subject) -> None:
-    prepare(running)
-    with session(running) as connection:
+@newest_lent
+def test_a_tenants_role_in_the_place_of_a_login_is_renamed(lent: Subject) -> None:
+    prepare(lent)
+    with session(lent) as connection:
         connection.execute("CREATE TABLE t (n int)")
         connection.execute("GRANT SELECT ON t TO app_2")
-    running.accept(new := running.new_login())
-    found = ask(running, "SELECT rolname FROM pg_roles WHERE rolname ~ '^app_2_'", new)
+    lent.accept(new := lent.new_login())
+    found = ask(lent, "SELECT rolname FROM pg_roles WHERE rolname ~ '^app_2_'", new)
     assert len(found) == 1
     # He has not lost it, nor what it may do.
-    with session(running, Login(found[0][0], FORMER)) as connection:
+    with session(lent, Login(found[0][0], FORMER)) as connection:
         connection.execute("RESET ROLE")
         connection.execute("SELECT * FROM t")
 
 
-@newest
-def test_foreign_members_of_a_login_are_removed(running: Subject) -> None:
+@newest_lent
+def test_foreign_members_of_a_login_are_removed(lent: Subject) -> None:
     """However they came to be there."""
-    running.accept(second := running.new_login(), running.login)
-    with session(running, superuser(running)) as connection:
+    lent.accept(second := lent.new_login(), lent.login)
+    with session(lent, superuser(lent)) as connection:
         for statement in BENT:
             connection.execute(statement.encode())
-    running.accept(second, running.login)
-    assert ask(running, MEMBERS) == [("app", "app_2")]
-    found = ask(
-        running, "SELECT rolsuper, rolvaliduntil::text FROM pg_roles WHERE rolname = 'app_2'"
-    )
+    lent.accept(second, lent.login)
+    assert ask(lent, MEMBERS) == [("app", "app_2")]
+    found = ask(lent, "SELECT rolsuper, rolvaliduntil::text FROM pg_roles WHERE rolname = 'app_2'")
     assert [str(each) for each in found[0]] == ["False", "infinity"]
 
 
-@newest
-def test_a_former_login_ends_only_once_the_new_one_works(running: Subject) -> None:
-    running.accept(second := running.new_login())
+@newest_lent
+def test_a_former_login_ends_only_once_the_new_one_works(lent: Subject) -> None:
+    lent.accept(second := lent.new_login())
     broken = Login("app_3", "not the password that the server gets")
-    with session(running, superuser(running)) as connection:
+    with session(lent, superuser(lent)) as connection:
         # Something is wrong with it that nobody thought of.
         connection.execute("CREATE ROLE app_3")
         connection.execute("GRANT app TO app_3")
@@ -141,29 +140,29 @@ def test_a_former_login_ends_only_once_the_new_one_works(running: Subject) -> No
         connection.execute("REVOKE CONNECT ON DATABASE postgres FROM PUBLIC")
         connection.execute("GRANT CONNECT ON DATABASE postgres TO app_2")
     with pytest.raises(EngineError, match="login"):
-        running.accept(broken)
-    assert running.works(second)
+        lent.accept(broken)
+    assert lent.works(second)
 
 
-@every_version
-def test_nobody_takes_a_login_from_who_has_it(running: Subject) -> None:
-    running.accept(running.new_login(), running.login)
-    if running.spec.engine_version != "15":
-        ask(running, "CREATE ROLE stranger")
+@every_version_lent
+def test_nobody_takes_a_login_from_who_has_it(lent: Subject) -> None:
+    lent.accept(lent.new_login(), lent.login)
+    if lent.spec.engine_version != "15":
+        ask(lent, "CREATE ROLE stranger")
     else:
-        with session(running, superuser(running)) as connection:
+        with session(lent, superuser(lent)) as connection:
             connection.execute("CREATE ROLE stranger")
     for statement in TAKING:
-        with session(running) as connection, pytest.raises(psycopg.Error) as caught:
+        with session(lent) as connection, pytest.raises(psycopg.Error) as caught:
             connection.execute(statement.encode())
         assert not isinstance(caught.value, psycopg.OperationalError), (statement, caught.value)
-    assert ask(running, MEMBERS) == [("app", "app_2")]
+    assert ask(lent, MEMBERS) == [("app", "app_2")]
 
 
-@newest
-def test_settings_of_his_database_do_not_keep_us_from_ending_a_login(running: Subject) -> None:
-    running.accept(second := running.new_login(), running.login)
-    with session(running, second) as connection:
+@newest_lent
+def test_settings_of_his_database_do_not_keep_us_from_ending_a_login(lent: Subject) -> None:
+    lent.accept(second := lent.new_login(), lent.login)
+    with session(lent, second) as connection:
         connection.execute("CREATE ROLE stranger")
         connection.execute("CREATE SCHEMA own")
         connection.execute("GRANT CREATE ON SCHEMA own TO app_2")
@@ -173,9 +172,9 @@ def test_settings_of_his_database_do_not_keep_us_from_ending_a_login(running: Su
         connection.execute("REVOKE CREATE ON SCHEMA own FROM app_2")
         for setting in SETTINGS:
             connection.execute(f"ALTER DATABASE app SET {setting}".encode())
-    running.accept(third := running.new_login())
-    assert running.works(third)
-    with session(running, superuser(running), "postgres") as connection:
+    lent.accept(third := lent.new_login())
+    assert lent.works(third)
+    with session(lent, superuser(lent), "postgres") as connection:
         found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'app_2'")
         assert found.fetchone() is None
 
@@ -196,23 +195,23 @@ def test_a_branch_of_what_was_prepared_has_no_more(running: Subject) -> None:
     assert not running.works(Login("app_2", FORMER))
 
 
-@every_version
-def test_rights_that_no_owner_can_give_are_taken_away(running: Subject) -> None:
+@every_version_lent
+def test_rights_that_no_owner_can_give_are_taken_away(lent: Subject) -> None:
     """However they were come by."""
-    with session(running, superuser(running), "postgres") as connection:
+    with session(lent, superuser(lent), "postgres") as connection:
         connection.execute("CREATE ROLE mighty LOGIN SUPERUSER REPLICATION BYPASSRLS PASSWORD 'p'")
         connection.execute("CREATE ROLE reader LOGIN PASSWORD 'p'")
         connection.execute("GRANT pg_execute_server_program TO reader, app")
         connection.execute("ALTER ROLE app SUPERUSER")
-    with session(running, Login("mighty", "p"), "postgres") as theirs:
-        running.accept(running.login)
+    with session(lent, Login("mighty", "p"), "postgres") as theirs:
+        lent.accept(lent.login)
         with pytest.raises(psycopg.OperationalError):
             theirs.execute("SELECT 1")
     found = "SELECT rolname FROM pg_roles WHERE rolsuper OR rolreplication OR rolbypassrls"
-    assert ask(running, found) == [("menagerie",)]
+    assert ask(lent, found) == [("menagerie",)]
     may = "pg_has_role('reader', 'pg_execute_server_program', 'member')"
     checks = f"""SELECT rolcanlogin, {may}, {may.replace("reader", "app")},
         pg_has_role('app', 'pg_monitor', 'member') FROM pg_roles WHERE rolname = 'mighty'"""
-    assert ask(running, checks) == [(False, False, False, True)]
-    makes = ask(running, "SELECT rolcreaterole FROM pg_roles WHERE rolname = 'app'")
-    assert makes == [(running.spec.engine_version != "15",)]
+    assert ask(lent, checks) == [(False, False, False, True)]
+    makes = ask(lent, "SELECT rolcreaterole FROM pg_roles WHERE rolname = 'app'")
+    assert makes == [(lent.spec.engine_version != "15",)]

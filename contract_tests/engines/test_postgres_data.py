@@ -17,7 +17,14 @@ from cell.engines.postgres import PostgreSQL, upgrade
 from cell.layout import Layout
 from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject
-from contract_tests.engines.postgres_sessions import ask, every_version, newest, session, value
+from contract_tests.engines.postgres_sessions import (
+    ask,
+    every_version,
+    newest,
+    session,
+    upgraded,
+    value,
+)
 
 SETTING = "SELECT setting || coalesce(unit, '') FROM pg_settings WHERE name = '{}'"
 
@@ -161,8 +168,6 @@ def test_a_neighbours_log_is_not_copied_through_a_link(
 
 
 # Code of an index runs where its table is analysed, and errors of any length are the tenant's.
-# From 16 on, which has vectors to keep; the way from 15 is as long and has its turn at night.
-UPGRADED = [("postgres", "16"), pytest.param(("postgres", "15"), marks=pytest.mark.nightly)]
 FAILS_FOR_US = (
     """CREATE FUNCTION public.f(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
     IF current_setting('application_name') = 'menagerie' THEN
@@ -174,7 +179,7 @@ FAILS_FOR_US = (
 )
 
 
-@pytest.mark.parametrize("subject", UPGRADED, indirect=True)
+@upgraded
 def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
     newest_version = running.driver.versions()[0]
     if newest_version == running.spec.engine_version:

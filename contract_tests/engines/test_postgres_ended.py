@@ -15,8 +15,9 @@ from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     Connection,
     ask,
-    every_version,
+    every_version_lent,
     newest,
+    newest_lent,
     session,
     superuser,
     value,
@@ -63,19 +64,19 @@ def stray_in(running: Subject, login: Login, database: str) -> None:
         connection.execute("CREATE TABLE public.t (n int)")
 
 
-@newest
-def test_no_attack_of_the_corpus_outlives_a_rotation(running: Subject) -> None:
+@newest_lent
+def test_no_attack_of_the_corpus_outlives_a_rotation(lent: Subject) -> None:
     attacks = sequences("postgres", "rotation")
     assert attacks
     for steps in attacks:
-        former = running.login
-        with session(running) as connection:
+        former = lent.login
+        with session(lent) as connection:
             for step in steps:
                 connection.execute(step.encode())
-        running.login = running.new_login()
-        running.accept(running.login)
-        assert running.works(running.login), steps
-        assert not running.works(former), steps
+        lent.login = lent.new_login()
+        lent.accept(lent.login)
+        assert lent.works(lent.login), steps
+        assert not lent.works(former), steps
 
 
 @newest
@@ -95,55 +96,55 @@ def test_any_number_of_objects_is_handed_over(running: Subject) -> None:
     assert value(running, OWNED, third) == 0
 
 
-@every_version
-def test_a_database_that_nobody_reads_keeps_no_login_alive(running: Subject) -> None:
+@every_version_lent
+def test_a_database_that_nobody_reads_keeps_no_login_alive(lent: Subject) -> None:
     """In an encoding that we have no codec for, and one that is dropped half."""
-    former = second(running)
-    ask(running, f"CREATE DATABASE half {IN_NO_ENCODING}")
-    with stepped_out(running, former) as connection:
+    former = second(lent)
+    ask(lent, f"CREATE DATABASE half {IN_NO_ENCODING}")
+    with stepped_out(lent, former) as connection:
         connection.execute("CREATE TABLE strayed.t (n int)")
-    stray_in(running, former, "half")
-    with session(running, former, "postgres") as connection:
+    stray_in(lent, former, "half")
+    with session(lent, former, "postgres") as connection:
         connection.execute("ALTER DATABASE app SET client_encoding = 'EUC_TW'")
-    with session(running, superuser(running), "postgres") as connection:
+    with session(lent, superuser(lent), "postgres") as connection:
         connection.execute("UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'half'")
-    running.accept(third := running.new_login())
-    assert not running.works(former)
-    with session(running, third, "postgres") as connection:
+    lent.accept(third := lent.new_login())
+    assert not lent.works(former)
+    with session(lent, third, "postgres") as connection:
         connection.execute("ALTER DATABASE app RESET client_encoding")
     owner = "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'strayed.t'::regclass"
-    assert value(running, owner, third) == "app"
-    running.login = third
-    running.stop()
-    running.start()
+    assert value(lent, owner, third) == "app"
+    lent.login = third
+    lent.stop()
+    lent.start()
 
 
-@newest
-def test_a_database_with_a_name_of_any_bytes_keeps_nobody_out(running: Subject) -> None:
+@newest_lent
+def test_a_database_with_a_name_of_any_bytes_keeps_nobody_out(lent: Subject) -> None:
     """One in no encoding gives another a name that is no text."""
-    former = second(running)
+    former = second(lent)
     for name in ("bytes", "named"):
-        ask(running, f"CREATE DATABASE {name} {IN_NO_ENCODING}")
-    stray_in(running, former, "named")
-    with session(running, database="bytes") as connection:
+        ask(lent, f"CREATE DATABASE {name} {IN_NO_ENCODING}")
+    stray_in(lent, former, "named")
+    with session(lent, database="bytes") as connection:
         connection.execute(b'ALTER DATABASE named RENAME TO "\xff"')
         connection.execute(b'ALTER DATABASE "\xff" SET idle_session_timeout = 1')
-    running.accept(third := running.new_login())
-    assert running.works(third)
-    assert not running.works(former)
-    assert ask(running, "SELECT FROM pg_db_role_setting WHERE setrole = 0", third) == []
+    lent.accept(third := lent.new_login())
+    assert lent.works(third)
+    assert not lent.works(former)
+    assert ask(lent, "SELECT FROM pg_db_role_setting WHERE setrole = 0", third) == []
 
 
-@every_version
-def test_a_session_that_begins_slowly_ends_with_its_login(running: Subject) -> None:
+@every_version_lent
+def test_a_session_that_begins_slowly_ends_with_its_login(lent: Subject) -> None:
     """It has proved who it is, and is not shown yet."""
-    former = second(running)
+    former = second(lent)
     found: list[object] = []
 
     def log_in() -> None:
         try:
             with psycopg.connect(
-                host=str(running.site.run),
+                host=str(lent.site.run),
                 user=former.username,
                 password=former.password,
                 dbname="app",
@@ -156,10 +157,10 @@ def test_a_session_that_begins_slowly_ends_with_its_login(running: Subject) -> N
     thread = threading.Thread(target=log_in)
     thread.start()
     time.sleep(1)
-    running.accept(third := running.new_login())
+    lent.accept(third := lent.new_login())
     thread.join()
     assert isinstance(found[0], psycopg.OperationalError)
-    assert running.works(third)
+    assert lent.works(third)
 
 
 @newest

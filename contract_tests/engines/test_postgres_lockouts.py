@@ -10,9 +10,9 @@ from cell.engines.postgres import connections
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
-    every_version,
+    every_version_lent,
     every_version_shared,
-    newest,
+    newest_lent,
     session,
     superuser,
     value,
@@ -89,55 +89,55 @@ def say(running: Subject, statement: str) -> None:
         connection.execute(statement.encode())
 
 
-@every_version
-def test_an_owner_who_is_locked_out_is_let_in_again(running: Subject) -> None:
-    ending = ENDING if running.spec.engine_version not in {"15", "16"} else ENDING[:2]
+@every_version_lent
+def test_an_owner_who_is_locked_out_is_let_in_again(lent: Subject) -> None:
+    ending = ENDING if lent.spec.engine_version not in {"15", "16"} else ENDING[:2]
     for number, statement in enumerate((*LOCKING, *ending)):
-        say(running, statement)
-        assert not lets_in(running), statement
+        say(lent, statement)
+        assert not lets_in(lent), statement
         if number % 2:
-            running.stop()
-            running.start()
+            lent.stop()
+            lent.start()
         else:
-            running.accept(running.login)
-        assert lets_in(running), statement
+            lent.accept(lent.login)
+        assert lets_in(lent), statement
 
 
-@newest
-def test_a_rotation_lets_in_whom_a_former_holder_locked_out(running: Subject) -> None:
+@newest_lent
+def test_a_rotation_lets_in_whom_a_former_holder_locked_out(lent: Subject) -> None:
     """Whoever had the credential leaves all of it behind at once."""
-    second = running.new_login()
-    running.accept(second, running.login)
-    with session(running, second, "postgres") as connection:
+    second = lent.new_login()
+    lent.accept(second, lent.login)
+    with session(lent, second, "postgres") as connection:
         connection.execute("SET ROLE NONE")
         connection.execute("ALTER ROLE app_2 SET local_preload_libraries = 'nothing'")
-    assert not lets_in(running, second)
-    running.accept(second)
-    assert lets_in(running, second)
-    with session(running, second, "postgres") as connection:
+    assert not lets_in(lent, second)
+    lent.accept(second)
+    assert lets_in(lent, second)
+    with session(lent, second, "postgres") as connection:
         for statement in (*ENDING[1:3], *LOCKING[2:6]):
             connection.execute(statement.encode())
-    running.accept(third := running.new_login())
-    assert lets_in(running, third)
+    lent.accept(third := lent.new_login())
+    assert lets_in(lent, third)
 
 
-@newest
-def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(running: Subject) -> None:
-    ask(running, "CREATE TABLE kept (n int)")
+@newest_lent
+def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(lent: Subject) -> None:
+    ask(lent, "CREATE TABLE kept (n int)")
     # Who stays in the template that is used by default keeps nobody out.
-    with session(running, database="template1"):
-        say(running, LOCKING[-2])
-        running.accept(running.login)
-    assert value(running, "SELECT to_regclass('kept')") is None
+    with session(lent, database="template1"):
+        say(lent, LOCKING[-2])
+        lent.accept(lent.login)
+    assert value(lent, "SELECT to_regclass('kept')") is None
     owner = "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'app'"
-    assert value(running, owner) == "app"
-    with session(running, database="former") as connection:
+    assert value(lent, owner) == "app"
+    with session(lent, database="former") as connection:
         connection.execute("SELECT FROM kept")
         connection.execute("DROP DATABASE app")
-    with session(running, database="postgres") as connection:
+    with session(lent, database="postgres") as connection:
         connection.execute("ALTER DATABASE former RENAME TO app")
-    running.accept(running.login)
-    assert ask(running, "SELECT * FROM kept") == []
+    lent.accept(lent.login)
+    assert ask(lent, "SELECT * FROM kept") == []
 
 
 @every_version_shared
@@ -149,15 +149,15 @@ def test_what_would_lock_others_out_is_refused(shared: Subject) -> None:
     assert lets_in(shared)
 
 
-@newest
-def test_what_keeps_nobody_out_is_kept(running: Subject) -> None:
+@newest_lent
+def test_what_keeps_nobody_out_is_kept(lent: Subject) -> None:
     for statement in KEPT:
-        say(running, statement)
-    running.accept(running.login)
-    running.stop()
-    running.start()
+        say(lent, statement)
+    lent.accept(lent.login)
+    lent.stop()
+    lent.start()
     shown = ask(
-        running,
+        lent,
         """SELECT current_setting('idle_session_timeout'), current_setting('statement_timeout'),
         current_setting('search_path'), current_setting('default_transaction_read_only'),
         (SELECT datconnlimit FROM pg_database WHERE datname = 'app')""",
@@ -177,25 +177,25 @@ def test_nothing_is_made_where_the_administrator_works(shared: Subject) -> None:
             assert not isinstance(caught.value, psycopg.OperationalError), statement
 
 
-@newest
-def test_large_objects_of_a_login_are_the_owners_wherever_they_are(running: Subject) -> None:
+@newest_lent
+def test_large_objects_of_a_login_are_the_owners_wherever_they_are(lent: Subject) -> None:
     """They need no right but to connect."""
-    running.accept(second := running.new_login(), running.login)
+    lent.accept(second := lent.new_login(), lent.login)
     places = ("postgres", "template1", "app")
     for database in places:
-        with session(running, second, database) as connection:
+        with session(lent, second, database) as connection:
             connection.execute("SET ROLE NONE")
             connection.execute("SELECT lo_from_bytea(4711, 'x')")
-    running.accept(third := running.new_login())
-    assert ask(running, "SELECT FROM pg_roles WHERE rolname = 'app_2'", third) == []
+    lent.accept(third := lent.new_login())
+    assert ask(lent, "SELECT FROM pg_roles WHERE rolname = 'app_2'", third) == []
     for database in places:
-        with session(running, third, database) as connection:
+        with session(lent, third, database) as connection:
             connection.execute("SELECT lo_unlink(4711)")
 
 
-@newest
-def test_what_a_tenant_makes_is_not_what_the_administrator_calls(running: Subject) -> None:
-    with session(running) as connection:
+@newest_lent
+def test_what_a_tenant_makes_is_not_what_the_administrator_calls(lent: Subject) -> None:
+    with session(lent) as connection:
         connection.execute(
             "CREATE FUNCTION public.version() RETURNS text LANGUAGE sql AS $$ SELECT 'x' $$"
         )
@@ -203,12 +203,12 @@ def test_what_a_tenant_makes_is_not_what_the_administrator_calls(running: Subjec
 
     async def asked() -> list[tuple[object, ...]]:
         inside = connections.administration(
-            running.site.run, superuser(running), "app", major=int(running.spec.engine_version)
+            lent.site.run, superuser(lent), "app", major=int(lent.spec.engine_version)
         )
         async with inside as connection:
             found = await connection.execute("SELECT current_schemas(true)::text, version()")
             return await found.fetchall()
 
-    ((schemas, version),) = running.run(asked())
+    ((schemas, version),) = lent.run(asked())
     assert schemas == "{pg_catalog}"
     assert str(version).startswith("PostgreSQL")

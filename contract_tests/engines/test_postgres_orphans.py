@@ -6,10 +6,17 @@ import pytest
 from cell.engines.driver import Login
 from cell.engines.postgres import roles
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import NEWEST, ask, newest, session, value
+from contract_tests.engines.postgres_sessions import (
+    NEWEST,
+    ask,
+    newest,
+    newest_lent,
+    session,
+    value,
+)
 
 since_16 = pytest.mark.parametrize(
-    "subject", [NEWEST, pytest.param(("postgres", "16"), marks=pytest.mark.nightly)], indirect=True
+    "lent", [NEWEST, pytest.param(("postgres", "16"), marks=pytest.mark.nightly)], indirect=True
 )
 INTRUDER = Login("mallory", "m")
 LEAVE_BEHIND = (
@@ -31,12 +38,12 @@ def leave_behind(subject: Subject) -> None:
 
 
 @since_16
-def test_the_owner_ends_what_a_former_holder_left(running: Subject) -> None:
-    leave_behind(running)
-    inside = session(running, INTRUDER, "postgres")
+def test_the_owner_ends_what_a_former_holder_left(lent: Subject) -> None:
+    leave_behind(lent)
+    inside = session(lent, INTRUDER, "postgres")
     inside.execute("CREATE DATABASE his")
-    new = running.new_login()
-    running.accept(new)
+    new = lent.new_login()
+    lent.accept(new)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         inside.execute("CREATE ROLE another LOGIN PASSWORD 'h'")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -48,15 +55,15 @@ def test_the_owner_ends_what_a_former_holder_left(running: Subject) -> None:
         "DROP ROLE mallory",
         "DROP ROLE quiet",
     ):
-        ask(running, statement, new)
+        ask(lent, statement, new)
     with pytest.raises(psycopg.OperationalError):
         inside.execute("SELECT 1")
 
 
-@newest
-def test_roles_that_the_owner_rules_stay_as_they_are(running: Subject) -> None:
+@newest_lent
+def test_roles_that_the_owner_rules_stay_as_they_are(lent: Subject) -> None:
     """Also those that roles of his have made, however far down."""
-    with session(running) as connection:
+    with session(lent) as connection:
         for statement in (
             "CREATE ROLE first CREATEROLE",
             "SET ROLE first",
@@ -66,75 +73,75 @@ def test_roles_that_the_owner_rules_stay_as_they_are(running: Subject) -> None:
             "RESET ROLE",
         ):
             connection.execute(statement.encode())
-    before = ask(running, "SELECT roleid, member, grantor FROM pg_auth_members ORDER BY 1, 2, 3")
-    new = running.new_login()
-    running.accept(new, running.login)
-    kept = set(ask(running, "SELECT roleid, member, grantor FROM pg_auth_members", new))
+    before = ask(lent, "SELECT roleid, member, grantor FROM pg_auth_members ORDER BY 1, 2, 3")
+    new = lent.new_login()
+    lent.accept(new, lent.login)
+    kept = set(ask(lent, "SELECT roleid, member, grantor FROM pg_auth_members", new))
     assert set(before) <= kept
     made = "SELECT count(*) FROM pg_roles WHERE rolname IN ('first', 'second') AND rolcreaterole"
-    assert value(running, made, new) == 2
+    assert value(lent, made, new) == 2
 
 
-@newest
+@newest_lent
 def test_any_number_of_them_delays_no_rotation_for_long(
-    running: Subject, monkeypatch: pytest.MonkeyPatch
+    lent: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few in one go, those that log in first, and none of the others makes more."""
     monkeypatch.setattr(roles, "ORPHANS_AT_ONCE", 1)
-    leave_behind(running)
-    second, third = running.new_login(), running.new_login()
-    running.accept(second)
-    ask(running, "DROP ROLE mallory", second)
+    leave_behind(lent)
+    second, third = lent.new_login(), lent.new_login()
+    lent.accept(second)
+    ask(lent, "DROP ROLE mallory", second)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        ask(running, "DROP ROLE quiet", second)
-    running.accept(third)
-    ask(running, "DROP ROLE quiet", third)
+        ask(lent, "DROP ROLE quiet", second)
+    lent.accept(third)
+    ask(lent, "DROP ROLE quiet", third)
 
 
-@newest
-def test_a_name_of_any_bytes_keeps_no_credential_from_changing(running: Subject) -> None:
+@newest_lent
+def test_a_name_of_any_bytes_keeps_no_credential_from_changing(lent: Subject) -> None:
     plain = "CREATE DATABASE plain ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
-    ask(running, plain)
-    with session(running, database="plain") as connection:
+    ask(lent, plain)
+    with session(lent, database="plain") as connection:
         for statement in LEAVE_BEHIND[:2]:
             connection.execute(statement.encode())
         connection.execute("SET client_encoding TO 'SQL_ASCII'")
         connection.execute(b'CREATE ROLE "\xff\xfe"')
         connection.execute("RESET ROLE")
         connection.execute("DROP ROLE maker")
-    new = running.new_login()
-    running.accept(new)
-    with session(running, new, "plain") as connection:
+    new = lent.new_login()
+    lent.accept(new)
+    with session(lent, new, "plain") as connection:
         connection.execute("SET client_encoding TO 'SQL_ASCII'")
         connection.execute(b'DROP ROLE "\xff\xfe"')
 
 
 @since_16
-def test_the_database_is_the_owners_whoever_made_it(running: Subject) -> None:
-    leave_behind(running)
-    with session(running, database="postgres") as former:
+def test_the_database_is_the_owners_whoever_made_it(lent: Subject) -> None:
+    leave_behind(lent)
+    with session(lent, database="postgres") as former:
         former.execute("DROP DATABASE app")
-    with session(running, INTRUDER, "postgres") as inside:
+    with session(lent, INTRUDER, "postgres") as inside:
         inside.execute("CREATE DATABASE app")
         inside.execute("ALTER DATABASE app CONNECTION LIMIT 0")
-    new = running.new_login()
-    running.accept(new)
-    ask(running, "CREATE TABLE public.mine (n int)", new)
-    ask(running, "DROP ROLE mallory", new)
+    new = lent.new_login()
+    lent.accept(new)
+    ask(lent, "CREATE TABLE public.mine (n int)", new)
+    ask(lent, "DROP ROLE mallory", new)
 
 
-@newest
+@newest_lent
 def test_whatever_keeps_them_from_being_given_back_credentials_change(
-    running: Subject, monkeypatch: pytest.MonkeyPatch
+    lent: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leave_behind(running)
+    leave_behind(lent)
     slow = "SELECT pg_sleep(60)"
     monkeypatch.setattr(roles, "ORPHANS_WITHIN_MS", 10)
     monkeypatch.setattr(roles, "WEAKEN_ORPHANS", slow)
-    former, running.login = running.login, running.new_login()
-    running.accept(running.login)
-    assert running.works(running.login)
-    assert not running.works(former)
+    former, lent.login = lent.login, lent.new_login()
+    lent.accept(lent.login)
+    assert lent.works(lent.login)
+    assert not lent.works(former)
 
 
 @pytest.mark.nightly

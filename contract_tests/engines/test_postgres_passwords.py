@@ -17,8 +17,8 @@ from cell.runtime.relay import LimitedRelay
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
-    every_version,
-    newest,
+    every_version_lent,
+    newest_lent,
     session,
     superuser,
     value,
@@ -36,81 +36,81 @@ def kept(running: Subject, name: str) -> object:
     return value(running, asked, superuser(running))
 
 
-@every_version
-def test_a_password_that_a_trigger_sets_is_put_back(running: Subject) -> None:
-    new = running.new_login()
-    running.accept(new, running.login)
-    ask(running, "CREATE TABLE orders (n int)")
+@every_version_lent
+def test_a_password_that_a_trigger_sets_is_put_back(lent: Subject) -> None:
+    new = lent.new_login()
+    lent.accept(new, lent.login)
+    ask(lent, "CREATE TABLE orders (n int)")
     ask(
-        running,
+        lent,
         """CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         EXECUTE 'SET ROLE NONE';
         EXECUTE format('ALTER ROLE %I PASSWORD %L', session_user, 'known');
         EXECUTE 'SET ROLE app';
         RETURN new; END $$""",
     )
-    ask(running, "CREATE TRIGGER mine BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION mine()")
-    before = kept(running, new.username)
-    ask(running, "INSERT INTO orders VALUES (1)", new)
-    assert not running.works(new)
-    assert running.run(running.driver.health(running.site, new)) is Health.CHANGED
-    assert restore(running) == [new.username]
-    assert kept(running, new.username) == before
-    assert running.works(new)
-    assert running.works(running.login)
+    ask(lent, "CREATE TRIGGER mine BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION mine()")
+    before = kept(lent, new.username)
+    ask(lent, "INSERT INTO orders VALUES (1)", new)
+    assert not lent.works(new)
+    assert lent.run(lent.driver.health(lent.site, new)) is Health.CHANGED
+    assert restore(lent) == [new.username]
+    assert kept(lent, new.username) == before
+    assert lent.works(new)
+    assert lent.works(lent.login)
     with pytest.raises(psycopg.OperationalError):
-        session(running, Login(new.username, "known"))
-    assert restore(running) == []
+        session(lent, Login(new.username, "known"))
+    assert restore(lent) == []
 
 
-@newest
-def test_only_logins_of_the_cells_are_put_back(running: Subject) -> None:
+@newest_lent
+def test_only_logins_of_the_cells_are_put_back(lent: Subject) -> None:
     """And what a rotation took away is not given back."""
-    ask(running, "CREATE ROLE app_9 LOGIN PASSWORD 'of its own'")
-    new = running.new_login()
-    running.accept(new)
-    ask(running, "ALTER ROLE app PASSWORD 'mine'", new)
-    assert restore(running) == []
-    assert running.works(new)
-    assert not running.works(running.login)
-    assert not running.works(Login("app", "mine"))
+    ask(lent, "CREATE ROLE app_9 LOGIN PASSWORD 'of its own'")
+    new = lent.new_login()
+    lent.accept(new)
+    ask(lent, "ALTER ROLE app PASSWORD 'mine'", new)
+    assert restore(lent) == []
+    assert lent.works(new)
+    assert not lent.works(lent.login)
+    assert not lent.works(Login("app", "mine"))
 
 
-@newest
-def test_an_open_transaction_does_not_keep_a_changed_password(running: Subject) -> None:
-    new = running.new_login()
-    running.accept(new, running.login)
-    ask(running, "SET ROLE NONE; ALTER ROLE app_2 PASSWORD 'mine'", new)
-    with session(running) as holding:
+@newest_lent
+def test_an_open_transaction_does_not_keep_a_changed_password(lent: Subject) -> None:
+    new = lent.new_login()
+    lent.accept(new, lent.login)
+    ask(lent, "SET ROLE NONE; ALTER ROLE app_2 PASSWORD 'mine'", new)
+    with session(lent) as holding:
         holding.execute("SELECT 1")
-        with session(running, Login("app_2", "mine")) as changing:
+        with session(lent, Login("app_2", "mine")) as changing:
             changing.execute("SET ROLE NONE")
             changing.execute("BEGIN")
             changing.execute("ALTER ROLE app_2 PASSWORD 'another'")
-            assert restore(running) == [new.username]
+            assert restore(lent) == [new.username]
             with pytest.raises(psycopg.OperationalError):
                 changing.execute("COMMIT")
-    assert running.works(new)
+    assert lent.works(new)
 
 
-@newest
-def test_nobody_works_out_more_iterations_than_the_cell_asked_for(running: Subject) -> None:
+@newest_lent
+def test_nobody_works_out_more_iterations_than_the_cell_asked_for(lent: Subject) -> None:
     """Libpq does it without an end, and for a minute's work of the server it takes a minute."""
     _, salting, keys = scram.verifier("x").split("$")
     mine = f"SCRAM-SHA-256$50000:{salting.partition(':')[2]}${keys}"
-    ask(running, f"ALTER ROLE app PASSWORD '{mine}'")
+    ask(lent, f"ALTER ROLE app PASSWORD '{mine}'")
 
     async def asked() -> LimitedRelay:
-        async with relay.opened(running.site.run / SOCKET, bytes_max=100_000) as way:
+        async with relay.opened(lent.site.run / SOCKET, bytes_max=100_000) as way:
             with pytest.raises(WrongPasswordError, match="password authentication failed"):
-                await connections.connect(way, running.login, "app")
+                await connections.connect(way, lent.login, "app")
             return way
 
-    assert running.run(asked()).foreign
-    assert running.run(running.driver.health(running.site, running.login)) is Health.CHANGED
-    assert not running.works(running.login)
-    assert restore(running) == ["app"]
-    assert running.works(running.login)
+    assert lent.run(asked()).foreign
+    assert lent.run(lent.driver.health(lent.site, lent.login)) is Health.CHANGED
+    assert not lent.works(lent.login)
+    assert restore(lent) == ["app"]
+    assert lent.works(lent.login)
 
 
 @given(cuts=st.lists(st.integers(1, 200), max_size=5), iterations=st.integers(1, 10_000_000))

@@ -7,7 +7,7 @@ from contract_tests.attacks.statements import fill, said
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
-    every_version,
+    every_version_lent,
     every_version_shared,
     session,
     superuser,
@@ -32,13 +32,13 @@ ALLOWED = (
 HOSTILE = [fill(statement) for statement in said("postgres", outcome="refused")]
 
 
-@every_version
-def test_the_owner_can_do_what_owners_do(running: Subject) -> None:
-    with session(running) as connection:
+@every_version_lent
+def test_the_owner_can_do_what_owners_do(lent: Subject) -> None:
+    with session(lent) as connection:
         for statement in ALLOWED:
             connection.execute(statement.encode())
-    assert value(running, "SELECT current_setting('is_superuser')") == "off"
-    with session(running, database="another") as connection:
+    assert value(lent, "SELECT current_setting('is_superuser')") == "off"
+    with session(lent, database="another") as connection:
         connection.execute("CREATE TABLE mine (n int)")
 
 

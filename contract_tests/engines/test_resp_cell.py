@@ -28,7 +28,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield made
 
 
-@pytest.fixture(params=sorted(CLIENTS))
+# One driver runs both: the second has its turn at night.
+@pytest.fixture(params=["valkey", pytest.param("redis", marks=pytest.mark.nightly)])
 def engine(request: pytest.FixtureRequest, host: Host) -> str:
     if request.param not in find(host).drivers:
         pytest.skip(f"no driver found {request.param} on this machine")
