@@ -76,6 +76,8 @@ def test_an_instance_is_used_paused_resized_and_rotated(rig: Rig, make: Callable
     assert not (rig.home / "instances" / instance_id).exists()
 
 
+# By day shown of an engine that is quicker, in cell/.
+@pytest.mark.nightly
 def test_a_cell_that_dies_finds_its_server_again(rig: Rig, make: Callable[..., str]) -> None:
     instance_id = make(rotation_overlap_s=0)
     password = rig.reveal(instance_id)["password"]

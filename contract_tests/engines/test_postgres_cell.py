@@ -83,6 +83,8 @@ def test_a_life_from_order_to_erasure(rig: Rig) -> None:
     assert not (rig.home / "instances" / instance_id).exists()
 
 
+# By day shown of an engine that is quicker, in cell/.
+@pytest.mark.nightly
 def test_an_engine_that_outlived_its_cell_is_taken_over(rig: Rig) -> None:
     instance_id = order(rig)
     pid, credential = rig.engine_pid(instance_id), rig.reveal(instance_id)
@@ -110,6 +112,8 @@ def test_an_overlap_that_ends_takes_the_login_away(rig: Rig) -> None:
     assert ask(rig, instance_id, "SELECT 1", new) == 1
 
 
+# By day of the driver in test_postgres_exhausted.py, and of the overlap in test_overlaps.py.
+@pytest.mark.nightly
 def test_a_session_that_uses_up_locks_keeps_no_overlap_going(rig: Rig) -> None:
     instance_id = order(rig, rotation_overlap_s=5)
     former = rig.reveal(instance_id)
