@@ -74,8 +74,10 @@ class Certifier:
                 wait_s = self._begin_due()
             except Exception as error:  # noqa: BLE001 - a full disk must not end what certifies
                 log.error("acme.round_failed", reason=repr(error))  # noqa: TRY400 - one line
+            # Not `wait_for`: in Python 3.11 it may forget that this task was cancelled.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait_s)
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
             self._changed.clear()
 
     def _begin_due(self) -> float:

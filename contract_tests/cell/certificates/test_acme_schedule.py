@@ -130,3 +130,23 @@ def test_a_tenant_that_keeps_the_server_waiting_holds_up_no_other(
 
     asyncio.run(run())
     assert len(tried) == 2, "and of the crowd one is under way"
+
+
+def test_who_certifies_ends_also_where_something_changes_at_that_moment(tmp_path: Path) -> None:
+    """Python 3.11's `wait_for` forgets that it was cancelled once what it waits for is there."""
+
+    async def run() -> None:
+        settings = CellSettings(tmp_path, "cell_1", b"", acme_directory="https://acme.test/dir")
+        ledger = Ledger(Database(tmp_path / "cell.db"), Sealer(b"k" * 32, "test"))
+        made = Certifier(settings, ledger, tmp_path, ServedCertificates(tmp_path))
+        for turns in range(4):
+            made.want({VICTIM: "victim"})
+            made._schedule.want({})
+            made._changed.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                await made.close()
+            made._task = None
+
+    asyncio.run(run())
