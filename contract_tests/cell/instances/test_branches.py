@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from cell.instances.snapshots import ABANDONED_AFTER_S
-from contract_tests.cell.rig import VALKEY, Rig, new_id, spec, until
+from contract_tests.cell.rig import Rig, new_id, spec, until
 
 
 def snapshots(rig: Rig, instance_id: str) -> list[Path]:
@@ -113,7 +113,6 @@ def test_what_no_branch_began_with_is_removed_also_after_a_start(
 
 def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig()
-    rig.usual = VALKEY
     source = rig.make()
     copy, other = copy_of(rig, source), copy_of(rig, source)
     note = orjson.loads((copy / "snapshot.json").read_bytes())
@@ -121,7 +120,7 @@ def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> No
     # Too large for the branch, until that is given more.
     branch = new_id()
     path, wanted = f"/v1/instances/{branch}", f"{source}/{copy.name}"
-    refused = rig.act("PUT", path, spec(branch, source_snapshot=wanted, **VALKEY))
+    refused = rig.act("PUT", path, spec(branch, source_snapshot=wanted))
     assert refused.status_code == 409, refused.text
     for each in (copy, other):
         age(each / "snapshot.json")
@@ -133,20 +132,20 @@ def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> No
     until(lambda: snapshots(rig, source) == [], "the branch has begun with it")
 
 
-def test_snapshots_of_an_instance_take_no_more_room_than_it_may(light_rig: Rig) -> None:
-    source = light_rig.make()
-    first = copy_of(light_rig, source)
-    kept = [copy_of(light_rig, source, "before-change") for _ in range(2)]
+def test_snapshots_of_an_instance_take_no_more_room_than_it_may(shared_rig: Rig) -> None:
+    source = shared_rig.make()
+    first = copy_of(shared_rig, source)
+    kept = [copy_of(shared_rig, source, "before-change") for _ in range(2)]
     for each in (first, kept[1]):
         note = orjson.loads((each / "snapshot.json").read_bytes())
         (each / "snapshot.json").write_bytes(orjson.dumps({**note, "size_bytes": 10**15}))
     path = f"/v1/instances/{source}/actions/snapshot"
-    refused = light_rig.act("POST", path, {"label": "branch"})
+    refused = shared_rig.act("POST", path, {"label": "branch"})
     assert refused.status_code == 503
     assert "try again" in refused.json()["detail"]
-    last = copy_of(light_rig, source, "before-change")
-    assert sorted(snapshots(light_rig, source)) == [first, last]
+    last = copy_of(shared_rig, source, "before-change")
+    assert sorted(snapshots(shared_rig, source)) == [first, last]
     age(first / "snapshot.json")
     until(lambda: not first.exists(), "the abandoned snapshot is gone")
-    copy_of(light_rig, source)
-    light_rig.action(source, "erase")
+    copy_of(shared_rig, source)
+    shared_rig.action(source, "erase")
