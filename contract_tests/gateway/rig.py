@@ -35,13 +35,11 @@ T = TypeVar("T")
 
 def until(found: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
     """The first truthy result; fails with `what` at the deadline."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        result = found()
-        if result:
-            return result
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.02)
+    began = time.monotonic()
+    while not (result := found()):
+        assert time.monotonic() - began < timeout_s, f"not within {timeout_s} s: {what}"
+        time.sleep(min(0.1, max(0.01, (time.monotonic() - began) / 10)))
+    return result
 
 
 def has_ipv6() -> bool:

@@ -13,6 +13,12 @@ from contract_tests.cell.certificates.region import Region
 from contract_tests.cell.rig import until
 
 
+@pytest.fixture(scope="module")
+def instance_id(region: Region) -> str:
+    """For tests that give it domains, and leave it none."""
+    return region.rig.make()
+
+
 def test_a_domain_is_certified_by_the_acme_server(region: Region) -> None:
     host = "db.example.com"
     region.point(host)
@@ -32,9 +38,8 @@ def test_a_domain_is_certified_by_the_acme_server(region: Region) -> None:
     region.rig.action(instance_id, "erase")
 
 
-def test_there_is_no_moment_without_a_certificate(region: Region) -> None:
+def test_there_is_no_moment_without_a_certificate(region: Region, instance_id: str) -> None:
     host = "at-once.example.com"  # its name leads nowhere, so that the server refuses it
-    instance_id = region.rig.make()
     region.rig.put(instance_id, domains=[host])
     region.served_locally(host)
     told = region.failed(instance_id, host, "Could not resolve")
@@ -43,7 +48,7 @@ def test_there_is_no_moment_without_a_certificate(region: Region) -> None:
     region.served_locally(host)
     region.point(host)
     region.issued(instance_id, host)
-    region.rig.action(instance_id, "erase")
+    region.rig.put(instance_id)
 
 
 def test_whom_an_instance_lets_in_holds_up_no_certificate(region: Region) -> None:
@@ -111,10 +116,9 @@ def test_what_is_secret_rests_so_and_goes_with_the_domain(region: Region) -> Non
     region.rig.action(instance_id, "erase")
 
 
-def test_the_certificate_names_the_domain_and_no_other(region: Region) -> None:
+def test_the_certificate_names_the_domain_and_no_other(region: Region, instance_id: str) -> None:
     host = f"{'a' * 63}.{'b' * 20}.example.com"  # too long for a common name
     region.point(host)
-    instance_id = region.rig.make()
     region.rig.put(instance_id, domains=[host])
     region.issued(instance_id, host)
     leaf = x509.load_pem_x509_certificate(
@@ -122,7 +126,7 @@ def test_the_certificate_names_the_domain_and_no_other(region: Region) -> None:
     )
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [host]
-    region.rig.action(instance_id, "erase")
+    region.rig.put(instance_id)
 
 
 def test_a_cell_without_it_imports_none_of_it() -> None:

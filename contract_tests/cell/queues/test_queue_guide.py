@@ -16,11 +16,15 @@ GUIDE = Path(__file__).parents[3] / "docs" / "queues.md"
 IDLE_S = 1.5
 
 
-def test_the_guides_python_works(shared_rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def queues(shared_rig: Rig) -> Queues:
+    return make(shared_rig)
+
+
+def test_the_guides_python_works(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands there, with a socket for the gateway."""
     found = re.search(r"```python\n(.+?)```", GUIDE.read_text(), re.DOTALL)
     assert found is not None
-    queues = make(shared_rig)
     queues.list()
     with queues.session() as session:
         monkeypatch.setattr(psycopg, "connect", lambda *_, **__: session)
@@ -30,10 +34,9 @@ def test_the_guides_python_works(shared_rig: Rig, monkeypatch: pytest.MonkeyPatc
     assert (shown["total_messages"], shown["depth"], shown["hidden"]) == (1, 0, 0)
 
 
-def test_the_client_of_pgmq_works(shared_rig: Rig) -> None:
+def test_the_client_of_pgmq_works(shared_rig: Rig, queues: Queues) -> None:
     from pgmq import PGMQueue  # noqa: PLC0415 - slow to import
 
-    queues = make(shared_rig)
     queues.make("made_by_api")
     with queues.session() as owner:
         password = shared_rig.reveal(queues.instance_id)["password"]
@@ -46,9 +49,10 @@ def test_the_client_of_pgmq_works(shared_rig: Rig) -> None:
     assert [each["body"]["n"] for each in queues.read("made_by_api")] == [2, 3]
     client.drop_queue("made_by_api")
     client.close()
-    assert list(queues.list()) == ["made_by_client"]
+    assert {"made_by_api", "made_by_client"} & set(queues.list()) == {"made_by_client"}
 
 
+@pytest.mark.nightly  # by day in test_queue_moves.py, but for the keys of acts
 def test_a_branch_has_the_queues_and_not_what_is_unlogged(shared_rig: Rig) -> None:
     queues = make(shared_rig)
     kept, lost = queues.make("kept"), queues.make("lost", unlogged=True)
