@@ -256,8 +256,11 @@ class RespFamily:
     async def _dump(self, site: Site, process: Process) -> None:
         """Has everything there is now written to the dump, by a copy of the process."""
         dump = site.data / DUMP
-        dump.unlink(missing_ok=True)
         async with self._connected(site, DUMP_TIMEOUT_S) as connection:
+            # The one before counts as going on for a moment after its dump is there.
+            while await _is_dumping(connection):  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(LOOK_AGAIN_S)
+            dump.unlink(missing_ok=True)
             # A rewrite of the log goes first where one runs.
             await connection.ask("BGSAVE", "SCHEDULE")
             busy_at = time.monotonic()
@@ -344,6 +347,10 @@ async def _health(connection: RespConnection) -> Health:
             if str(error).startswith("UNKILLABLE"):
                 return Health.STUCK
     return Health.WELL
+
+
+async def _is_dumping(connection: RespConnection) -> bool:
+    return (await _info(connection, "persistence"))["rdb_bgsave_in_progress"] == "1"
 
 
 async def _info(connection: RespConnection, section: str) -> dict[str, str]:

@@ -88,6 +88,14 @@ def test_the_newest_snapshots_of_each_label_are_kept(shared_rig: Rig) -> None:
         shared_rig.action(each, "erase")
 
 
+def test_snapshots_right_after_one_another_are_taken(light_rig: Rig) -> None:
+    """Valkey counts one as being made for a moment after it is there, and refuses the next."""
+    source = light_rig.make()
+    made = {copy_of(light_rig, source, "before-change") for _ in range(6)}
+    assert len(made) == 6
+    light_rig.action(source, "erase")
+
+
 @pytest.mark.nightly
 def test_what_no_branch_began_with_is_removed_also_after_a_start(
     make_rig: Callable[..., Rig],
