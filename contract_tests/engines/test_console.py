@@ -31,7 +31,7 @@ CONSOLES = [
 ]
 with_console = pytest.mark.parametrize("subject", CONSOLES, ids=str, indirect=True)
 with_shared = pytest.mark.parametrize("shared", CONSOLES, ids=str, indirect=True)
-on_postgres = pytest.mark.parametrize("subject", ["postgres"], indirect=True)
+on_postgres = pytest.mark.parametrize("lent", [("postgres", None)], indirect=True)
 on_mariadb = pytest.mark.parametrize("subject", ["mariadb"], indirect=True)
 
 SERIES = {
@@ -196,29 +196,27 @@ def test_a_link_in_the_place_of_the_socket_is_not_followed(shared: Subject) -> N
 
 
 @on_postgres
-def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(running: Subject) -> None:
-    perform(running, "CREATE TABLE kept (n INTEGER)")
+def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(lent: Subject) -> None:
+    perform(lent, "CREATE TABLE kept (n INTEGER)")
     insert = "INSERT INTO kept SELECT generate_series(1, 3000) RETURNING n"
-    assert perform(running, insert)["truncated"]
-    assert value(running, "SELECT count(*) FROM kept") == "3000"
+    assert perform(lent, insert)["truncated"]
+    assert value(lent, "SELECT count(*) FROM kept") == "3000"
     deleting = "WITH gone AS (DELETE FROM kept RETURNING n) SELECT n FROM gone"
-    assert perform(running, deleting)["truncated"]
-    assert value(running, "SELECT count(*) FROM kept") == "0"
-    both = perform(running, "SELECT 1; SELECT 2 AS two")
+    assert perform(lent, deleting)["truncated"]
+    assert value(lent, "SELECT count(*) FROM kept") == "0"
+    both = perform(lent, "SELECT 1; SELECT 2 AS two")
     assert both["rows"] == [["2"]]
-    assert perform(running, "/* a */ -- b\n SELECT 3 -- c")["rows"] == [["3"]]
-    assert perform(running, "SELECT 1 / 0")["error"].startswith("ERROR:  division by zero")
-    assert "LINE 1: SELEC 1" in perform(running, "SELEC 1")["error"]
-    assert perform(running, "DO $$ BEGIN RAISE NOTICE 'hello'; END $$")["notes"] == [
-        "NOTICE: hello"
-    ]
+    assert perform(lent, "/* a */ -- b\n SELECT 3 -- c")["rows"] == [["3"]]
+    assert perform(lent, "SELECT 1 / 0")["error"].startswith("ERROR:  division by zero")
+    assert "LINE 1: SELEC 1" in perform(lent, "SELEC 1")["error"]
+    assert perform(lent, "DO $$ BEGIN RAISE NOTICE 'hello'; END $$")["notes"] == ["NOTICE: hello"]
     for copy in ("COPY kept FROM STDIN", "COPY kept TO STDOUT"):
-        assert "COPY" in perform(running, copy)["error"]
-    assert "NUL" in perform(running, "SELECT '\0'")["error"]
-    assert perform(running, "BEGIN; SELECT 1")["notes"]
+        assert "COPY" in perform(lent, copy)["error"]
+    assert "NUL" in perform(lent, "SELECT '\0'")["error"]
+    assert perform(lent, "BEGIN; SELECT 1")["notes"]
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sl' || 'eep%'"
-    perform(running, "SELECT pg_sleep(300)", seconds=1.5)
-    ends(running, sleeping)
+    perform(lent, "SELECT pg_sleep(300)", seconds=1.5)
+    ends(lent, sleeping)
 
 
 @pytest.mark.parametrize("shared", ["postgres"], ids=str, indirect=True)

@@ -5,7 +5,7 @@ import time
 
 from cell.instances.ceilings import nameless_bytes
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import newest, session
+from contract_tests.engines.postgres_sessions import newest_lent, session
 
 MB = 10**6
 # It keeps what it sorts in a file of its session, as it is more than may lie in memory.
@@ -15,12 +15,12 @@ SESSIONS = 50
 LOOKS = 20
 
 
-@newest
-def test_a_file_that_a_session_of_postgresql_holds_counts_once(running: Subject) -> None:
-    process, data = running.process, running.site.data
+@newest_lent
+def test_a_file_that_a_session_of_postgresql_holds_counts_once(lent: Subject) -> None:
+    process, data = lent.process, lent.site.data
     assert process is not None
     assert nameless_bytes(process, data) < MB
-    with session(running) as connection:
+    with session(lent) as connection:
         connection.execute("SET work_mem = '64kB'")
         connection.execute(SORTED)
         files = [path for path in data.glob("base/pgsql_tmp/**/*") if path.is_file()]
@@ -32,7 +32,7 @@ def test_a_file_that_a_session_of_postgresql_holds_counts_once(running: Subject)
         assert taken <= nameless_bytes(process, data) < taken + MB
     with contextlib.ExitStack() as stack:
         for _ in range(SESSIONS):
-            stack.enter_context(session(running)).execute("SELECT FROM pg_class")
+            stack.enter_context(session(lent)).execute("SELECT FROM pg_class")
         began = time.process_time()
         for _ in range(LOOKS):
             nameless_bytes(process, data)

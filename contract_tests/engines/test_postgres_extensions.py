@@ -11,7 +11,7 @@ from cell.engines.postgres import PostgreSQL, extensions, sources
 from cell.engines.postgres.sources import Source
 from contract_tests.by_day import one_in
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import ask, newest, session, value
+from contract_tests.engines.postgres_sessions import ask, newest, newest_lent, session, value
 
 every_source = pytest.mark.parametrize(
     "subject",
@@ -71,11 +71,11 @@ def test_what_the_catalogue_lists_the_owner_creates_and_nothing_else(running: Su
     assert not set(NEVER) & set(wanted)
 
 
-@newest
-def test_the_default_version_has_contrib_and_vectors(running: Subject) -> None:
-    if not running.driver.source.startswith("18.6 from PyPI"):
+@newest_lent
+def test_the_default_version_has_contrib_and_vectors(lent: Subject) -> None:
+    if not lent.driver.source.startswith("18.6 from PyPI"):
         pytest.skip("another installation is newer here")
-    assert {name for name, _ in USES} - {"uuid-ossp", "pgcrypto"} <= set(listed(running))
+    assert {name for name, _ in USES} - {"uuid-ossp", "pgcrypto"} <= set(listed(lent))
 
 
 @newest

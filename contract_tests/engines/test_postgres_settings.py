@@ -3,7 +3,7 @@
 import pytest
 
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import ask, newest, session, value
+from contract_tests.engines.postgres_sessions import ask, newest_lent, session, value
 
 KEPT = "SELECT count(*) FROM pg_db_role_setting WHERE setrole::regrole::text ~ '^long_'"
 # Put back at once, as a client is told of it.
@@ -17,7 +17,7 @@ LEAVE = """DO $$ BEGIN
 END $$"""
 
 
-@newest
+@newest_lent
 @pytest.mark.parametrize(
     ("count", "length", "kept"),
     [
@@ -30,15 +30,15 @@ END $$"""
     ],
 )
 def test_long_settings_are_not_looked_through_and_short_ones_stay(
-    running: Subject, count: int, length: int, kept: int
+    lent: Subject, count: int, length: int, kept: int
 ) -> None:
-    with session(running) as former:
+    with session(lent) as former:
         former.execute("CREATE ROLE plain")
         former.execute("ALTER ROLE plain SET search_path = mine, public")
         former.execute(LEAVE.format(count=count, length=length).encode())
-    assert value(running, KEPT) == count
-    new = running.new_login()
-    running.accept(new)
-    assert value(running, KEPT, new) == kept
+    assert value(lent, KEPT) == count
+    new = lent.new_login()
+    lent.accept(new)
+    assert value(lent, KEPT, new) == kept
     plain = "SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'plain'::regrole"
-    assert ask(running, plain, new) == [(["search_path=mine, public"],)]
+    assert ask(lent, plain, new) == [(["search_path=mine, public"],)]
