@@ -32,9 +32,8 @@ SECONDS: Final = {
         "test_reference": 10,
     },
     "cell": {
-        "test_faults": 29,
-        "test_issuing": 12,
-        "test_queues": 11,
+        "test_faults": 13,
+        "test_queues": 10,
     },
     "engines": {
         "test_postgres_data": 18,
