@@ -48,7 +48,8 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(0.02):
-            self._house.settle()
+            # Not to its end: a request may order more while the last of it is done.
+            self._house.turns(200)
 
     def stop(self) -> None:
         self._done.set()
