@@ -47,13 +47,13 @@ def login(
     factor was proven may erase instances and close orgs for the next minutes.
     """
     desk = open_desk(profile)
-    name = _profile_for(desk.profile, save_as)
     code = totp_code or (_ask("TOTP code") if totp or step_up else None)
     with desk.client:
         if step_up:
             session = _send(desk, "/sessions/current/actions/step-up", {"code": code})
             typer.echo(plain(f"stepped up until {session.get('mfa_expires_at')}"), err=True)
             return
+        name = _profile_for(desk.profile, save_as)
         body = {
             "email": email or typer.prompt("Email"),
             "password": _password(from_stdin=password_stdin),

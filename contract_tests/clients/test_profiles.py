@@ -184,6 +184,10 @@ def test_a_session_is_not_kept_with_another_server(
     assert "profile default is of https://elsewhere.example.com" in ran.err
     assert "--save-as NAME" in ran.err
     assert kept() == {"default": {"base_url": "https://elsewhere.example.com"}}
+    # The second factor is added to the session that there is, and nothing is kept.
+    monkeypatch.setenv("MENAGERIE_SESSION_TOKEN", plane.world.session_token)
+    plane.script("POST", "/v1/sessions/current/actions/step-up", (200, {}, {"mfa_expires_at": "x"}))
+    assert cli("login", "--step-up", "--totp-code", "123456").code == 0
 
 
 def test_a_profile_of_another_server_has_none_of_the_former_tokens(folder: Path, cli: Cli) -> None:
