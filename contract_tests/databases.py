@@ -23,8 +23,8 @@ from storage.database import Database
 from storage.records import Record
 
 # Set by tools/mutants, where tests must be fast: the kinds, and a migrated database of SQLite.
-DIALECTS: Final = tuple(os.environ.get("MENAGERIE_TESTS_DATABASES", "sqlite postgresql").split())
-_TEMPLATE: Final = "MENAGERIE_TESTS_TEMPLATE"
+DIALECTS: Final = tuple(os.environ.get("CONTRACT_TESTS_DATABASES", "sqlite postgresql").split())
+_TEMPLATE: Final = "CONTRACT_TESTS_TEMPLATE"
 UNPRIVILEGED_UID: Final = 65534
 _PR_SET_PDEATHSIG: Final = 1
 _numbers = itertools.count()

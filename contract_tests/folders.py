@@ -16,7 +16,7 @@ import pytest
 from cell.layout import OUTSIDE_NAME
 
 # Set to look at what a failed test has left.
-KEPT: Final = "MENAGERIE_TESTS_KEEP_FOLDERS"
+KEPT: Final = "CONTRACT_TESTS_KEEP_FOLDERS"
 # The links of a cell's home to what it has elsewhere; see cell/layout.py.
 _LINKS: Final = frozenset({"outside", "sockets"})
 # Of the fixtures that are being made, the innermost last.

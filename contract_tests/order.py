@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 # Set by tools/run_tests.
-CHOSEN: Final = "MENAGERIE_TESTS_ORDER"
+CHOSEN: Final = "CONTRACT_TESTS_ORDER"
 TESTS: Final = Path(__file__).resolve().parent
 FIRST: Final = ("end_to_end", "engines", "cell", "isolation", "api", "gateway", "duckdb")
 # In seconds of a CPU, roughly; what is not listed takes less than ten, by the number of its tests.

@@ -14,20 +14,15 @@ OTHERS = frozenset(
         *("ENGINE", "OWNER_FD", "PARENT_PID"),
     )
 )
-# Kubernetes sets such in every pod beside a service that is called menagerie, and whoever runs our
-# tests those of the tests, which start services.
-_OF_OTHERS = re.compile(
-    rf"{PREFIX}((\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)|TESTS_[A-Z_]+)"
-)
+# Kubernetes sets such in every pod beside a service that is called menagerie.
+_LINKS = re.compile(rf"{PREFIX}(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 
 
 def unknown_variables(variables: Iterable[str], settings: Iterable[str]) -> str:
     """Names those that would set nothing, in a line; empty where there are none."""
     known = {f"{PREFIX}{name.upper()}" for name in settings} | OTHERS
     named = {name for name in variables if name.startswith(PREFIX)}
-    return _line(
-        "variable", {name for name in named - known if not _OF_OTHERS.fullmatch(name)}, known
-    )
+    return _line("variable", {name for name in named - known if not _LINKS.fullmatch(name)}, known)
 
 
 def unknown_keys(keys: Iterable[str], settings: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ _DISK_BYTES: Final = 8 * 2**30
 # Read by contract_tests/skips.py.
 _LISTED_SKIPS_ONLY: Final = "LISTED_SKIPS_ONLY"
 # Read by contract_tests/order.py.
-_ORDER: Final = "MENAGERIE_TESTS_ORDER"
+_ORDER: Final = "CONTRACT_TESTS_ORDER"
 
 
 def folders_of(rooms: Iterable[str]) -> list[str]:

@@ -74,8 +74,8 @@ class WorkFolder:
         around = {
             **os.environ,
             "TMPDIR": str(temporary),
-            "MENAGERIE_TESTS_DATABASES": "sqlite",
-            "MENAGERIE_TESTS_TEMPLATE": str(template),
+            "CONTRACT_TESTS_DATABASES": "sqlite",
+            "CONTRACT_TESTS_TEMPLATE": str(template),
         }
         log = self.path / "log"
         try:
