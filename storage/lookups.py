@@ -2,9 +2,9 @@
 
 import functools
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Mapper, Session
 
 from storage import identifiers
@@ -12,8 +12,6 @@ from storage.columns import Record
 from storage.prepared import Prepared
 
 Found = TypeVar("Found", bound=Record)
-AT_ONCE: Final = 2_000
-"""Rows that are deleted in one transaction: others wait to write."""
 
 
 def by_key(db: Session, record: type[Found], *key: Any, lock: bool = False) -> Found | None:
@@ -54,16 +52,19 @@ def delete_oldest(
 
     `key` holds ids with the prefix, which tell when they were made.
     """
-    old = select(key).where(key < identifiers.first_of(prefix, before), *which)
-    oldest = old.order_by(key).limit(limit).scalar_subquery()
-    return len(db.execute(delete(key.class_).where(key.in_(oldest)).returning(key)).all())
+    old = and_(key < identifiers.first_of(prefix, before), *which)
+    return delete_some(db, key.parent.class_, old, limit, key)
 
 
 def delete_some(
-    db: Session, record: type[Record], which: ColumnElement[bool], limit: int = AT_ONCE
+    db: Session,
+    record: type[Record],
+    which: ColumnElement[bool],
+    limit: int,
+    *in_order: InstrumentedAttribute[Any],
 ) -> int:
     """Delete at most `limit` of those that it is true of; how many went."""
     key = record.__mapper__.primary_key
-    some = select(*key).where(which).limit(limit)
+    some = select(*key).where(which).order_by(*in_order).limit(limit)
     gone = delete(record).where(tuple_(*key).in_(some) if len(key) > 1 else key[0].in_(some))
     return len(db.execute(gone.returning(key[0])).all())

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import EPOCH, Record
-from storage.lookups import AT_ONCE, delete_some
+from storage.lookups import delete_some
 
 Moments: TypeAlias = "array[int]"
 """Whole milliseconds since 1970, in order."""
@@ -54,6 +54,6 @@ def keep(db: Session, key: str, moments: Moments) -> None:
     db.execute(held.execution_options(synchronize_session=False))
 
 
-def forget_idle(db: Session, before: datetime, limit: int = AT_ONCE) -> int:
+def forget_idle(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` keys without a request since that moment; how many went."""
     return delete_some(db, RateWindow, RateWindow.last_at < before, limit)

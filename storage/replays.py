@@ -7,7 +7,7 @@ from sqlalchemy import Index, and_, func, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Json, Record, one_of
-from storage.lookups import AT_ONCE, by_key, delete_some
+from storage.lookups import by_key, delete_some
 from storage.prepared import Insertion
 
 STATES: Final = ("in_flight", "done")
@@ -65,7 +65,7 @@ def large_bytes(db: Session, scope: str) -> int:
     return int(db.scalar(kept.where(Replay.scope == scope, Replay.large_bytes.is_not(None))) or 0)
 
 
-def forget_surplus(db: Session, kept_max: int, limit: int = AT_ONCE) -> int:
+def forget_surplus(db: Session, kept_max: int, limit: int) -> int:
     """Delete at most `limit` of what scopes keep beyond their latest `kept_max`; how many went."""
     crowded = select(Replay.scope).group_by(Replay.scope).having(func.count() > kept_max)
     gone = 0
@@ -79,6 +79,6 @@ def forget_surplus(db: Session, kept_max: int, limit: int = AT_ONCE) -> int:
     return gone
 
 
-def forget_expired(db: Session, now: datetime, limit: int = AT_ONCE) -> int:
+def forget_expired(db: Session, now: datetime, limit: int) -> int:
     """Delete at most `limit` replays whose window is over; how many went."""
     return delete_some(db, Replay, Replay.expires_at < now, limit)

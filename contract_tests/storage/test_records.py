@@ -177,8 +177,8 @@ def test_sessions_end_by_expiry_and_by_revocation(database: Database) -> None:
         assert found.revoked_at == moment
         assert sessions.page(db, user.id, now=moment, limit=5, after=None).items == []
     with database.write() as db:
-        assert sessions.forget_ended(db, moment) == 0
-        assert sessions.forget_ended(db, moment + timedelta(seconds=1)) == 1
+        assert sessions.forget_ended(db, moment, 10) == 0
+        assert sessions.forget_ended(db, moment + timedelta(seconds=1), 10) == 1
 
 
 def test_keys_are_listed_while_they_may_come_back(database: Database) -> None:
@@ -228,7 +228,7 @@ def test_rate_windows_are_kept_by_key_and_forgotten_when_idle(database: Database
             rate_windows.keep(db, key, array("q", moments))
     with database.write() as db:
         assert list(rate_windows.lock(db, "busy")) == [at - 5, at]
-        assert rate_windows.forget_idle(db, moment - timedelta(seconds=60)) == 1
+        assert rate_windows.forget_idle(db, moment - timedelta(seconds=60), 10) == 1
         assert list(rate_windows.lock(db, "idle")) == []
         assert list(rate_windows.lock(db, "busy")) == [at - 5, at]
 

@@ -64,8 +64,8 @@ def test_the_latest_of_each_scope_are_kept(database: Database) -> None:
             keep(db, f"k{number}", now + number * TICK)
             keep(db, f"k{number}", now + (9 + number) * TICK, scope="b")
         keep(db, "k0", now, scope="c")
-        assert replays.forget_surplus(db, 4) == 0
-        assert replays.forget_surplus(db, 3) == 2
+        assert replays.forget_surplus(db, 4, 10) == 0
+        assert replays.forget_surplus(db, 3, 10) == 2
         for scope in ("a", "b"):
             assert keys(db, "k0", "k1", "k2", "k3", scope=scope) == ["k1", "k2", "k3"]
         assert keys(db, "k0", scope="c") == ["k0"]
@@ -76,6 +76,6 @@ def test_what_is_over_is_forgotten(database: Database) -> None:
         ends = database.now(db)
         keep(db, "k", ends)
         keep(db, "later", ends + TICK)
-        assert replays.forget_expired(db, ends) == 0
-        assert replays.forget_expired(db, ends + TICK) == 1
+        assert replays.forget_expired(db, ends, 10) == 0
+        assert replays.forget_expired(db, ends + TICK, 10) == 1
         assert keys(db, "k", "later") == ["later"]

@@ -376,7 +376,7 @@ def test_finished_work_is_forgotten_and_open_work_is_not(bench: Bench) -> None:
     bench.stage.settle()
     bench.start("open")
     with bench.stage.database.write() as db:
-        assert queue.forget_finished(db, now(db) + timedelta(seconds=1)) == 1
+        assert queue.forget_finished(db, now(db) + timedelta(seconds=1), 10) == 1
         assert db.scalar(select(func.count()).select_from(Work)) == 1
 
 

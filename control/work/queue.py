@@ -28,7 +28,7 @@ from control.work import notifier
 from control.work.errors import LeaseLost
 from storage.columns import DatabaseClock
 from storage.database import Database, moment_of, now, on_commit
-from storage.lookups import AT_ONCE, delete_some
+from storage.lookups import delete_some
 from storage.prepared import Prepared
 from storage.work import Work
 
@@ -275,6 +275,6 @@ def is_open(db: Session, lane: str) -> bool:
     return bool(db.scalar(select(exists().where(Work.lane == lane, Work.due.is_not(None)))))
 
 
-def forget_finished(db: Session, before: datetime, limit: int = AT_ONCE) -> int:
+def forget_finished(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` operations that ended before that moment; how many went."""
     return delete_some(db, Work, and_(Work.due.is_(None), Work.finished_at < before), limit)

@@ -12,7 +12,6 @@ from storage.access import sessions
 from storage.database import now
 from storage.events import audit, events
 from storage.instances import changes, one_time_urls
-from storage.lookups import AT_ONCE
 
 KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
@@ -21,7 +20,8 @@ KEEP_IDLE_WINDOWS: Final = timedelta(minutes=20)
 
 REPLAYS_MAX: Final = 100_000
 """Responses that an organization or a user keeps for repeated requests, between two runs."""
-_AT_ONCE: Final = AT_ONCE
+_AT_ONCE: Final = 2_000
+"""Rows that are deleted in one transaction: others wait to write."""
 _BATCHES_MAX: Final = 50
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from storage import pages
 from storage.columns import Record
 from storage.errors import RecordNotFound
-from storage.lookups import AT_ONCE, by_key, delete_some
+from storage.lookups import by_key, delete_some
 from storage.pages import Page
 
 _ADDRESSES_MAX = 1_000
@@ -108,7 +108,7 @@ def forget_second_factor(db: Session, user_id: str) -> None:
     db.execute(update(UserSession).where(*passed).values(mfa_at=None))
 
 
-def forget_ended(db: Session, before: datetime, limit: int = AT_ONCE) -> int:
+def forget_ended(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` that expired or were revoked before that moment; how many went."""
     ended = or_(UserSession.expires_at < before, UserSession.revoked_at < before)
     return delete_some(db, UserSession, ended, limit)

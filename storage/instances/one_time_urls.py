@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
 from storage.instances.instances import Instance
-from storage.lookups import AT_ONCE, delete_some
+from storage.lookups import delete_some
 
 
 class OneTimeUrl(Owned, Record):
@@ -72,6 +72,6 @@ def forget(db: Session, ids: Iterable[str]) -> None:
     db.execute(delete(OneTimeUrl).where(OneTimeUrl.id.in_(list(ids))))
 
 
-def forget_expired(db: Session, now: datetime, limit: int = AT_ONCE) -> int:
+def forget_expired(db: Session, now: datetime, limit: int) -> int:
     """Delete at most `limit` that expired before that moment; how many went."""
     return delete_some(db, OneTimeUrl, OneTimeUrl.expires_at < now, limit)

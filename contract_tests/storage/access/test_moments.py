@@ -56,8 +56,8 @@ def test_a_session_lives_until_the_moment_at_which_it_expires(database: Database
         assert sessions.fetch(db, ada.id, one.id, ends - TICK) is one
         with pytest.raises(RecordNotFound, match=r"^session not found$"):
             sessions.fetch(db, ada.id, one.id, ends)
-        assert sessions.forget_ended(db, ends) == 0
-        assert sessions.forget_ended(db, ends + TICK) == 2
+        assert sessions.forget_ended(db, ends, 10) == 0
+        assert sessions.forget_ended(db, ends + TICK, 10) == 2
 
 
 def test_others_of_the_same_user_end_and_those_of_nobody_else(database: Database) -> None:
