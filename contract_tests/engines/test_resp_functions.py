@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -136,6 +137,40 @@ def test_a_log_of_too_many_commands_is_left_as_it_is(
     assert path.read_bytes() == content.encode()
     monkeypatch.setattr(functions, "WITHIN_S", 60.0)
     assert len(asyncio.run(functions.leave_out([path]))) == 1
+
+
+def test_a_log_is_left_as_it_is_once_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may run again: a deletion was asked for, and taken back."""
+    path = tmp_path / "appendonly.aof"
+    path.write_bytes(CALL.encode())
+    looking, go_on, done = threading.Event(), threading.Event(), threading.Event()
+    calls, left_out = functions._calls, functions._leave_out_all
+
+    def slow(content: Any) -> Iterator[int]:
+        looking.set()
+        assert go_on.wait(60)
+        yield from calls(content)
+
+    def leave_out(*given: Any) -> Any:
+        changes = left_out(*given)
+        done.set()
+        return changes
+
+    monkeypatch.setattr(functions, "_calls", slow)
+    monkeypatch.setattr(functions, "_leave_out_all", leave_out)
+
+    async def give_up() -> None:
+        waiting = asyncio.create_task(functions.leave_out([path]))
+        assert await asyncio.to_thread(looking.wait, 60)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(give_up())
+    go_on.set()
+    assert done.wait(60)
+    assert path.read_bytes() == CALL.encode()
 
 
 @pytest.fixture

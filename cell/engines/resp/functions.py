@@ -54,13 +54,21 @@ class Change:
 
 
 async def leave_out(files: Sequence[Path]) -> list[Change]:
-    """Of a server that does not run; answers what was changed, in order."""
-    return await in_daemon_thread(_leave_out_all, files)
+    """Of a server that does not run; answers what was changed, in order.
+
+    Whoever gives up meanwhile may start the server: nothing is written from then on.
+    """
+    is_wanted = threading.Event()
+    is_wanted.set()
+    try:
+        return await in_daemon_thread(_leave_out_all, files, is_wanted)
+    finally:
+        is_wanted.clear()
 
 
-def _leave_out_all(files: Sequence[Path]) -> list[Change]:
+def _leave_out_all(files: Sequence[Path], is_wanted: threading.Event) -> list[Change]:
     with _LOOKING:
-        return [change for path in files for change in _leave_out(path)]
+        return [change for path in files for change in _leave_out(path, is_wanted)]
 
 
 def put_back(changes: Sequence[Change]) -> None:
@@ -70,7 +78,9 @@ def put_back(changes: Sequence[Change]) -> None:
             os.fdatasync(descriptor)
 
 
-def _leave_out(path: Path) -> list[Change]:
+def _leave_out(path: Path, is_wanted: threading.Event) -> list[Change]:
+    if not is_wanted.is_set():
+        return []
     try:
         with _opened(path) as descriptor:
             found = os.fstat(descriptor)
@@ -82,6 +92,8 @@ def _leave_out(path: Path) -> list[Change]:
                     Change(path, offset, content[offset : offset + len(new)])
                     for offset, new in wanted
                 ]
+            if not is_wanted.is_set():
+                return []
             for offset, new in wanted:
                 os.pwrite(descriptor, new, offset)
                 os.fdatasync(descriptor)
