@@ -170,6 +170,11 @@ def release(db: Session) -> None:
     db.commit()
 
 
+def unwritten(db: Session) -> list[Any]:
+    """Records that a session which only reads was given to write; it forgets them."""
+    return [*db.new, *db.dirty, *db.deleted] if db.info.get(WRITING) is False else []
+
+
 def on_commit(db: Session, act: Callable[[], None]) -> None:
     """Run `act` once the transaction of `db` is committed, and never if it is not."""
     acts = db.info.setdefault(_ON_COMMIT, [])

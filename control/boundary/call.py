@@ -226,6 +226,14 @@ class Call:
         ids = [value for name, value in self.exchange.path.items() if name != "org_id"]
         self.audit(ids[-1] if ids else None)
 
+    def checked(self, reply: Reply) -> Reply:
+        """The boundary's: the handler's reply. HandlerFault for changes that would be lost."""
+        if self.services.settings.strict:
+            for lost in database.unwritten(self.db):
+                what = f"reads, and changed a {type(lost).__name__}"
+                raise HandlerFault(f"{self.exchange.operation.id} {what}")
+        return reply
+
     def _without_secrets(self, told: Mapping[str, Any]) -> dict[str, Any]:
         if not self.rule.secret:
             return dict(told)

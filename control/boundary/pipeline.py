@@ -376,7 +376,7 @@ class RequestPipeline:
 
 def _invoke(call: Call) -> Reply:
     """The records of the path first, so that no handler runs for one that is not there."""
-    return call.exchange.invoke(call, **subjects.resolve(call))
+    return call.checked(call.exchange.invoke(call, **subjects.resolve(call)))
 
 
 def _token(exchange: Exchange, rule: Rule) -> str | None:

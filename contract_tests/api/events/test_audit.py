@@ -11,9 +11,12 @@ import pytest
 
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
+from contract_tests.api.oracle import OracleError
 from contract_tests.api.rows import is_problem
 from contract_tests.api.streams import served
 from handlers.events import audit as handler
+from storage import identifiers
+from storage.access.projects import Project
 from storage.errors import StorageUnavailable
 from storage.events import audit
 
@@ -149,6 +152,24 @@ def test_nobody_waits_for_what_an_export_reads(
     assert len(house.get(log_of(other), other.key).json()["items"]) == 1
     (entry,) = house.get(log_of(tenant), tenant.key).json()["items"]
     assert entry["action"] == "audit.export"
+
+
+@pytest.mark.parametrize("does", ["adds", "changes"])
+def test_what_only_reads_cannot_write_unnoticed(
+    house: House, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    """It would be lost: the transaction that follows has the entry alone."""
+    tenant = house.tenant()
+
+    def writes(call: Any, _: object) -> None:
+        with_id = {"id": identifiers.new("proj_"), "org_id": call.org.id}
+        made = Project(**with_id, name="Shop", slug="shop-of-mine")
+        call.db.add(made if does == "adds" else call.db.merge(made, load=False))
+        made.name = "Store"
+
+    monkeypatch.setattr(handler, "_check_size", writes)
+    with pytest.raises(OracleError, match="500"):
+        house.get(export_of(tenant), tenant.key)
 
 
 @pytest.fixture
