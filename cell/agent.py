@@ -17,8 +17,8 @@ import structlog
 from cell.access.clock import Clock
 from cell.access.credentials import Credentials
 from cell.access.lasting import LastingAccess
-from cell.access.operations import Operations
 from cell.access.signatures import Signatures, last_heard
+from cell.access.steps import Steps
 from cell.access.tokens import Tokens
 from cell.certificates import pki
 from cell.certificates.acme.ledger import Ledger
@@ -64,7 +64,7 @@ class Cell:
         self.clock = Clock(last_heard(self.database), host=settings.clock)
         self.signatures = Signatures(self.database, settings, self.clock)
         self.tokens = Tokens(self.database, settings, self.clock)
-        self.operations = Operations(self.database)
+        self.steps = Steps(self.database)
         self.gateway_token = self._gateway_token()
         self.public_host = f"cell.{settings.region}.{settings.instance_domain}"
         name = cell_name(self.layout)
@@ -141,7 +141,7 @@ class Cell:
             task.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
         # Nothing that was begun may start an engine after the last one was stopped.
-        await self.operations.close()
+        await self.steps.close()
         await self.supervisor.domains.close()
         await self.supervisor.close(stop_engines=self.settings.stop_engines)
         self.supervisor.publish()
@@ -261,7 +261,7 @@ class Cell:
         self.signatures.forget_old()
         self.tokens.forget_expired()
         self.console.sessions.forget_ended()
-        self.operations.forget_old()
+        self.steps.forget_old()
         self.records.forget_old()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()

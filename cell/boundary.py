@@ -45,7 +45,7 @@ def make_boundary(cell: Cell) -> Boundary:
             return await exchange.invoke_async(cell)
         lease: int = arguments["operation_lease"]
         asked = f"{exchange.request.method} {exchange.request.path}"
-        return await cell.operations.once(
+        return await cell.steps.once(
             *(asked, key, lease, lambda: exchange.invoke_async(cell)),
             wait_s=_wait_s(exchange.request.headers.get("Prefer", "")),
         )

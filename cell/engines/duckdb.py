@@ -25,7 +25,7 @@ from cell.engines.driver import (
     measured,
 )
 from cell.engines.http import ask
-from cell.engines.sizes import Sizes
+from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
 from cell.runtime.host import Host, copy_file
 from cell.runtime.process import Process
@@ -60,7 +60,7 @@ class DuckDB:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._sizes = Sizes()
+        self._storage_use = StorageUse()
         self.source = f"PyPI duckdb {_installed() or 'not installed'}"
 
     def versions(self) -> tuple[str, ...]:
@@ -163,10 +163,10 @@ class DuckDB:
         await asyncio.to_thread(_restore, self._host, site, source)
 
     async def erase(self, site: Site) -> None:
-        self._sizes.forget(site)
+        self._storage_use.forget(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        storage_bytes = self._sizes.count(site)[0]
+        storage_bytes = self._storage_use.count(site)[0]
         return measured(self._host, process, storage_bytes, _said(site.data / NOTICE, NOTICE_DAYS))
 
     def why_not_started(self, site: Site, process: Process) -> str | None:

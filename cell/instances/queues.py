@@ -9,12 +9,12 @@ import psycopg
 
 from cell.engines.driver import Login
 from cell.engines.postgres import connections, roles
+from cell.engines.postgres.configuration import SOCKET
 from cell.engines.postgres.connections import (
     NotRunningError,
     PostgresHeldUpError,
     WrongPasswordError,
 )
-from cell.engines.postgres.settings import SOCKET
 from cell.instances import login_checks
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle

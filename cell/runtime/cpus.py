@@ -1,4 +1,4 @@
-"""Which CPUs each instance of a cell runs on: as few as its size needs, those least promised.
+"""Which CPUs each instance of a cell runs on: as few as its size needs, those least allocated.
 
 A quota alone lets a busy instance stand on every CPU at the moment when a neighbour wants one.
 """
@@ -14,20 +14,20 @@ Place = frozenset[int] | None
 
 
 class Cpus:
-    """Keeps what is promised of each CPU.
+    """Keeps what is allocated of each CPU.
 
     For one thread at a time, and what it answers is to be done before it is asked again.
     """
 
     def __init__(self, available: Iterable[int]) -> None:
-        """Of CPUs that are promised alike, the first in this order is taken."""
-        self._promised = dict.fromkeys(available, 0.0)
+        """Of CPUs that are allocated alike, the first in this order is taken."""
+        self._allocated = dict.fromkeys(available, 0.0)
         self._placed: dict[str, tuple[frozenset[int], float]] = {}
 
     def place(self, name: str, vcpu: float | None) -> dict[str, Place]:
         """Where `name` runs from now on, and whoever else is moved by that.
 
-        Without a limit it may run anywhere, and nothing is promised to it.
+        Without a limit it may run anywhere, and nothing is allocated to it.
         """
         before = self._places()
         self._take(name)
@@ -44,19 +44,19 @@ class Cpus:
     def _give(self, name: str, vcpu: float) -> None:
         wanted = math.ceil(vcpu)
         # Who is on all of them weighs the same on each, and need not be counted.
-        if wanted < len(self._promised):
-            emptiest = sorted(self._promised, key=self._promised.__getitem__)[:wanted]
+        if wanted < len(self._allocated):
+            emptiest = sorted(self._allocated, key=self._allocated.__getitem__)[:wanted]
             self._enter(name, frozenset(emptiest), vcpu)
 
     def _enter(self, name: str, place: frozenset[int], vcpu: float) -> None:
         self._placed[name] = (place, vcpu)
         for cpu in place:
-            self._promised[cpu] += vcpu / len(place)
+            self._allocated[cpu] += vcpu / len(place)
 
     def _take(self, name: str) -> None:
         place, vcpu = self._placed.pop(name, (frozenset(), 0.0))
         for cpu in place:
-            self._promised[cpu] -= vcpu / len(place)
+            self._allocated[cpu] -= vcpu / len(place)
 
     def _even_out(self) -> None:
         """Moves who stands on one of the fullest CPUs, for as long as that frees it of a peak."""
@@ -64,13 +64,13 @@ class Cpus:
             pass
 
     def _moves_one(self) -> bool:
-        peak = max(self._promised.values()) - _NOTHING
-        fullest = {cpu for cpu, promised in self._promised.items() if promised >= peak}
+        peak = max(self._allocated.values()) - _NOTHING
+        fullest = {cpu for cpu, allocated in self._allocated.items() if allocated >= peak}
         for name, (place, vcpu) in list(self._placed.items()):
             if place & fullest:
                 self._take(name)
                 self._give(name, vcpu)
-                if max(self._promised[cpu] for cpu in self._placed[name][0]) < peak:
+                if max(self._allocated[cpu] for cpu in self._placed[name][0]) < peak:
                     return True
                 self._take(name)
                 self._enter(name, place, vcpu)

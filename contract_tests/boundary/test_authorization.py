@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from control.boundary.authorization import authorize, authorize_for
-from control.boundary.credentials import NOT_FOUND, Caller
+from control.boundary.callers import NOT_FOUND, Caller
 from control.boundary.rules import Rule
 from control.policy.rights import Rights
 from specserver import Forbidden, NotFound

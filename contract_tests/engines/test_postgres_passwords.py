@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cell.engines.driver import Health, Login, RestoresLogins
 from cell.engines.postgres import connections, scram
+from cell.engines.postgres.configuration import SOCKET
 from cell.engines.postgres.connections import WrongPasswordError
-from cell.engines.postgres.settings import SOCKET
 from cell.runtime import relay
 from cell.runtime.relay import LimitedRelay
 from contract_tests.engines.conftest import Subject

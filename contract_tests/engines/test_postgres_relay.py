@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cell.engines.postgres import connections
-from cell.engines.postgres.settings import SOCKET
+from cell.engines.postgres.configuration import SOCKET
 from cell.runtime import relay
 from cell.runtime.relay import LimitedRelay
 from contract_tests.cell.rig import until

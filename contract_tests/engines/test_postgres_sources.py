@@ -11,8 +11,8 @@ from ulid import ULID
 
 from cell.engines import PACKAGES
 from cell.engines.postgres import PostgreSQL, sources
+from cell.engines.postgres.configuration import POSTGRES, TIMESCALEDB
 from cell.engines.postgres.installation import Installations
-from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB
 from cell.engines.postgres.sources import Source
 from cell.layout import Layout
 from cell.runtime.host import Host

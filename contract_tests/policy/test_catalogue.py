@@ -65,7 +65,7 @@ def test_extensions_are_those_that_every_cell_with_the_version_has() -> None:
     assert catalogue.offers["postgres"].extensions == {"18": ("hstore",), "17": ("hstore",)}
     catalogue = make_catalogue([told(v18=["hstore"]), told(v18=["vector", "hstore"])])
     assert catalogue.offers["postgres"].extensions == {"18": ("hstore",)}
-    # A cell of an earlier release tells nothing, so nothing is promised.
+    # A cell of an earlier release tells nothing, so nothing is allocated.
     silent = CellReport.of("us", [{"engine": "postgres", "versions": ["18"], "source": "x"}])
     catalogue = make_catalogue([told(v18=["vector"]), silent])
     assert catalogue.offers["postgres"].extensions == {}

@@ -39,27 +39,27 @@ def test_a_size_that_no_machine_has_is_refused_with_what_fits() -> None:
     assert check_room("xl32", as_it_comes("xl32"), [LAPTOP, LARGE]) == []
 
 
-def test_nothing_of_one_instance_is_promised_twice() -> None:
-    """However often a machine's CPUs are promised, no instance gets more than there are."""
+def test_nothing_of_one_instance_is_allocated_twice() -> None:
+    """However often a machine's CPUs are allocated, no instance gets more than there are."""
     wide = replace(as_it_comes("s0"), vcpu=8)
     assert LAPTOP.lacks_ever(wide) == ["CPU"]
     assert LAPTOP.lacks_now(wide) == ["CPU"]
 
 
-def test_what_is_promised_is_counted() -> None:
-    full = replace(LAPTOP, promised=Amount(1, 15 * GIB, 30 * GB))
+def test_what_is_allocated_is_counted() -> None:
+    full = replace(LAPTOP, allocated=Amount(1, 15 * GIB, 30 * GB))
     assert message("s1", full) == (
         "there is not enough memory left for size s1 with 10 GB of storage; the largest size that "
         "fits now is s0. Pause instances to free CPU and memory, or erase them to free disk as well"
     )
     assert with_room(as_it_comes("s0"), [full]) == [full]
-    nothing = replace(LAPTOP, promised=Amount(32, 16 * GIB, 1000 * GB))
+    nothing = replace(LAPTOP, allocated=Amount(32, 16 * GIB, 1000 * GB))
     assert "; no size fits now. " in message("f0", nothing)
 
 
 def test_storage_that_was_asked_for_is_what_is_wrong() -> None:
     needed = amount(SIZES["s2"], 200 * GB)
-    full = replace(LAPTOP, promised=Amount(0, 0, 900 * GB))
+    full = replace(LAPTOP, allocated=Amount(0, 0, 900 * GB))
     (found,) = check_room("s2", needed, [full], storage_asked=True)
     assert found["pointer"] == "/storage_bytes"
     (found,) = check_room("s2", replace(needed, vcpu=9), [full], storage_asked=True)
@@ -71,7 +71,7 @@ def test_overcommit_says_how_many_times_over() -> None:
     candidate = replace(LAPTOP, overcommit=over)
     assert with_room(Amount(4, 8 * GIB, 500 * GB), [candidate])
     assert candidate.lacks_ever(Amount(0.1, 9 * GIB, 0)) == ["memory"]
-    used = replace(candidate, promised=Amount(7.75, 7 * GIB, 1495 * GB))
+    used = replace(candidate, allocated=Amount(7.75, 7 * GIB, 1495 * GB))
     assert used.lacks_now(Amount(0.25, GIB, 5 * GB)) == []
     assert used.lacks_now(Amount(0.5, 2 * GIB, 6 * GB)) == ["CPU", "memory", "disk"]
     assert used.lacks_now(Amount(0, 2 * GIB, 0)) == ["memory"]
@@ -84,7 +84,7 @@ def test_where_it_is_not_known_nothing_is_refused() -> None:
 
 def test_what_has_not_grown_needs_no_room() -> None:
     """A machine may have lost memory, or its overcommit: an instance on it can still shrink."""
-    full = replace(LAPTOP, promised=Amount(0, 20 * GIB, 0))
+    full = replace(LAPTOP, allocated=Amount(0, 20 * GIB, 0))
     before, smaller = as_it_comes("m2"), as_it_comes("s1")
     assert smaller.beyond(before) == Amount()
     assert full.lacks_now(smaller.beyond(before)) == []
@@ -112,8 +112,8 @@ def test_an_instance_that_needs_no_disk_is_told_of_none() -> None:
 
 def test_the_machine_that_lacks_least_says_what_is_missing() -> None:
     """With disk freed on the one it would fit; of the other all would have to go."""
-    full = replace(LAPTOP, promised=Amount(32, 16 * GIB, 1000 * GB))
-    busy = replace(LAPTOP, promised=Amount(0, 0, 1000 * GB))
+    full = replace(LAPTOP, allocated=Amount(32, 16 * GIB, 1000 * GB))
+    busy = replace(LAPTOP, allocated=Amount(0, 0, 1000 * GB))
     for machines in ((full, busy), (busy, full)):
         told = message("m2", *machines)
         assert told.startswith("there is not enough disk left for size m2 with ")
@@ -128,7 +128,7 @@ def test_the_machine_that_lacks_least_says_what_is_missing() -> None:
 
 def test_the_largest_size_holds_the_storage_that_was_asked_for() -> None:
     needed = amount(SIZES["m4"], 1_000 * GB)
-    nearly = replace(LAPTOP, promised=Amount(0, 15 * GIB, 0))
+    nearly = replace(LAPTOP, allocated=Amount(0, 15 * GIB, 0))
     (found,) = check_room("m4", needed, [nearly], storage_asked=True)
     assert found["message"] == (
         "there is not enough memory left for size m4 with 1000 GB of storage; no size fits now. "
@@ -161,9 +161,9 @@ def test_what_is_let_in_never_exceeds_the_machine(orders: list[str], cpu: float)
         if with_room(needed, [candidate]):
             assert largest is not None
             assert SIZES[largest].memory_bytes >= SIZES[name].memory_bytes
-            candidate = replace(candidate, promised=candidate.promised + needed)
+            candidate = replace(candidate, allocated=candidate.allocated + needed)
     assert candidate.machine is not None
-    assert over.of(candidate.machine).lacks(candidate.promised) == []
+    assert over.of(candidate.machine).lacks(candidate.allocated) == []
 
 
 @pytest.mark.parametrize("count", [4, 8])
@@ -171,4 +171,4 @@ def test_a_laptop_holds_a_handful(count: int) -> None:
     small = Candidate("cell_s", Amount(2, 8 * GIB, 100 * GB), Amount())
     for _ in range(count):
         assert with_room(as_it_comes("s0"), [small])
-        small = replace(small, promised=small.promised + as_it_comes("s0"))
+        small = replace(small, allocated=small.allocated + as_it_comes("s0"))

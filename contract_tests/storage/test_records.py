@@ -19,7 +19,7 @@ from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances import changes, instances, promises
+from storage.instances import allocations, changes, instances
 
 FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
     "instance": instances.fetch,
@@ -242,9 +242,9 @@ def test_the_instances_of_a_cell_are_counted_whoever_they_belong_to(database: Da
         tenants.instance(db, other, status="deleted", desired_status="deleted")
     with database.read() as db:
         tenancy.restrict(db, mine.org_id)
-        promised = promises.by_cell(db, [mine.cell_id])[mine.cell_id]
-    assert (promised.instances, promised.sizes["f0"]) == (2, 1)
-    assert promised.storage_bytes == 3 * 10**9
+        allocated = allocations.by_cell(db, [mine.cell_id])[mine.cell_id]
+    assert (allocated.instances, allocated.sizes["f0"]) == (2, 1)
+    assert allocated.storage_bytes == 3 * 10**9
 
 
 def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Database) -> None:
@@ -256,7 +256,7 @@ def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Datab
         cell_id, org_id, project_id = there.cell_id, tenant.org_id, tenant.project_id
     with database.read() as db, _plans(db) as plans:
         assert [one.id for one in instances.of_cell(db, cell_id)] == [there.id]
-        assert promises.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
+        assert allocations.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
         assert instances.usage(db, org_id)[0] == 1
         assert instances.count_by_status(db, org_id, project_id) == {there.status: 1}
         assert not instances.is_name_taken(db, project_id, "none")

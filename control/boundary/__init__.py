@@ -2,7 +2,7 @@
 
 from control.boundary.authorization import mfa_required
 from control.boundary.call import Call
-from control.boundary.credentials import Caller
+from control.boundary.callers import Caller
 from control.boundary.pipeline import make_boundary
 from control.boundary.rules import DocumentRefused, check_document
 

@@ -15,9 +15,9 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 
-from control.boundary import credentials, identity, passwords
+from control.boundary import callers, identity, passwords
 from control.boundary.addresses import networks, rate_key
-from control.boundary.credentials import Caller
+from control.boundary.callers import Caller
 from control.boundary.rates import VERDICT, Verdict
 from control.boundary.rules import Rule
 from control.services import Services
@@ -132,7 +132,7 @@ def _guesser(exchange: Exchange, caller: Caller | None, ip: str, database: Datab
     account = f"email:{hashlib.sha256(email.encode()).hexdigest()}"
     token = None
     with suppress(Unauthenticated):  # what is no token of ours is as good as none
-        token = credentials.bearer_token(exchange.request.headers.get("authorization"))
+        token = callers.bearer_token(exchange.request.headers.get("authorization"))
     with database.read() as db:
         user = users.by_email(db, email)
         # The same is asked where there is nobody: the time it takes would tell who is known.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy.orm.attributes import instance_state
 
 if TYPE_CHECKING:  # credentials are looked up here
-    from control.boundary.credentials import Caller
+    from control.boundary.callers import Caller
     from storage.access.organizations import Organization
 
 MAX: Final = 10_000

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from control.boundary.credentials import NOT_FOUND, Caller
+from control.boundary.callers import NOT_FOUND, Caller
 from specserver import Forbidden, NotFound
 from storage.access.organizations import Organization
 

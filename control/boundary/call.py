@@ -14,7 +14,7 @@ from control import work
 from control.boundary import secret_members
 from control.boundary import streamed_answers as lasting
 from control.boundary.authorization import lacking_in_team
-from control.boundary.credentials import Caller
+from control.boundary.callers import Caller
 from control.boundary.cursors import Cursors
 from control.boundary.event_listener import EventListener
 from control.boundary.passwords import proof_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from control.boundary.addresses import networks, rate_key
-from control.boundary.credentials import Caller
+from control.boundary.callers import Caller
 from control.boundary.rates import BY_NETWORK
 from control.boundary.rules import Rule
 

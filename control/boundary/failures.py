@@ -2,7 +2,7 @@
 
 from sqlalchemy.exc import DataError
 
-from control.boundary.credentials import NOT_FOUND
+from control.boundary.callers import NOT_FOUND
 from control.cells.client import CellUnavailable
 from control.cells.queues import QueueRefused
 from specserver import Conflict, InternalError, Invalid, NotFound, Problem, Unavailable

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 from sqlalchemy import or_, update
 
-from control.boundary.credentials import Caller
+from control.boundary.callers import Caller
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
 from storage.database import Database

@@ -6,7 +6,7 @@ What was found goes into the request's state; the transaction sees that it still
 from dataclasses import dataclass
 
 from control.boundary import identity
-from control.boundary.credentials import Caller
+from control.boundary.callers import Caller
 from specserver import Exchange
 from storage.access import users
 from storage.database import Database

@@ -20,8 +20,8 @@ from sqlalchemy.orm import Session
 from control.boundary import (
     accounts,
     allow_list,
+    callers,
     charges,
-    credentials,
     failures,
     passwords,
     subjects,
@@ -30,8 +30,8 @@ from control.boundary.addresses import Proxies, levels, rate_key
 from control.boundary.admission_cache import AdmissionCache
 from control.boundary.authorization import authorize
 from control.boundary.call import Call, HandlerFault, refuse_closed
+from control.boundary.callers import Admission, Caller
 from control.boundary.charges import Charge
-from control.boundary.credentials import Admission, Caller
 from control.boundary.event_listener import EventListener
 from control.boundary.last_used import LastUsed
 from control.boundary.rates import VERDICT, Verdict
@@ -292,7 +292,7 @@ class RequestPipeline:
         if context.token is None:
             return Admission(None, None, database.now(db))
         try:
-            admission = credentials.admit(
+            admission = callers.admit(
                 db,
                 database,
                 context.token,
@@ -306,7 +306,7 @@ class RequestPipeline:
         context.exchange.principal = admission.caller
         self._learn(context.exchange, admission.caller)
         if context.rule.in_org and admission.org is None:
-            raise NotFound(credentials.NOT_FOUND)
+            raise NotFound(callers.NOT_FOUND)
         if admission.caller is not None:
             authorize(context.rule, admission.caller, admission.org)
         return admission
@@ -383,9 +383,9 @@ def _token(exchange: Exchange, rule: Rule) -> str | None:
     """The credentials to be checked; None where none are needed. Needs no query."""
     if not rule.accepts:
         return None
-    token = credentials.bearer_token(exchange.request.headers.get("authorization"))
+    token = callers.bearer_token(exchange.request.headers.get("authorization"))
     if token is None and not rule.optional:
-        raise credentials.missing()
+        raise callers.missing()
     return token
 
 

@@ -8,8 +8,8 @@ from control.policy.placement import Amount, Candidate, Overcommit, amount
 from control.policy.sizes import SIZES
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
-from storage.instances import promises
-from storage.instances.promises import Promises
+from storage.instances import allocations
+from storage.instances.allocations import Allocations
 
 
 def candidates(
@@ -20,22 +20,22 @@ def candidates(
     besides: str | None = None,
     lock: bool = False,
 ) -> list[Candidate]:
-    """These cells and what is promised of them, except to the instance `besides`.
+    """These cells and what is allocated of them, except to the instance `besides`.
 
-    With `lock` nobody else promises anything of them until the transaction ends.
+    With `lock` nobody else allocates anything of them until the transaction ends.
     """
     ids = sorted(cell.id for cell in of)
     if lock:
         cells.lock(db, ids)
-    promised = promises.by_cell(db, ids, besides=besides)
+    allocated = allocations.by_cell(db, ids, besides=besides)
     return [
         Candidate.of(cell.id, cell.capacity, _sum(found), overcommit, found.instances)
         for cell in sorted(of, key=lambda cell: cell.id)
-        for found in [promised[cell.id]]
+        for found in [allocated[cell.id]]
     ]
 
 
-def _sum(found: Promises) -> Amount:
+def _sum(found: Allocations) -> Amount:
     whole = Amount(storage_bytes=found.storage_bytes)
     for name, count in found.sizes.items():
         size = SIZES[name]

@@ -1,4 +1,4 @@
-"""Whether what is asked for has room on the machines, beside all that is promised already."""
+"""Whether what is asked for has room on the machines, beside all that is allocated already."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:
 
 
 def check_wake(by: Requester, instance: Instance, verb: str = "resume") -> None:
-    """Raises StateConflict where the CPU and memory that it gave back are promised to others."""
+    """Raises StateConflict where the CPU and memory that it gave back are allocated to others."""
     needed = amount(SIZES[instance.size], 0)
     found = _own_cell(by, instance)
     if not having_room(needed, found):

@@ -1,4 +1,4 @@
-"""What fits where: machines, what of them is promised to instances, and what may still be."""
+"""What fits where: machines, what of them is allocated to instances, and what may still be."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -41,7 +41,7 @@ _ROUNDING: Final = 1e-9
 
 @dataclass(frozen=True)
 class Overcommit:
-    """How many times over each may be promised. Below 1, some is kept for other things."""
+    """How many times over each may be allocated. Below 1, some is kept for other things."""
 
     cpu: float = 8.0
     memory: float = 1.0
@@ -57,11 +57,11 @@ class Overcommit:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cell's machine (None: it has not told yet, and nothing is refused) and what is promised."""
+    """A cell's machine (None: not told yet, nothing is refused) and what of it is allocated."""
 
     cell_id: str
     machine: Amount | None
-    promised: Amount
+    allocated: Amount
     overcommit: Overcommit = Overcommit()
     instances: int = 0
     """That are wanted there, whoever they belong to."""
@@ -71,12 +71,12 @@ class Candidate:
         cls,
         cell_id: str,
         told: Mapping[str, Any] | None,
-        promised: Amount,
+        allocated: Amount,
         over: Overcommit,
         instances: int,
     ) -> "Candidate":
         """From the cell's own words."""
-        return cls(cell_id, None if told is None else Amount(**told), promised, over, instances)
+        return cls(cell_id, None if told is None else Amount(**told), allocated, over, instances)
 
     def lacks_ever(self, needed: Amount) -> list[str]:
         """What the machine has too little of, were it empty.
@@ -91,13 +91,13 @@ class Candidate:
         return Amount(vcpu, memory_bytes, allowed.storage_bytes).lacks(needed)
 
     def lacks_now(self, needed: Amount) -> list[str]:
-        """What there is too little of beside what is promised already."""
+        """What there is too little of beside what is allocated already."""
         if self.machine is None:
             return []
         whole = Amount(
             *(
                 wanted and wanted + held
-                for wanted, held in zip(astuple(needed), astuple(self.promised), strict=True)
+                for wanted, held in zip(astuple(needed), astuple(self.allocated), strict=True)
             )
         )
         found = {*self.overcommit.of(self.machine).lacks(whole), *self.lacks_ever(needed)}
@@ -105,7 +105,7 @@ class Candidate:
 
 
 def amount(size: Size, storage_bytes: int) -> Amount:
-    """What an instance that runs is promised."""
+    """What an instance that runs is allocated."""
     return Amount(size.vcpu, size.memory_bytes, storage_bytes)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from instance_services.duckdb import catalog
-from instance_services.duckdb.plans import Plan
+from instance_services.duckdb.query_plans import Plan
 
 # Preparing takes as long as three to five small queries save by it.
 _AFTER_RUNS = 10

@@ -14,8 +14,8 @@ from instance_services.duckdb import memory, values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.durable import Changes, NoRoom
 from instance_services.duckdb.errors import told
-from instance_services.duckdb.plans import Columns, Plan, Plans
 from instance_services.duckdb.prepared import Prepared
+from instance_services.duckdb.query_plans import Columns, Plan, Plans
 from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import Refusals, Refused
 

@@ -245,12 +245,12 @@ def _cell(db: Session, body: InstanceCreate, region: str | None) -> tuple[Cell, 
         for offered in cell.engines:
             if offered["engine"] == body.engine:
                 able[cell.id] = cell, max(offered["versions"])
-    promised = select(Instance.cell_id, Instance.size, func.count()).where(
+    allocated = select(Instance.cell_id, Instance.size, func.count()).where(
         Instance.cell_id.in_(able), Instance.desired_status == "running"
     )
     used = dict.fromkeys(able, 0.0)
     hosted = dict.fromkeys(able, 0)
-    for cell_id, name, count in db.execute(promised.group_by(Instance.cell_id, Instance.size)):
+    for cell_id, name, count in db.execute(allocated.group_by(Instance.cell_id, Instance.size)):
         used[cell_id] += SIZES[name].vcpu * count
         hosted[cell_id] += count
     roomy = [

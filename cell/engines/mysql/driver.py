@@ -24,7 +24,7 @@ from cell.engines.mysql.dialects import MARIADB, MYSQL, Dialect
 from cell.engines.mysql.servers import ServerInstallation, find, newest_first
 from cell.engines.mysql.snapshots import Copier
 from cell.engines.mysql.templates import Templates, put
-from cell.engines.sizes import Sizes
+from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -43,7 +43,7 @@ class MySQLFamily:
     def __init__(self, host: Host, dialect: Dialect) -> None:
         self._host = host
         self._dialect = dialect
-        self._sizes = Sizes()
+        self._storage_use = StorageUse()
         self.engine = dialect.engine
         self.missing = dialect.missing
         found = find(dialect.programs)
@@ -189,11 +189,11 @@ class MySQLFamily:
         await asyncio.to_thread(put, self._host, site, source / options.DATABASES)
 
     async def erase(self, site: Site) -> None:
-        self._sizes.forget(site)
+        self._storage_use.forget(site)
         self._background.disconnect(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        used_bytes, _ = self._sizes.count(site)
+        used_bytes, _ = self._storage_use.count(site)
         notice = None
         if process is not None:
             notice = self.events.look(site, process)

@@ -11,8 +11,8 @@ import time
 from threading import Lock
 
 from cell.engines.postgres import data_folder, server
+from cell.engines.postgres.configuration import AUTOVACUUM
 from cell.engines.postgres.roles import Connection
-from cell.engines.postgres.settings import AUTOVACUUM
 from cell.layout import Site
 from cell.runtime.host import Host
 from cell.runtime.process import Process

@@ -11,8 +11,8 @@ from psycopg.rows import TupleRow
 
 from cell.engines.driver import Login, NewLoginError
 from cell.engines.postgres import scram
+from cell.engines.postgres.configuration import PORT, SOCKET
 from cell.engines.postgres.scram import Keys
-from cell.engines.postgres.settings import PORT, SOCKET
 from cell.runtime import relay
 from cell.runtime.relay import LimitedRelay
 from gateway import sockets

@@ -19,6 +19,7 @@ from cell.engines.postgres import (
     autovacuum,
     backup,
     changed_passwords,
+    configuration,
     connections,
     data_folder,
     ended_logins,
@@ -30,12 +31,12 @@ from cell.engines.postgres import (
     roles,
     scram,
     server,
-    settings,
     sources,
     statistics,
     storage,
     upgrade,
 )
+from cell.engines.postgres.configuration import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.connections import (
     LoginError,
     NotRunningError,
@@ -43,10 +44,9 @@ from cell.engines.postgres.connections import (
     WrongPasswordError,
 )
 from cell.engines.postgres.installation import SECRET, Installation, Installations
-from cell.engines.postgres.settings import POSTGRES, TIMESCALEDB, Family
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
-from cell.engines.sizes import Sizes
+from cell.engines.storage_use import StorageUse
 from cell.layout import Site
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -89,7 +89,7 @@ class PostgreSQL:
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
-        self._sizes = Sizes()
+        self._storage_use = StorageUse()
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
         self.source = ", ".join(named) or "no PostgreSQL that can be run"
 
@@ -105,7 +105,7 @@ class PostgreSQL:
         return roles.OWNER if generation == 1 else f"{roles.OWNER}_{generation}"
 
     def socket(self, site: Site) -> Path:
-        return site.run / settings.SOCKET
+        return site.run / configuration.SOCKET
 
     async def provision(self, site: Site, spec: Spec) -> None:
         await asyncio.to_thread(data_folder.finish, site)
@@ -188,15 +188,15 @@ class PostgreSQL:
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self._installation(data_folder.major(site) or "", site)
-        path = site.configuration / settings.FILE
+        path = site.configuration / configuration.FILE
         view = self._host.view(site)
-        wanted = settings.content(self._family, installation.source, size, view)
-        if settings.needs_restart(path.read_bytes(), wanted):
+        wanted = configuration.content(self._family, installation.source, size, view)
+        if configuration.needs_restart(path.read_bytes(), wanted):
             return False
         with self._writing:
-            server.write(self._host, site, settings.FILE, wanted)
+            server.write(self._host, site, configuration.FILE, wanted)
         # The limit may be another.
-        self._sizes.forget(site)
+        self._storage_use.forget(site)
         process.signal(signal.SIGHUP)
         self._host.limit_cpu(process, size.vcpu)
         return True
@@ -242,7 +242,7 @@ class PostgreSQL:
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def erase(self, site: Site) -> None:
-        self._sizes.forget(site)
+        self._storage_use.forget(site)
         if (removing := self._discarding.get(site.directory)) is not None:
             await removing
 
@@ -250,7 +250,7 @@ class PostgreSQL:
         def wait_s(used_bytes: int) -> float:
             return min(MEASURE_EVERY_S, storage.fills_in_s(site, used_bytes))
 
-        storage_bytes, counted = self._sizes.count(site, wait_s)
+        storage_bytes, counted = self._storage_use.count(site, wait_s)
         if process is not None:
             self.autovacuum.look(site, process)
         if counted and process is not None:

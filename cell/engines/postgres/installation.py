@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cell.engines.driver import EngineError
 from cell.engines.postgres import archive, builtin_functions, extensions, roles, scram, searches
-from cell.engines.postgres.settings import Family
+from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
 from cell.runtime.confinement import NOBODY, Mount

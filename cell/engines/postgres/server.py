@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Login
-from cell.engines.postgres import connections, data_folder, roles, settings
+from cell.engines.postgres import configuration, connections, data_folder, roles
+from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import Installation
-from cell.engines.postgres.settings import Family
 from cell.layout import Site, write_atomically
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -33,10 +33,10 @@ def write_configuration(
 ) -> bytes:
     """The server's files, in the folder it reads and cannot write; those in its data are blank."""
     data_folder.blank(site, host.owner(site))
-    content = settings.content(family, installation.source, size, host.view(site))
-    write(host, site, settings.FILE, content)
-    write(host, site, settings.ACCESS, settings.ACCESS_CONTENT)
-    write(host, site, settings.IDENTITIES, b"")
+    content = configuration.content(family, installation.source, size, host.view(site))
+    write(host, site, configuration.FILE, content)
+    write(host, site, configuration.ACCESS, configuration.ACCESS_CONTENT)
+    write(host, site, configuration.IDENTITIES, b"")
     return content
 
 
@@ -57,10 +57,10 @@ async def launch(
     options: tuple[str, ...] = (),
 ) -> Process:
     view = host.view(site)
-    decisive = settings.decisive(family, installation.source, view)
+    decisive = configuration.decisive(family, installation.source, view)
     argv = [
         *(installation.program("postgres"), "-D", str(view.data)),
-        *("-c", f"config_file={view.configuration / settings.FILE}"),
+        *("-c", f"config_file={view.configuration / configuration.FILE}"),
         *(word for name, value in decisive.items() for word in ("-c", f"{name}={value}")),
         *(word for option in options for word in ("-c", option)),
     ]

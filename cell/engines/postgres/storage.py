@@ -4,7 +4,7 @@ import signal
 
 import structlog
 
-from cell.engines.postgres import data_folder, server, settings
+from cell.engines.postgres import configuration, data_folder, server
 from cell.layout import Site
 from cell.runtime.host import Host
 from cell.runtime.process import Process
@@ -22,7 +22,9 @@ BYTES_PER_S = 500 * 10**6
 def fills_in_s(site: Site, used_bytes: int) -> float:
     """How soon it could reach the ceiling, and must be measured again."""
     try:
-        limit_bytes = settings.storage_bytes((site.configuration / settings.FILE).read_bytes())
+        limit_bytes = configuration.storage_bytes(
+            (site.configuration / configuration.FILE).read_bytes()
+        )
     except FileNotFoundError:
         limit_bytes = None
     if limit_bytes is None:
@@ -37,13 +39,13 @@ def hold(host: Host, site: Site, process: Process, used_bytes: int) -> None:
     """
     if not data_folder.takes_logins(site):
         return
-    content = (site.configuration / settings.FILE).read_bytes()
-    limit_bytes = settings.storage_bytes(content)
+    content = (site.configuration / configuration.FILE).read_bytes()
+    limit_bytes = configuration.storage_bytes(content)
     held = content.endswith(READ_ONLY)
     if limit_bytes is None or held == (used_bytes > limit_bytes * (LIFTED_BELOW if held else 1)):
         return
     wanted = content.removesuffix(READ_ONLY) if held else content + READ_ONLY
-    server.write(host, site, settings.FILE, wanted)
+    server.write(host, site, configuration.FILE, wanted)
     process.signal(signal.SIGHUP)
     event = "cell.storage_freed" if held else "cell.storage_full"
     log.warning(event, instance_id=site.instance_id, used_bytes=used_bytes)

@@ -19,8 +19,8 @@ from cell.engines.postgres import (
     server,
     statistics,
 )
+from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
-from cell.engines.postgres.settings import Family
 from cell.layout import Site
 from cell.runtime.confinement import Mount
 from cell.runtime.host import INSIDE as INSTANCE

@@ -38,7 +38,7 @@ from cell.engines.resp.configuration import (
 from cell.engines.resp.connection import RefusalError, RespConnection, connected, is_full
 from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_servers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
-from cell.engines.sizes import Sizes
+from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
 from cell.runtime.confinement import Mount
 from cell.runtime.host import Host
@@ -67,7 +67,7 @@ class RespFamily:
     def __init__(self, host: Host, servers: list[ServerProgram]) -> None:
         self._host = host
         self._servers = servers
-        self._sizes = Sizes()
+        self._storage_use = StorageUse()
         self._upkeep = Upkeep()
         self.source = ", ".join(f"{each.origin} {each.release}" for each in servers) or "none found"
 
@@ -221,14 +221,14 @@ class RespFamily:
         await asyncio.to_thread(files.restore, self._host, site, source)
 
     async def erase(self, site: Site) -> None:
-        self._sizes.forget(site)
+        self._storage_use.forget(site)
         self._upkeep.forget(site)
 
     async def flush(self, site: Site) -> None:
         await asyncio.to_thread(files.flush, site.data)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        return measured(self._host, process, self._sizes.count(site)[0])
+        return measured(self._host, process, self._storage_use.count(site)[0])
 
     def uri(self, login: Login, host: str, port: int) -> str:
         return f"rediss://{login.username}:{quote(login.password, safe='')}@{host}:{port}/0"

@@ -105,7 +105,7 @@ def test_after_the_retention_it_is_refused_and_erased(house: House, tenant: Tena
     instance_id = house.instance(tenant)
     delete(house, tenant, instance_id)
     house.pass_time(400 * DAY_S)
-    # Nobody has purged it yet, but it is promised to nobody any more.
+    # Nobody has purged it yet, but it is allocated to nobody any more.
     assert "was kept until" in refusal(undelete(house, tenant, instance_id))
     purge(house)
     assert refusal(undelete(house, tenant, instance_id)).endswith("an instance that is erased")

@@ -55,8 +55,8 @@ def test_equals_are_spread_evenly_however_they_came_and_went(
 ) -> None:
     small = [(name, 0.5 if stays else None) for name, stays in orders]
     places = followed(Cpus(range(count)), small)
-    promised = Counter(cpu for place in places.values() if place for cpu in place)
-    held = [promised[cpu] for cpu in range(count)]
+    allocated = Counter(cpu for place in places.values() if place for cpu in place)
+    held = [allocated[cpu] for cpu in range(count)]
     assert max(held) - min(held) <= 1
 
 
@@ -71,13 +71,13 @@ def test_nobody_alone_could_stand_better(
         if vcpu is not None and (place := places[name]) is not None
     }
     assume(shares)
-    promised = Counter[int]()
+    allocated = Counter[int]()
     for place, share in shares.values():
-        promised.update(dict.fromkeys(place, share))
-    peak = max(promised.values())
+        allocated.update(dict.fromkeys(place, share))
+    peak = max(allocated.values())
     for place, share in shares.values():
-        if max(promised[cpu] for cpu in place) == peak:
-            without = {cpu: promised[cpu] - (share if cpu in place else 0) for cpu in range(count)}
+        if max(allocated[cpu] for cpu in place) == peak:
+            without = {cpu: allocated[cpu] - (share if cpu in place else 0) for cpu in range(count)}
             emptiest = sorted(without.values())[: len(place)]
             assert emptiest[-1] + share >= peak - 1e-6
 

@@ -8,7 +8,7 @@ from contract_tests.storage import tenants
 from storage.catalogue import cells
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances import changes, instances, promises
+from storage.instances import allocations, changes, instances
 
 GB = 10**9
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,10 +96,10 @@ def test_an_instance_that_is_to_move_is_not_counted_where_it_is(database: Databa
     with database.write() as db:
         tenant = tenants.make(db)
         one, other = (tenants.instance(db, tenant, status="running") for _ in range(2))
-        counted = promises.by_cell(db, [tenant.cell_id], besides=one.id)[tenant.cell_id]
+        counted = allocations.by_cell(db, [tenant.cell_id], besides=one.id)[tenant.cell_id]
         assert (counted.instances, counted.storage_bytes) == (1, GB)
         changes.order(db, other, {"size": "s0", "storage": 3 * GB}, requested_by=None, now=AT)
-        counted = promises.by_cell(db, [tenant.cell_id, "cell_other"])[tenant.cell_id]
+        counted = allocations.by_cell(db, [tenant.cell_id, "cell_other"])[tenant.cell_id]
         assert (counted.instances, counted.storage_bytes) == (2, 4 * GB)
         assert counted.growing == [("f0", "s0")]
 

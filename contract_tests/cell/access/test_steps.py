@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cell.access.operations import Operations
+from cell.access.steps import Steps
 from cell.database import Database
 from specserver import Conflict, Reply, Unavailable
 
@@ -15,13 +15,13 @@ class Asker:
     """Of one step, which is done once `finish` is set, and fails with `failure`."""
 
     def __init__(self, path: Path) -> None:
-        self.operations = Operations(Database(path))
+        self.steps = Steps(Database(path))
         self.finish = asyncio.Event()
         self.failure: Exception | None = None
         self.begun = 0
 
     async def ask(self, wait_s: float | None = 0.01) -> Reply:
-        return await self.operations.once("PUT /x", "1:put", 1, self._act, wait_s)
+        return await self.steps.once("PUT /x", "1:put", 1, self._act, wait_s)
 
     async def _act(self) -> Reply:
         self.begun += 1

@@ -16,7 +16,7 @@ def at_once(_used_bytes: int) -> float:
     return 0.0
 
 
-class Sizes:
+class StorageUse:
     """Of all instances of a driver, as last counted."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Operations of the control plane: each step is done once, and only for the newest lease."""
+"""Steps of the control plane's operations: each is done once, and only for the newest lease."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ AGAIN_MAX_S = 5
 AGAIN_SHARE = 0.1
 
 
-class Operations:
+class Steps:
     """A step that is asked for again gets the answer of the first time, while it runs too.
 
     What was refused or failed is not kept: the next attempt may find it otherwise. An answer is

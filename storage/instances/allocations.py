@@ -1,4 +1,4 @@
-"""What of each cell is promised to instances: CPU and memory by size, and storage."""
+"""What of each cell is allocated to instances: CPU and memory by size, and storage."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -47,7 +47,7 @@ _GROWING = Prepared(
 
 
 @dataclass
-class Promises:
+class Allocations:
     """`sizes` counts instances that compute; `growing` are sizes that are to become others.
 
     `instances` counts those that are wanted, computing or not.
@@ -61,14 +61,14 @@ class Promises:
 
 def by_cell(
     db: Session, cell_ids: Collection[str], *, besides: str | None = None
-) -> dict[str, Promises]:
+) -> dict[str, Allocations]:
     """For each cell; `besides` is an instance that is not counted."""
     with tenancy.across(db, "all organizations share a cell"):
         return _by_cell(db, cell_ids, besides)
 
 
-def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Promises]:
-    found = {cell_id: Promises() for cell_id in cell_ids}
+def _by_cell(db: Session, cell_ids: Collection[str], besides: str | None) -> dict[str, Allocations]:
+    found = {cell_id: Allocations() for cell_id in cell_ids}
     asked = {"cell_ids": list(cell_ids), "besides": besides or ""}
     for cell_id, size, computing, live, storage_bytes in _KEPT.rows(db, **asked):
         of_cell = found[cell_id]

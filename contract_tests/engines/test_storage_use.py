@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from ulid import ULID
 
-from cell.engines import sizes
+from cell.engines import storage_use
 from cell.layout import Layout
 from cell.runtime.host import size_bytes
 from contract_tests.engines.conftest import UID, Subject
@@ -23,8 +23,8 @@ def test_what_takes_long_to_count_is_counted_less_often(
         clock[0] += 0.5
         return len(counts)
 
-    monkeypatch.setattr(sizes, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(sizes, "size_bytes", slow)
+    monkeypatch.setattr(storage_use, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(storage_use, "size_bytes", slow)
     for _ in range(20):
         subject.driver.metrics(subject.site, None)
         clock[0] += 1
@@ -32,7 +32,7 @@ def test_what_takes_long_to_count_is_counted_less_often(
 
 
 def test_each_instance_is_counted_by_itself(tmp_path: Path) -> None:
-    layout, counted = Layout.make(tmp_path / "cell"), sizes.Sizes()
+    layout, counted = Layout.make(tmp_path / "cell"), storage_use.StorageUse()
     for _ in range(2):
         site = layout.site(f"inst_{ULID()}", UID)
         site.make(None)
