@@ -58,7 +58,9 @@ class Worker:
             slots=slots,
             activity=Activity(home / "activity", former, slots.total),
             waker=Waker(home),
-            proxies=tuple(ipaddress.ip_network(cidr) for cidr in settings.proxy_cidrs),
+            proxies=tuple(
+                ipaddress.ip_network(each, strict=False) for each in settings.proxy_cidrs
+            ),
         )
 
     async def run(self, lifeline: int) -> None:

@@ -48,6 +48,7 @@ def run_gateway(settings: Settings) -> None:
                 ports=settings.gateway_ports,
                 mysql_version=settings.gateway_mysql_version,
                 workers=settings.gateway_processes,
+                proxy_cidrs=settings.gateway_proxy_cidrs,
                 connections_max=relayed,
                 handshakes_max=min(GatewaySettings.handshakes_max, relayed // 2),
                 cell_connections_max=min(GatewaySettings.cell_connections_max, relayed // 2),

@@ -108,6 +108,9 @@ class Settings(BaseSettings):
     gateway_workers: int = Field(
         0, ge=0, description="gateway processes; 0: one per CPU, at most 4"
     )
+    gateway_proxy_cidrs: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="CIDRs of load balancers that put a PROXY v2 header before each connection"
+    )
     region: str = Field("local", pattern="^[a-z][a-z0-9-]{0,30}$", description="region of the cell")
     instance_domain: str = Field("localhost", description="domain of the instance hosts")
 
@@ -218,7 +221,7 @@ class Settings(BaseSettings):
             raise ValueError(str(error)) from None
         return where
 
-    @field_validator("trusted_proxies", mode="before")
+    @field_validator("trusted_proxies", "gateway_proxy_cidrs", mode="before")
     @classmethod
     def _proxies_are_networks(cls, given: Any) -> Any:
         for each in (found := setting_values.as_list(given, "10.0.0.0/8")):

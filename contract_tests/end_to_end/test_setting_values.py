@@ -22,6 +22,7 @@ UNUSABLE = [
     ("acme_directory", "ftp://x", "acme_directory: must be a URL that begins with https://"),
     ("trusted_proxies", "10.0.0.0/8", 'trusted_proxies: must be a list such as ["10.0.0.0/8"]'),
     ("trusted_proxies", '["x"]', "trusted_proxies: 'x' is not an address or a network such as"),
+    ("gateway_proxy_cidrs", '["x"]', "gateway_proxy_cidrs: 'x' is not an address or a network"),
     ("dns_servers", '["x"]', "dns_servers: 'x' is not an address such as"),
     ("base_url", "api.example.com", "base_url: must be a URL that begins with https://"),
     ("base_url", "https:///v1", "base_url: must be a URL that begins with https://"),

@@ -119,7 +119,7 @@ def status_through(gateway: GatewayRig, host: str, preface: bytes) -> int | None
 
 
 def test_behind_a_balancer_its_word_is_the_address(make_gateway: MakeGateway) -> None:
-    gateway = make_gateway(proxy_cidrs=["127.0.0.0/8"])
+    gateway = make_gateway(proxy_cidrs=["127.0.0.1/8"])
     host = f"duckdb-proxied.{ZONE}"
     gateway.routes[host] = {
         "instance_id": "inst_proxied",
