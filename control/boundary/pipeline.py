@@ -226,17 +226,16 @@ class RequestPipeline:
             call.operation_key = uuid.uuid4().hex if key is None else key.act
             call.wait_to_record()
             reply = _invoke(call)
-        if reply.status >= _FAILURES_FROM:
-            return reply
-        return self._record(call, reply, key)
+        return reply if reply.status >= _FAILURES_FROM else self._record(call, reply, key)
 
     def _record(self, call: Call, reply: Reply, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
-            if key is not None:
-                self._replays.lock(db, key)
-                before = self._replays.answer(db, key, call.now)
-                if before is not None:
-                    return before
+            # Two that share a key were asked at once and are done: neither goes unrecorded.
+            if key is not None and not self._replays.hold(db, key, call.now):
+                key = None
+            before = None if key is None else self._replays.answer(db, key, call.now)
+            if before is not None:
+                return before
             tenancy.restrict(db, call.org.id if call.org else None)
             call.record(db)
             call.finish(reply)

@@ -105,6 +105,18 @@ class Replays:
                 headers={"Retry-After": "1"},
             )
 
+    def hold(self, db: Session, key: ReplayKey, now: datetime) -> bool:
+        """The same, but waits: for who has done already what is to be recorded.
+
+        False where a different request with this key was answered while that was done.
+        """
+        if db.get_bind().dialect.name == "postgresql":
+            _LOCK.rows(db, number=_number(key))
+        found = replays.find(db, key.scope, key.operation, key.key)
+        if found is None or found.expires_at <= now:
+            return True
+        return hmac.compare_digest(found.body_sha256, key.fingerprint)
+
     def answer(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
         """The answer given before to a key that is held."""
         found = replays.find(db, key.scope, key.operation, key.key)
@@ -188,6 +200,7 @@ def canonical(body: bytes) -> bytes:
 _TRY_LOCK: Final = Prepared(
     select(func.pg_try_advisory_xact_lock(bindparam("number", type_=BigInteger)))
 )
+_LOCK: Final = Prepared(select(func.pg_advisory_xact_lock(bindparam("number", type_=BigInteger))))
 
 
 # Of two locks by one statement: a key that another request holds lets no row through, and this one
@@ -202,9 +215,14 @@ _TRY_BOTH: Final = Prepared(
 def _locked(db: Session, key: ReplayKey, org_id: str | None) -> bool:
     if db.get_bind().dialect.name != "postgresql":
         return True
-    digest = hashlib.sha256(key.context.encode()).digest()
-    number = int.from_bytes(digest[:8], "big", signed=True)
+    number = _number(key)
     if org_id is not None:
         return _TRY_BOTH.one_or_none(db, number=number, org_id=org_id) is not None
     ((locked,),) = _TRY_LOCK.rows(db, number=number)
     return bool(locked)
+
+
+def _number(key: ReplayKey) -> int:
+    """What PostgreSQL's lock of a key is known by."""
+    digest = hashlib.sha256(key.context.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

@@ -248,6 +248,24 @@ def test_one_key_sent_by_many_at_once_sends_once(house: House, tenant: Tenant, p
 
 
 @pytest.mark.every_database  # what locks is the database
+def test_two_requests_that_share_a_key_at_once_are_both_recorded(
+    house: House, tenant: Tenant, path: str
+) -> None:
+    """What a cell has done is told and audited, though the key was another request's by then."""
+    queues = [make(house, tenant, path, name) for name in ("orders", "bills")]
+    both = threading.Barrier(2)
+    house.cell.before = lambda _action, _instance_id: both.wait(30) and None
+    options = {"headers": {"Idempotency-Key": "k1"}}
+    asked = [("POST", f"{queue}/actions/purge", tenant.key, options) for queue in queues]
+    answers = house.together(*[tuple(map(_copy, one)) for one in asked])
+    assert [one.status_code for one in answers] == [200, 200], [one.text for one in answers]
+    assert sorted(one[2]["queue"] for one in audited(house, tenant)[2:]) == ["bills", "orders"]
+    house.cell.before = nothing
+    again = [house.post(f"{one}/actions/purge", tenant.key, **options) for one in queues]
+    assert sorted(one.status_code for one in again) == [200, 422]
+
+
+@pytest.mark.every_database  # what locks is the database
 def test_no_transaction_waits_for_the_cell(house: House, tenant: Tenant, path: str) -> None:
     queue = make(house, tenant, path)
     asked, go_on = threading.Event(), threading.Event()
