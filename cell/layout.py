@@ -193,6 +193,14 @@ class Site:
             for path in (self.data, self.run):
                 _give(path, os.geteuid() if owner is None else owner)
 
+    def empty_run(self) -> None:
+        """Removes what an engine left beside its sockets; only while none runs."""
+        for left in self.run.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
+
 
 def _give(directory: Path, owner: int) -> None:
     """What lies inside too, where engines ran as somebody else until now."""

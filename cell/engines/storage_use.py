@@ -16,6 +16,15 @@ def at_once(_used_bytes: int) -> float:
     return 0.0
 
 
+RUN_BYTES = 2**20
+"""What sockets and files of process numbers may take; what an engine writes beyond counts."""
+
+
+def beside_bytes(site: Site) -> int:
+    """What an engine keeps where its sockets lie, which is on the disk of all tenants too."""
+    return max(0, size_bytes(site.run) - RUN_BYTES)
+
+
 class StorageUse:
     """Of all instances of a driver, as last counted."""
 
@@ -28,7 +37,7 @@ class StorageUse:
         due_at, used_bytes = self._counted.get(site.directory, (0.0, 0))
         if began < due_at:
             return used_bytes, False
-        used_bytes = size_bytes(site.data)
+        used_bytes = size_bytes(site.data) + beside_bytes(site)
         ended = time.monotonic()
         rest_s = max((ended - began) * REST, wait_s(used_bytes))
         self._counted[site.directory] = ended + rest_s, used_bytes

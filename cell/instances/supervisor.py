@@ -132,6 +132,7 @@ class Supervisor:
             slot = StartSlot(self.pools, self.host, instance)
             async with bounds.in_turn(instance, slot):
                 await self.prepare(instance)
+                await asyncio.to_thread(instance.site.empty_run)
                 await asyncio.to_thread(ceilings.check, instance)
                 await self.start(instance, slot)
 

@@ -15,12 +15,12 @@ def rotate(path: Path, bytes_max: int) -> None:
     """Sets a grown file's end aside. The engine holds it open to append, so it is copied and cut.
 
     No more than `bytes_max` is kept: an engine that is made to write much must not fill the disk,
-    nor hold up the cell with the copy.
+    nor hold up the cell with the copy. What it was made to reserve past the end counts too.
     """
     size = _size(path)
-    if size <= bytes_max:
+    if max(size, _reserved(path)) <= bytes_max:
         return
-    end = _read(path, size - bytes_max, bytes_max)
+    end = _read(path, max(0, size - bytes_max), bytes_max)
     path.with_suffix(".log.1").write_bytes(end)
     with contextlib.suppress(FileNotFoundError):
         os.truncate(path, 0)
@@ -97,5 +97,12 @@ def _read(path: Path, position: int, size_bytes: int = CHUNK_BYTES) -> bytes:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _reserved(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
     except FileNotFoundError:
         return 0

@@ -267,6 +267,22 @@ def test_a_file_without_a_name_counts(rig: Rig, host: Host) -> None:
     rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
+def test_what_lies_beside_the_sockets_counts_and_goes_with_the_engine(rig: Rig, host: Host) -> None:
+    """As an engine would write there that somebody has taken over."""
+    instance_id = order(rig, host, "valkey", size=TINY)
+    route = rig.route(instance_id)
+    assert route is not None
+    left = Path(route["socket"]).resolve().with_name("filled")
+    with left.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 500 * MB)
+    told = until(lambda: rig.observe(instance_id)["status_reason"], "it is started again")
+    assert "the storage is full" in told
+    until(lambda: rig.status_is(instance_id, "running"), "it runs again")
+    assert not left.exists()
+    rig.action(instance_id, "erase")
+
+
 def test_empty_files_use_storage_too(tmp_path: Path) -> None:
     """As a million empty tables would take all inodes of the disk that tenants share."""
     (tmp_path / "folder").mkdir()

@@ -43,6 +43,27 @@ def test_each_instance_is_counted_by_itself(tmp_path: Path) -> None:
         assert counted.count(site)[0] >= 10**6
 
 
+def test_what_lies_beside_the_sockets_counts(tmp_path: Path) -> None:
+    layout, counted = Layout.make(tmp_path / "cell"), storage_use.StorageUse()
+    site = layout.site(f"inst_{ULID()}", UID)
+    site.make(None)
+    (site.run / "engine.sock").touch()
+    (site.run / "engine.pid").write_text("7")
+    assert counted.count(site)[0] == size_bytes(site.data), "what every engine has"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    (site.run / "folder").mkdir()
+    (site.run / "link").symlink_to(outside)
+    (site.run / "folder" / "link").symlink_to(outside)
+    (site.run / "folder" / "filled").write_bytes(b"x" * 3 * 2**20)
+    counted.forget(site)
+    assert counted.count(site)[0] > 2 * 2**20
+    site.empty_run()
+    assert list(site.run.iterdir()) == []
+    assert (outside / "kept").exists()
+
+
 def test_what_is_kept_beyond_the_end_of_a_file_counts(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(10**8)

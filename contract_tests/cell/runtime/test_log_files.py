@@ -1,6 +1,7 @@
 """Log files of engines stay small, however much an engine is made to write."""
 
 import asyncio
+import subprocess
 import threading
 from pathlib import Path
 
@@ -20,6 +21,16 @@ def test_what_is_set_aside_is_the_end_and_no_more_than_the_limit(tmp_path: Path)
     aside = path.with_suffix(".log.1")
     assert aside.stat().st_size == 10_000
     assert log_files.tail(path, 3).decode() == "".join([*lines[-2:], "and on\n"])
+
+
+@pytest.mark.parametrize("content", [b"", b"a line\n"])
+def test_what_is_reserved_past_the_end_is_given_back(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "engine.log"
+    path.write_bytes(content)
+    subprocess.run(["fallocate", "--keep-size", "--length=5000000", str(path)], check=True)
+    log_files.rotate(path, 100_000)
+    assert path.stat().st_blocks * 512 < 100_000
+    assert log_files.tail(path, 3) == content
 
 
 def test_the_last_lines_are_found_whatever_the_file_ends_with(tmp_path: Path) -> None:
