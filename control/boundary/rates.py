@@ -5,7 +5,7 @@ A minute's allowance holds in any 60 seconds; of it, a burst may come within any
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -15,7 +15,7 @@ from limits.storage import Storage, storage_from_string
 
 from control.boundary.redis_windows import RedisMeter, check_url, connect, is_redis
 from control.boundary.shared_windows import DatabaseMeter
-from control.boundary.windows import LibraryMeter, LocalWindows, Meter, Use, Window
+from control.boundary.windows import Count, LibraryMeter, LocalWindows, Meter, Use, Window
 from control.settings import ControlSettings, RateLimits
 from storage.database import Database
 
@@ -67,22 +67,31 @@ class Limiter:
     ) -> None:
         """Without a meter nothing is limited."""
         self._meter = meter
+        # For as long as the counters that are shared cannot be reached.
+        self._own = LibraryMeter(LocalWindows(clock=clock), clock=clock)
         self._windows = _windows(rates)
         self._clock = clock
         self._asks_again_at = -math.inf
 
     def charge(self, rate: str, key: str) -> Verdict | None:
-        """None where nothing is limited, also while the counters cannot be reached."""
-        if self._meter is None or self._clock() < self._asks_again_at:
+        """None where nothing is limited.
+
+        An outage of the counters is no reason to refuse callers, nor to let them guess: each
+        process counts its own requests then.
+        """
+        if self._meter is None:
             return None
-        try:
-            count = self._meter.charge(f"{rate}:{key}", self._windows[rate])
-        except LibraryStorageError as error:
-            # An outage of the counters is no reason to refuse callers.
-            _log.warning("rate_limits_unavailable", reason=str(error))
-            self._asks_again_at = self._clock() + _LEFT_ALONE_S
-            return None
+        count = self._count(self._meter, f"{rate}:{key}", self._windows[rate])
         return Verdict(count.allowed, count.uses)
+
+    def _count(self, meter: Meter, key: str, windows: Sequence[Window]) -> Count:
+        if self._clock() >= self._asks_again_at:
+            try:
+                return meter.charge(key, windows)
+            except LibraryStorageError as error:
+                _log.warning("rate_limits_unavailable", reason=str(error))
+                self._asks_again_at = self._clock() + _LEFT_ALONE_S
+        return self._own.charge(key, windows)
 
     def charge_all(self, due: Iterable[tuple[str, str]]) -> Verdict | None:
         """The first of the verdicts, or the one that refuses, after which nothing is charged."""

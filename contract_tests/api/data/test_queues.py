@@ -254,7 +254,11 @@ def test_two_requests_that_share_a_key_at_once_are_both_recorded(
     """What a cell has done is told and audited, though the key was another request's by then."""
     queues = [make(house, tenant, path, name) for name in ("orders", "bills")]
     both = threading.Barrier(2)
-    house.cell.before = lambda _action, _instance_id: both.wait(30) and None
+
+    def meet(_action: str, _instance_id: str) -> None:
+        both.wait(30)
+
+    house.cell.before = meet
     options = {"headers": {"Idempotency-Key": "k1"}}
     asked = [("POST", f"{queue}/actions/purge", tenant.key, options) for queue in queues]
     answers = house.together(*[tuple(map(_copy, one)) for one in asked])
