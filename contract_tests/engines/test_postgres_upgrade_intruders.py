@@ -1,10 +1,13 @@
 """Code of tenants where an upgrade evaluates it: it never runs as the superuser."""
 
+import stat
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from cell.engines.driver import EngineError
+from cell.engines.postgres import server
 from contract_tests.attacks.statements import sequences
 from contract_tests.by_day import one_in
 from contract_tests.engines.conftest import Subject
@@ -101,6 +104,17 @@ def test_an_upgrade_runs_no_code_of_the_owner_as_superuser(running: Subject) -> 
     assert ask(running, "SELECT n, m FROM public.t") == [(21, 42)]
     assert value(running, "SELECT n FROM public.w") == 6
     assert value(running, "SELECT count(*) FROM public.s") == 100
+
+
+@pytest.mark.nightly
+@upgraded
+def test_an_upgrade_follows_no_link_of_the_engine(running: Subject, tmp_path: Path) -> None:
+    """The unit of it is in cell/runtime/test_engine_files.py."""
+    tmp_path.chmod(0o755)
+    (running.site.run / server.PRIVATE).symlink_to(tmp_path)
+    _upgrade(running)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    running.start()
 
 
 @upgraded

@@ -13,6 +13,7 @@ from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import Installation
 from cell.layout import Site, write_atomically
+from cell.runtime import engine_files
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size
@@ -97,9 +98,7 @@ async def private(
     write_configuration(host, family, installation, site, SIZE)
     access = write(host, site, OPEN_ACCESS, b"local all all trust\n")
     folder = site.run / PRIVATE
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o700)
-    host.own(site, folder)
+    await asyncio.to_thread(engine_files.make_folder, site.run, PRIVATE, host.owner(site))
     options = (
         f"unix_socket_directories={host.view(site).run / PRIVATE}",
         f"hba_file={access}",
