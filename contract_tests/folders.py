@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from cell.layout import OUTSIDE_NAME
+from tools.spread import spread
 
 # Set to look at what a failed test has left.
 KEPT: Final = "CONTRACT_TESTS_KEEP_FOLDERS"
@@ -41,6 +42,7 @@ def tmp_path_factory(
 ) -> Iterator[pytest.TempPathFactory]:
     """Pytest's own, which remembers for which fixture it made a folder."""
     make = tmp_path_factory.mktemp
+    spread(tmp_path_factory.getbasetemp())
 
     def mktemp(basename: str, numbered: bool = True) -> Path:
         folder = make(basename, numbered)

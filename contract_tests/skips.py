@@ -27,6 +27,7 @@ LISTED: Final = {
     r"a small (disk|file system) cannot be mounted|no file system can be mounted": "tried by mount",
     r"other users make no sandboxes here": "tried by bubblewrap",
     r"prlimit cannot be used here|no IPv6 loopback|this machine has one CPU": "of the machine",
+    r"only ext4 places folders": "of the file system",
 }
 # Told by the product, and believed where the kernel itself cannot do it. By what is told:
 KERNEL: Final = {

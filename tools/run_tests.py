@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tools.spread import spread
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 TESTS: Final = ROOT / "contract_tests"
 # The folders of tests that a room's behaviour is shown by.
@@ -147,6 +149,7 @@ def temporary_folder() -> Iterator[Path]:
     try:
         # Other users write there too, as to any such folder.
         made.chmod(0o1777)
+        spread(made)
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -12,6 +12,7 @@ import pytest
 from contract_tests import folders
 from contract_tests.habits.test_sizes import ROOT
 from tools import run_tests
+from tools.spread import is_spread, spread
 
 MAKING = """
 import pytest
@@ -74,3 +75,19 @@ def test_a_run_without_the_disk_it_needs_says_so_first(monkeypatch: pytest.Monke
     monkeypatch.setattr(shutil, "disk_usage", lambda _place: free)
     with pytest.raises(SystemExit, match=r"need \d+ GiB in .*, which has 0\.3: make room"):
         run_tests.main(["contract_tests/habits/test_folders.py"])
+
+
+def test_the_folders_of_a_run_lie_apart_on_the_disk(tmp_path: Path) -> None:
+    words = ["stat", "--file-system", "--format=%T", str(tmp_path)]
+    if subprocess.run(words, capture_output=True, check=True).stdout != b"ext2/ext3\n":
+        pytest.skip("only ext4 places folders by a flag")
+    assert not is_spread(tmp_path)
+    spread(tmp_path)
+    assert is_spread(tmp_path)
+    assert is_spread(tmp_path.parent)  # by the fixture that makes them
+    with run_tests.temporary_folder() as folder:
+        assert is_spread(folder)
+
+
+def test_a_file_system_that_cannot_spread_folders_is_left_alone() -> None:
+    spread(Path("/proc"))
