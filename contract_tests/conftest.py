@@ -11,11 +11,10 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from contract_tests import folders
 from contract_tests.by_day import take_turns
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.engine_logs import pytest_report_engine_logs as pytest_report_engine_logs  # noqa: PLC0414 -- a hook
-from contract_tests.folders import pytest_fixture_setup as pytest_fixture_setup  # noqa: PLC0414 -- a hook
-from contract_tests.folders import tmp_path_factory as tmp_path_factory  # noqa: PLC0414 -- a fixture
 from contract_tests.order import in_order
 from contract_tests.skips import pytest_runtest_makereport as pytest_runtest_makereport  # noqa: PLC0414 -- a hook
 from storage.database import Database
@@ -38,6 +37,11 @@ settings.register_profile(
 settings.load_profile("test")
 # The watchdog's, for what is left to the night because it is long.
 _NIGHTLY_S = 3600
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # What a conftest has is not asked about the fixtures of the session.
+    config.pluginmanager.register(folders)
 
 
 # Before a room's own, which give their tests what they need by day.

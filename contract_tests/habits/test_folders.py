@@ -91,3 +91,22 @@ def test_the_folders_of_a_run_lie_apart_on_the_disk(tmp_path: Path) -> None:
 
 def test_a_file_system_that_cannot_spread_folders_is_left_alone() -> None:
     spread(Path("/proc"))
+
+
+@pytest.fixture(scope="session")
+def of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("session")
+
+
+@pytest.fixture
+def asking(request: pytest.FixtureRequest) -> Path:
+    found = request.getfixturevalue("of_the_session")
+    assert isinstance(found, Path)
+    return found
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_a_folder_of_the_session_does_not_go_with_who_asked_for_it_first(
+    asking: Path, time: str
+) -> None:
+    assert asking.is_dir(), time
