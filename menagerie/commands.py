@@ -139,10 +139,10 @@ def api(
     settings = _settings(
         "api", home=home, host=host, port=port, processes=processes, log_format=log_format
     )
-    from menagerie import control_plane  # noqa: PLC0415 -- keeps the other commands quick
+    from menagerie import under_gunicorn  # noqa: PLC0415 -- keeps the other commands quick
 
     with unusable("api"):
-        raise typer.Exit(control_plane.run_api(settings))
+        under_gunicorn.become(settings)
 
 
 def worker(home: Home = None, log_format: LogFormat = None) -> None:

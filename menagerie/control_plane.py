@@ -1,8 +1,6 @@
 """The parts that decide: the API and the worker."""
 
-import os
 import signal
-import sys
 from functools import partial
 from threading import Event
 from typing import Any, Final
@@ -16,7 +14,7 @@ from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
 from menagerie.processes import loaded, owner_is_told_to, started_by_serve
-from menagerie.settings import Settings, environment
+from menagerie.settings import Settings
 from specserver import render_problem
 from specserver.connection_counts import ConnectionCounts
 from specserver.http_protocol import http_protocol
@@ -68,14 +66,8 @@ def build_worker(settings: Settings, services: Services) -> Worker:
 
 
 def run_api(settings: Settings) -> int:
-    """Serve the API until SIGTERM: under gunicorn, or alone where `serve` tends this process."""
+    """Serve the API in this process, which `serve` tends, until SIGTERM."""
     open_files.raise_limit()
-    if not started_by_serve():
-        command = [
-            *(sys.executable, "-m", "gunicorn"),
-            *("--config", "python:menagerie.gunicorn_settings", "menagerie.asgi:app"),
-        ]
-        os.execve(sys.executable, command, os.environ | environment(settings))  # noqa: S606
     if (writing := owner_is_told_to()) is not None:
         first_start.make_and_tell(settings, writing)
     config = uvicorn.Config(

@@ -35,25 +35,32 @@ def wait(settings: Settings, url: str | None, timeout_s: float) -> int:
     """Says on stderr what is missing, as that changes. The exit status: 0 ready, 1 not in time."""
     deadline = time.monotonic() + timeout_s
     told = ""
-    while True:
-        seen = look(settings, url)
-        if not seen.missing:
-            print(f"Menagerie is ready: {seen.url}")  # noqa: T201 -- for people
-            return 0
-        if time.monotonic() >= deadline:
-            return _not_in_time(seen, timeout_s)
-        if seen.missing != told:
-            told = seen.missing
-            _tell(f"waiting: {told}")
-        time.sleep(LOOK_EVERY_S)
+    # One for all looks: each loads the system's authorities, which takes more than the rest of one.
+    with client(timeout=ASK_TIMEOUT_S) as http:
+        while True:
+            seen = _look(http, settings, url)
+            if not seen.missing:
+                print(f"Menagerie is ready: {seen.url}")  # noqa: T201 -- for people
+                return 0
+            if time.monotonic() >= deadline:
+                return _not_in_time(seen, timeout_s)
+            if seen.missing != told:
+                told = seen.missing
+                _tell(f"waiting: {told}")
+            time.sleep(LOOK_EVERY_S)
 
 
 def look(settings: Settings, url: str | None = None) -> Seen:
-    """Ask once; a service that starts may have another address than its last time."""
+    """Ask once."""
+    with client(timeout=ASK_TIMEOUT_S) as http:
+        return _look(http, settings, url)
+
+
+def _look(http: httpx.Client, settings: Settings, url: str | None) -> Seen:
+    """A service that starts may have another address than its last time."""
     where = url or address(settings)
     try:
-        with client(timeout=ASK_TIMEOUT_S) as http:
-            answer = http.get(f"{where.rstrip('/')}/healthz")
+        answer = http.get(f"{where.rstrip('/')}/healthz")
         health = answer.json()
         checks = health.get("checks") or {"database": {"detail": health.get("detail")}}
         if answer.status_code == httpx.codes.OK and health["status"] == "ok":

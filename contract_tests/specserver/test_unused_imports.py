@@ -28,6 +28,8 @@ print(TestClient.__module__)
         ("instance_services.duckdb.__main__", {"flask", "httpx", "requests", "rich", "pandas"}),
         ("menagerie.part, menagerie.data_plane", {"flask", "requests", "rich"}),
         ("menagerie.part, menagerie.control_plane, httpcore", {"requests", "rich", "trio"}),
+        # It becomes gunicorn, which would load them once more.
+        ("menagerie.under_gunicorn", {"connexion", "control", "specserver", "sqlalchemy"}),
         ("menagerie.gunicorn_settings, menagerie.control_plane, httpcore", {"rich", "trio"}),
     ],
 )
