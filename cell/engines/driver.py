@@ -110,7 +110,11 @@ class Driver(Protocol):
         return site.socket
 
     async def provision(self, site: Site, spec: Spec) -> None:
-        """Everything before the first start; the site's folders are there, empty or not."""
+        """Everything before a start; the site's folders are there, empty or not.
+
+        What a killed engine left and its next start would remove goes now: the storage is measured
+        before that start.
+        """
 
     async def start(self, site: Site, spec: Spec) -> Process:
         """Starts the engine; it may not take logins yet."""

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx
 import orjson
 
+from cell.engines import leftover_files
 from cell.engines.driver import (
     EngineError,
     EngineRefusal,
@@ -33,6 +34,7 @@ from cell.specification import Size, Spec
 
 DATABASE = "database.duckdb"
 USERNAME = "app"
+SPILLED = "temp"
 # What the kernel keeps for the process, and what it maps of files, count against the size as well.
 UNASKED_SHARE = 0.05
 UNASKED_MIN_BYTES = 52 * 2**20
@@ -74,7 +76,8 @@ class DuckDB:
     def socket(self, site: Site) -> Path:
         return site.socket
 
-    async def provision(self, site: Site, spec: Spec) -> None: ...
+    async def provision(self, site: Site, spec: Spec) -> None:  # noqa: ARG002 - the contract's
+        await asyncio.to_thread(leftover_files.remove, site.data, f"{SPILLED}/duckdb_temp_.*")
 
     async def start(self, site: Site, spec: Spec) -> Process:
         view = self._host.view(site)
@@ -88,7 +91,7 @@ class DuckDB:
             *("--users", str(view.configuration / "users.json")),
             *("--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)),
             *("--threads", str(threads(size.vcpu))),
-            *("--temp-directory", str(view.data / "temp")),
+            *("--temp-directory", str(view.data / SPILLED)),
             *("--temp-bytes", str(size.storage_bytes)),
             *("--storage-bytes", str(size.storage_bytes)),
         ]

@@ -1,5 +1,6 @@
 """An engine that grows past its storage is stopped, says why, and comes back with more storage."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 import redis
 
 from cell.engines import find
+from cell.layout import Layout
 from cell.runtime.host import FILE_BYTES_MIN, Host, size_bytes
 from cell.specification import Size
 from contract_tests.cell.rig import SMALL, Rig, running, until
+from contract_tests.engines.conftest import UID
 from contract_tests.engines.speakers import ONCE
 
 TINY = {**SMALL, "name": "tiny", "storage_bytes": 60 * 10**6}
@@ -264,6 +267,22 @@ def test_a_file_without_a_name_counts(rig: Rig, host: Host) -> None:
     told = until(lambda: rig.observe(instance_id)["status_reason"], "it is started again")
     assert "the storage is full" in told
     assert rig.status_is(instance_id, "running")
+    rig.action(instance_id, "erase")
+
+
+@pytest.mark.nightly
+def test_what_the_next_start_removes_keeps_no_server_from_it(rig: Rig, host: Host) -> None:
+    """Exported snapshots are files, and too many for a server to remove while it ends."""
+    instance_id = order(rig, host, "postgres", size=TINY)
+    tenant = Postgres(rig, instance_id)
+    layout = Layout.make(rig.home)
+    snapshots = layout.site(instance_id, UID).data / "pg_snapshots"
+    with tenant._connect() as connection, contextlib.suppress(psycopg.Error):
+        connection.execute("SELECT count(pg_export_snapshot()) FROM generate_series(1, 100000)")
+    told = until(lambda: rig.observe(instance_id)["status_reason"], "it is started again")
+    assert "the storage is full" in told
+    until(lambda: rig.status_is(instance_id, "running"), "it runs again")
+    assert list(snapshots.iterdir()) == []
     rig.action(instance_id, "erase")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cell.engines import leftover_files
 from cell.engines.driver import EngineError, Health, Login, Metrics, Snapshot, measured
 from cell.engines.mysql import (
     accounts,
@@ -35,6 +36,8 @@ APPLY_FOR_S = 30.0
 # A server that answers and refuses: without room for the cell, say, for as long as somebody wants.
 HELD_UP_FOR_S = 5.0
 LOOK_AGAIN_S = 0.05
+# Tables that were temporary.
+LEFT_OVER = rf"{options.DATABASES}/(ibtmp[^/]*|#innodb_temp/[^/]+)"
 
 
 class MySQLFamily:
@@ -72,6 +75,7 @@ class MySQLFamily:
     async def provision(self, site: Site, spec: Spec) -> None:
         server = self._server(spec)
         await asyncio.to_thread(self._make_folders, site, server)
+        await asyncio.to_thread(leftover_files.remove, site.data, LEFT_OVER)
         if not (site.data / options.DATABASES).exists():
             await self._templates.copy(server, site)
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from cell.engines import leftover_files
 from cell.layout import Site, sync_folder
 
 VERSION = "PG_VERSION"
@@ -18,6 +19,11 @@ STATUS_LINE = 7
 BLANK = ("postgresql.auto.conf", "postgresql.conf", "pg_hba.conf", "pg_ident.conf")
 # They would make a follower of it.
 SIGNALS = ("standby.signal", "recovery.signal")
+# Exported snapshots and the like; what queries spilled; temporary tables, by session and file.
+LEFT_OVER = (
+    r"pg_(dynshmem|notify|serial|snapshots|stat_tmp|subtrans)/.+"
+    r"|base/(pgsql_tmp/.+|\d+/t\d+_\d+(_[a-z]+)?(\.\d+)?)"
+)
 
 
 def staged(site: Site) -> Site:
@@ -81,6 +87,11 @@ def blank(site: Site, owner: int | None) -> None:
                 os.fchown(descriptor, owner, owner)
         finally:
             os.close(descriptor)
+
+
+def remove_leftovers(site: Site) -> None:
+    """What a server that was killed left, and its next start would remove."""
+    leftover_files.remove(site.data, LEFT_OVER)
 
 
 def clear(site: Site) -> None:

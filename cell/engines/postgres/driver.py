@@ -110,6 +110,7 @@ class PostgreSQL:
     async def provision(self, site: Site, spec: Spec) -> None:
         await asyncio.to_thread(data_folder.finish, site)
         if data_folder.major(site) is not None:
+            await asyncio.to_thread(data_folder.remove_leftovers, site)
             return
         if any(site.data.iterdir()):
             # A new cluster in its place would be the end of it.

@@ -80,14 +80,14 @@ class RespFamily:
     def socket(self, site: Site) -> Path:
         return site.socket
 
-    async def provision(self, site: Site, spec: Spec) -> None: ...
+    async def provision(self, site: Site, spec: Spec) -> None:  # noqa: ARG002 - the contract's
+        await asyncio.to_thread(files.clear_leftovers, site.data)
 
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec.engine_version)
         view = self._host.view(site)
         content = configuration(view, RespLimits.of(spec.size))
         self._write(site, CONFIGURATION, content)
-        await asyncio.to_thread(files.clear_leftovers, site.data)
         site.socket.unlink(missing_ok=True)
         binary = await asyncio.to_thread(self._host.program, server.binary)
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
