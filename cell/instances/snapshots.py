@@ -54,7 +54,7 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
         with budget.limit(allowed_bytes, process, instance.why_work_ends):
             made = await instance.driver.snapshot(instance.site, process, login, target)
     except (EngineError, OSError) as error:
-        shutil.rmtree(target, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
         raise EngineError(f"the snapshot failed: {error}") from error
     spec = instance.record.spec
     note = {

@@ -255,7 +255,7 @@ class Supervisor:
 
     async def _stop_full(self, instance: HostedInstance, reason: str) -> None:
         async with instance.lock:
-            if instance.process is None or ceilings.excess(instance) is None:
+            if not await asyncio.to_thread(ceilings.excess, instance):
                 return
             await self.stop(instance)
             self.publish()

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cell.engines import leftover_files
+from cell.engines.driver import EngineError
 from cell.layout import Site, sync_folder
 
 VERSION = "PG_VERSION"
@@ -89,9 +90,17 @@ def blank(site: Site, owner: int | None) -> None:
             os.close(descriptor)
 
 
-def remove_leftovers(site: Site) -> None:
-    """What a server that was killed left, and its next start would remove."""
-    leftover_files.remove(site.data, LEFT_OVER)
+def prepare(site: Site) -> bool:
+    """For a start: whether a cluster is there; EngineError where there is something else."""
+    finish(site)
+    if major(site) is not None:
+        # Of a server that was killed; the next start would remove it.
+        leftover_files.remove(site.data, LEFT_OVER)
+        return True
+    if any(site.data.iterdir()):
+        # A new cluster in its place would be the end of it.
+        raise EngineError("the data directory is not a valid cluster")
+    return False
 
 
 def clear(site: Site) -> None:

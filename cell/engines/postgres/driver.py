@@ -108,13 +108,8 @@ class PostgreSQL:
         return site.run / configuration.SOCKET
 
     async def provision(self, site: Site, spec: Spec) -> None:
-        await asyncio.to_thread(data_folder.finish, site)
-        if data_folder.major(site) is not None:
-            await asyncio.to_thread(data_folder.remove_leftovers, site)
+        if await asyncio.to_thread(data_folder.prepare, site):
             return
-        if any(site.data.iterdir()):
-            # A new cluster in its place would be the end of it.
-            raise EngineError("the data directory is not a valid cluster")
         installation = await self._installation(spec.engine_version, site)
         await asyncio.to_thread(self._copy, installation, site)
         self._spares.refill(installation)
@@ -125,10 +120,11 @@ class PostgreSQL:
         version = data_folder.major(site) or spec.engine_version
         installation = await self._installation(version, site)
         self.autovacuum.hold(site)
-        server.write_configuration(self._host, self._family, installation, site, spec.size)
+        given = (self._host, self._family, installation, site, spec.size)
+        await asyncio.to_thread(server.write_configuration, *given)
         logins.forget_applied(site)
         self._discard(site)
-        return await server.launch(self._host, self._family, installation, site, spec.size)
+        return await server.launch(*given)
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
         await server.stop(process, timeout_s)

@@ -95,7 +95,7 @@ async def private(
 
     What keeps it from that is written to `log`, the instance's, as the site's own may not last.
     """
-    write_configuration(host, family, installation, site, SIZE)
+    await asyncio.to_thread(write_configuration, host, family, installation, site, SIZE)
     access = write(host, site, OPEN_ACCESS, b"local all all trust\n")
     folder = site.run / PRIVATE
     await asyncio.to_thread(engine_files.make_folder, site.run, PRIVATE, host.owner(site))

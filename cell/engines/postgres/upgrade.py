@@ -83,7 +83,7 @@ async def upgrade(
             await _finish(folder, int(new.source.major))
         statistics.owe(site)
     except (LaunchError, psycopg.Error, UnicodeError) as error:
-        note(site, new_site, error)
+        await asyncio.to_thread(note, site, new_site, error)
         raise EngineError(
             f"the data could not be upgraded to PostgreSQL {new.source.major}; nothing was "
             "changed, and the instance's log has the details"

@@ -95,7 +95,8 @@ class RespFamily:
         return await self._host.start(site, argv, {}, spec.size, mounts=mounts)
 
     async def leave_out(self, site: Site) -> Callable[[], None] | None:
-        changes = await functions.leave_out(files.log_files(site.data))
+        logs = await asyncio.to_thread(files.log_files, site.data)
+        changes = await functions.leave_out(logs)
         return partial(functions.put_back, changes) if changes else None
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
