@@ -17,6 +17,11 @@ from typing import Any
 
 import httpx
 
+from contract_tests.forked import Forked, fork
+
+SERVE = Path(__file__).with_name("serve.py")
+# Loads all of it anew, as an instance's does.
+ANEW = ("-m", "instance_services.duckdb")
 PASSWORD = "correct horse"
 DEADLINE_S = 60.0
 
@@ -40,7 +45,7 @@ class Service:
     home: Path
     socket: Path
     options: list[str] = field(default_factory=list)
-    process: "subprocess.Popen[bytes] | None" = None
+    process: "subprocess.Popen[bytes] | Forked | None" = None
 
     @property
     def users(self) -> Path:
@@ -55,12 +60,16 @@ class Service:
         return self.home / "log"
 
     def start(self, *program: str) -> None:
-        program = program or ("-m", "instance_services.duckdb")
-        command = [sys.executable, *program, "--socket", str(self.socket)]
-        command += ["--data", str(self.database), "--users", str(self.users)]
-        command += ["--memory-bytes", "400000000", "--threads", "1", *self.options]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stderr=log, start_new_session=True)
+        """Of a program of its own where one is given: the words of the interpreter for it."""
+        words = ["--socket", str(self.socket), "--data", str(self.database)]
+        words += ["--users", str(self.users)]
+        words += ["--memory-bytes", "400000000", "--threads", "1", *self.options]
+        if program:
+            command = [sys.executable, *program, *words]
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(command, stderr=log, start_new_session=True)
+        else:
+            self.process = fork(SERVE, words, log=self.log, new_session=True)
         until(self.is_healthy, "the service to answer")
 
     def end(self, with_signal: int) -> int:

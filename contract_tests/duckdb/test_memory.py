@@ -9,7 +9,7 @@ import pytest
 from cell.engines.duckdb import memory_limits
 from contract_tests.by_day import one_in
 from contract_tests.duckdb import corpus
-from contract_tests.duckdb.process import Service, running
+from contract_tests.duckdb.process import ANEW, Service, running
 
 _SIZE_BYTES = 512 * 2**20
 _GROUPS = Path("/sys/fs/cgroup")
@@ -21,7 +21,8 @@ def smallest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     process_bytes, engine_bytes = memory_limits(_SIZE_BYTES)
     options = ["--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)]
     options += ["--temp-bytes", "1000000000", "--storage-bytes", "1000000000"]
-    with running(tmp_path_factory.mktemp("memory"), *options) as service, _group() as group:
+    home = tmp_path_factory.mktemp("memory")
+    with running(home, *options, program=ANEW) as service, _group() as group:
         assert service.process is not None
         if group is not None:
             (group / "cgroup.procs").write_text(str(service.process.pid))
@@ -78,7 +79,7 @@ def test_a_large_table_is_sorted_and_grouped_by_spilling(smallest: Service) -> N
 def test_an_answer_that_does_not_fit_beside_its_rows_fails(tmp_path: Path) -> None:
     process_bytes, engine_bytes = memory_limits(2**30)
     options = ["--memory-bytes", str(engine_bytes), "--process-bytes", str(process_bytes)]
-    with running(tmp_path, *options) as service:
+    with running(tmp_path, *options, program=ANEW) as service:
         for length in (50_000_000, 90_000_000, 150_000_000, 200_000_000):
             sql = f"SELECT repeat('x', {length}), [repeat('x', {length})]"
             assert service.error(sql).startswith("Out of Memory Error")
