@@ -4,7 +4,9 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from instance_services.duckdb.__main__ import main as serve  # noqa: E402
+# Loads all of it, but for what it hides.
+import instance_services.duckdb.__main__ as _loaded  # noqa: F401
+from instance_services.duckdb.command import main as serve
 
 
 def main(arguments: list[str]) -> None:

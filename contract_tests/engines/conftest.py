@@ -21,7 +21,7 @@ from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 from contract_tests.engine_logs import watched
-from contract_tests.engines.lent_servers import Lender
+from contract_tests.engines.lent_servers import Given, Lender
 from contract_tests.engines.speakers import OLDER_VERSIONS, SPEAKERS, Speaker
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
@@ -141,19 +141,36 @@ def subject(
     loop: Callable[[Coroutine[Any, Any, Any]], Any],
 ) -> Iterator[Subject]:
     """Provisioned and not started; skipped where this machine cannot run the engine."""
-    with _provisioned(request.param, host, layout, loop) as made:
+    with _provisioned(_given(request.param), host, layout, loop) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def shared(request: pytest.FixtureRequest, host: Host, layout: Layout) -> Iterator[Subject]:
+def _of_the_file(host: Host, layout: Layout) -> Iterator[Callable[[Given], Subject]]:
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+        made: dict[Given, Subject] = {}
+
+        def started(given: Given) -> Subject:
+            if given not in made:
+                begun = stack.enter_context(_provisioned(given, host, layout, runner.run))
+                begun.start()
+                made[given] = begun
+            return made[given]
+
+        yield started
+
+
+@pytest.fixture
+def shared(
+    request: pytest.FixtureRequest,
+    lender: Lender,
+    _of_the_file: Callable[[Given], Subject],
+) -> Subject:
     """Started once for all tests of a file that leave it as it is, but for objects of their own."""
-    with (
-        asyncio.Runner() as runner,
-        _provisioned(request.param, host, layout, runner.run) as made,
-    ):
-        made.start()
-        yield made
+    given = _given(request.param)
+    if given[0] == "postgres":
+        return lender.lend(given, request.path)
+    return _of_the_file(given)
 
 
 @pytest.fixture(scope="session")
@@ -167,18 +184,22 @@ def lender(host: Host, layout: Layout) -> Iterator[Lender]:
 @pytest.fixture
 def lent(request: pytest.FixtureRequest, lender: Lender) -> Subject:
     """A running PostgreSQL as it is when it is new; others had it before, and will after."""
-    return lender.lend(request.param)
+    return lender.lend(_given(request.param))
+
+
+def _given(parameter: str | Given) -> Given:
+    """A test of one engine names it alone, and gets the newest version."""
+    return (parameter, None) if isinstance(parameter, str) else parameter
 
 
 @contextlib.contextmanager
 def _provisioned(
-    given: str | tuple[str, str | None],
+    given: Given,
     host: Host,
     layout: Layout,
     loop: Callable[[Coroutine[Any, Any, Any]], Any],
 ) -> Iterator[Subject]:
-    # A test of one engine names it alone, and gets the newest version.
-    engine, version = (given, None) if isinstance(given, str) else given
+    engine, version = given
     driver = find(host).drivers.get(engine)
     if driver is None or (version is not None and version not in driver.versions()):
         pytest.skip(f"no driver found {engine} {version or ''} on this machine")

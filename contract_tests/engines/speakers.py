@@ -19,7 +19,7 @@ ONCE = Retry(NoBackoff(), 0)
 
 
 class Speaker(Protocol):
-    """Rows are numbers in one table (collection, key…), which `make` creates."""
+    """Rows are numbers in one table (collection, key…), which `make` creates anew."""
 
     def make(self, site: Site, login: Login) -> None: ...
     def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None: ...
@@ -28,7 +28,7 @@ class Speaker(Protocol):
 
 class DuckDB:
     def make(self, site: Site, login: Login) -> None:
-        self._ask(site, login, "CREATE TABLE numbers (n INTEGER)")
+        self._ask(site, login, "CREATE OR REPLACE TABLE numbers (n INTEGER)")
 
     def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
         values = ", ".join(f"({number})" for number in numbers)
@@ -73,6 +73,7 @@ class Resp:
 
 class MySQLFamily:
     def make(self, site: Site, login: Login) -> None:
+        self._ask(site, login, "DROP TABLE IF EXISTS numbers")
         self._ask(site, login, "CREATE TABLE numbers (n INTEGER PRIMARY KEY)")
 
     def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:
@@ -102,6 +103,7 @@ class MySQLFamily:
 class PostgreSQL:
     def make(self, site: Site, login: Login) -> None:
         with self._connection(site, login) as connection:
+            connection.execute("DROP TABLE IF EXISTS numbers")
             connection.execute("CREATE TABLE numbers (n INTEGER PRIMARY KEY)")
 
     def write(self, site: Site, login: Login, numbers: Sequence[int]) -> None:

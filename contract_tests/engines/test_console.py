@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from cell.console import runs, tables
+from cell.console import runs, tables, worker
 from cell.console.runs import Run
 from cell.console.service import has_console
 from cell.console.table import CHARACTERS_MAX, NOTE_CHARACTERS_MAX, RunLimits
@@ -55,6 +55,12 @@ def place(subject: Subject) -> Target:
 
 
 def perform(subject: Subject, sql: str, **limits: Any) -> dict[str, Any]:
+    """What the process of a run answers, without the process, most of whose work is to begin."""
+    return worker._answer(place(subject), sql, RunLimits(**limits))
+
+
+def perform_apart(subject: Subject, sql: str, **limits: Any) -> dict[str, Any]:
+    """As the cell does, in a process that is ended when its time is over."""
     run = Run(place(subject), RunLimits(**limits))
     return dict(subject.run(run.answer(sql)))
 
@@ -79,7 +85,7 @@ def test_the_catalogue_says_which_engines_have_a_console(host: Host) -> None:
 
 @with_console
 def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
-    answer = perform(running, "SELECT 42 AS n, 'tea, é' AS word, NULL AS nothing;")
+    answer = perform_apart(running, "SELECT 42 AS n, 'tea, é' AS word, NULL AS nothing;")
     assert [column["name"] for column in answer["columns"]] == ["n", "word", "nothing"]
     assert answer["columns"][0]["numeric"]
     assert not answer["columns"][1]["numeric"]
@@ -98,7 +104,7 @@ def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
     assert value(running, "SELECT sum(n) FROM kept") == "23"
     assert "nowhere" in perform(running, "SELECT * FROM nowhere")["error"]
 
-    long = perform(running, "SELECT repeat('x', 150000) AS a, 'y' AS b")
+    long = perform_apart(running, "SELECT repeat('x', 150000) AS a, 'y' AS b")
     assert len(long["rows"][0][0]) == 100_000
     assert long["cut"]
     # Neither a transaction nor a setting goes on from one run to the next.
@@ -110,9 +116,9 @@ def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
 @pytest.mark.parametrize("shared", ["postgres"], ids=str, indirect=True)
 def test_errors_and_notices_of_any_length_are_cut(shared: Subject) -> None:
     """They are code's of the user's, and the cell reads them whole."""
-    long = perform(shared, "DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 10000000); END $$")
+    long = perform_apart(shared, "DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', 10000000); END $$")
     assert len(long["error"]) == CHARACTERS_MAX
-    noted = perform(shared, "DO $$ BEGIN RAISE NOTICE '%', repeat('x', 10000000); END $$")
+    noted = perform_apart(shared, "DO $$ BEGIN RAISE NOTICE '%', repeat('x', 10000000); END $$")
     assert [len(note) for note in noted["notes"]] == [NOTE_CHARACTERS_MAX]
 
 
@@ -142,7 +148,7 @@ def test_tables_are_listed_with_their_columns(running: Subject) -> None:
 @with_shared
 def test_time_and_memory_have_an_end(shared: Subject) -> None:
     sleep = SLEEPS[shared.spec.engine]
-    late = perform(shared, sleep, seconds=1.5)
+    late = perform_apart(shared, sleep, seconds=1.5)
     assert "exceeded the console's time limit" in late["error"]
     # The engine has ended it too: it answers another at once, where statements take turns.
     assert "error" not in perform(shared, "SELECT 1")
@@ -157,7 +163,7 @@ def test_time_and_memory_have_an_end(shared: Subject) -> None:
     told = shared.run(stopped())["error"]
     assert told == "the statement was stopped", shared.site.log.read_text()[-2000:]
 
-    large = perform(shared, "SELECT repeat('x', 200000000) AS text")
+    large = perform_apart(shared, "SELECT repeat('x', 200000000) AS text")
     if "error" not in large:
         # What the engine itself does not make, or makes as NULL, is no danger.
         assert large["cut"] or large["rows"] == [[None]]
@@ -215,7 +221,7 @@ def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(lent: Subject) -> N
     assert "NUL" in perform(lent, "SELECT '\0'")["error"]
     assert perform(lent, "BEGIN; SELECT 1")["notes"]
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sl' || 'eep%'"
-    perform(lent, "SELECT pg_sleep(300)", seconds=1.5)
+    perform_apart(lent, "SELECT pg_sleep(300)", seconds=1.5)
     ends(lent, sleeping)
 
 
@@ -260,9 +266,9 @@ def test_mariadb_undoes_nothing_and_reads_no_file_of_the_cell(running: Subject) 
     assert perform(running, "SELECT n FROM kept LIMIT 2000")["truncated"]
     assert perform(running, "SELECT UNHEX('00ff') AS bytes")["rows"] == [["0x00ff"]]
     read = "LOAD DATA LOCAL INFILE '/etc/hostname' INTO TABLE kept"
-    assert "ERROR" in perform(running, read)["error"]
+    assert "ERROR" in perform_apart(running, read)["error"]
     assert perform(running, "BEGIN; INSERT INTO kept VALUES (1)")["notes"]
-    perform(running, "SELECT SLEEP(300)", seconds=1.5)
+    perform_apart(running, "SELECT SLEEP(300)", seconds=1.5)
     running_now = (
         "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLE%'"
     )

@@ -61,29 +61,6 @@ def test_an_engine_that_is_not_installed_says_what_would_help(
     assert "mysql-server" in refused["mysql"].remedy
 
 
-def test_an_engine_is_told_nothing_of_the_service_or_its_home(
-    subject: Subject, layout: Layout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MENAGERIE_HOME", str(layout.home))
-    monkeypatch.setenv("MENAGERIE_DATABASE_URL", "postgresql://menagerie:secret@nowhere/menagerie")
-    subject.start()
-    assert subject.process is not None
-    for given in _environments(psutil.Process(subject.process.pid)):
-        assert [name for name in given if name.startswith("MENAGERIE_")] in ([], [MARK])
-        # Without bubblewrap a service of ours finds its packages where the cell put them.
-        said = {n: v for n, v in given.items() if n not in ("PYTHONPATH", "LD_LIBRARY_PATH", "PWD")}
-        assert not [name for name, value in said.items() if str(layout.home) in value]
-        assert "secret" not in str(given)
-
-
-def _environments(engine: psutil.Process) -> Iterator[dict[str, str]]:
-    yield engine.environ()
-    for each in engine.children(recursive=True):
-        # One that served a session may end meanwhile.
-        with contextlib.suppress(psutil.NoSuchProcess):
-            yield each.environ()
-
-
 @on_each
 def test_logins_are_those_that_were_set_and_no_others(shared: Subject) -> None:
     begin(shared)
@@ -103,51 +80,55 @@ def test_logins_are_those_that_were_set_and_no_others(shared: Subject) -> None:
     shared.login = new
 
 
-def test_what_was_committed_survives_stop_and_kill(running: Subject) -> None:
-    running.speaker.make(running.site, running.login)
-    running.speaker.write(running.site, running.login, [1, 2])
-    running.stop()
-    assert not running.works(running.login)
-    running.start()
-    running.speaker.write(running.site, running.login, [3])
-    running.kill()
-    running.start()
-    assert running.speaker.read(running.site, running.login) == [1, 2, 3]
+@on_each
+def test_what_was_committed_survives_stop_and_kill(shared: Subject) -> None:
+    begin(shared)
+    shared.speaker.make(shared.site, shared.login)
+    shared.speaker.write(shared.site, shared.login, [1, 2])
+    shared.stop()
+    assert not shared.works(shared.login)
+    shared.start()
+    shared.speaker.write(shared.site, shared.login, [3])
+    shared.kill()
+    shared.start()
+    assert shared.speaker.read(shared.site, shared.login) == [1, 2, 3]
 
 
+@on_each
 def test_a_snapshot_of_a_running_engine_restores_what_was_committed(
-    running: Subject, folder: Path
+    shared: Subject, folder: Path
 ) -> None:
-    running.speaker.make(running.site, running.login)
-    running.speaker.write(running.site, running.login, range(100))
-    made = running.run(
-        running.driver.snapshot(running.site, running.process, running.login, folder)
-    )
+    begin(shared)
+    shared.speaker.make(shared.site, shared.login)
+    shared.speaker.write(shared.site, shared.login, range(100))
+    made = shared.run(shared.driver.snapshot(shared.site, shared.process, shared.login, folder))
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert made.size_bytes == sum(path.stat().st_size for path in files)
     # It goes on as before, and what comes later is not in the copy.
-    running.speaker.write(running.site, running.login, [1000])
-    running.stop()
-    running.run(running.driver.restore(running.site, folder))
-    running.start()
-    assert running.speaker.read(running.site, running.login) == list(range(100))
+    shared.speaker.write(shared.site, shared.login, [1000])
+    shared.stop()
+    shared.run(shared.driver.restore(shared.site, folder))
+    shared.start()
+    assert shared.speaker.read(shared.site, shared.login) == list(range(100))
 
 
-def test_a_snapshot_of_a_stopped_engine_restores_too(running: Subject, folder: Path) -> None:
-    running.speaker.make(running.site, running.login)
-    running.speaker.write(running.site, running.login, [5])
-    running.stop()
-    made = running.run(running.driver.snapshot(running.site, None, running.login, folder))
-    again = running.run(
-        running.driver.snapshot(running.site, None, running.login, folder.with_name("again"))
+@on_each
+def test_a_snapshot_of_a_stopped_engine_restores_too(shared: Subject, folder: Path) -> None:
+    begin(shared)
+    shared.speaker.make(shared.site, shared.login)
+    shared.speaker.write(shared.site, shared.login, [5])
+    shared.stop()
+    made = shared.run(shared.driver.snapshot(shared.site, None, shared.login, folder))
+    again = shared.run(
+        shared.driver.snapshot(shared.site, None, shared.login, folder.with_name("again"))
     )
     assert made == again
-    running.start()
-    running.speaker.write(running.site, running.login, [6])
-    running.stop()
-    running.run(running.driver.restore(running.site, folder))
-    running.start()
-    assert running.speaker.read(running.site, running.login) == [5]
+    shared.start()
+    shared.speaker.write(shared.site, shared.login, [6])
+    shared.stop()
+    shared.run(shared.driver.restore(shared.site, folder))
+    shared.start()
+    assert shared.speaker.read(shared.site, shared.login) == [5]
 
 
 @on_each
@@ -163,6 +144,32 @@ def test_use_is_measured(shared: Subject) -> None:
     resting = shared.driver.metrics(shared.site, None)
     assert (resting.memory_bytes, resting.cpu_s) == (0, 0)
     assert resting.storage_bytes > 0
+
+
+@on_each
+def test_an_engine_is_told_nothing_of_the_service_or_its_home(
+    shared: Subject, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shared.process is not None:
+        shared.stop()
+    monkeypatch.setenv("MENAGERIE_HOME", str(layout.home))
+    monkeypatch.setenv("MENAGERIE_DATABASE_URL", "postgresql://menagerie:secret@nowhere/menagerie")
+    shared.start()
+    assert shared.process is not None
+    for given in _environments(psutil.Process(shared.process.pid)):
+        assert [name for name in given if name.startswith("MENAGERIE_")] in ([], [MARK])
+        # Without bubblewrap a service of ours finds its packages where the cell put them.
+        said = {n: v for n, v in given.items() if n not in ("PYTHONPATH", "LD_LIBRARY_PATH", "PWD")}
+        assert not [name for name, value in said.items() if str(layout.home) in value]
+        assert "secret" not in str(given)
+
+
+def _environments(engine: psutil.Process) -> Iterator[dict[str, str]]:
+    yield engine.environ()
+    for each in engine.children(recursive=True):
+        # One that served a session may end meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield each.environ()
 
 
 @on_each

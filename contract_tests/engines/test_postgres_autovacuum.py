@@ -11,8 +11,8 @@ from cell.engines.postgres import connections, roles
 from cell.engines.postgres.driver import PostgreSQL
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
-    every_version,
-    newest,
+    every_version_lent,
+    newest_lent,
     session,
     superuser,
     value,
@@ -57,7 +57,7 @@ AT_ALL = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'autovac
 END_OTHERS = "SELECT pg_terminate_backend(%s)"
 WITHIN_S = 60.0
 DOCUMENT = Path(__file__).parents[2] / "docs/engines/postgres.md"
-pytestmark = pytest.mark.usefixtures("running")
+pytestmark = pytest.mark.usefixtures("lent")
 
 
 def soon(subject: Subject) -> None:
@@ -96,7 +96,7 @@ def _documented() -> bytes:
     return said[said.index("SELECT pg_describe_object") :].partition(";")[0].encode()
 
 
-@every_version
+@every_version_lent
 @pytest.mark.parametrize(
     "what",
     [
@@ -105,19 +105,19 @@ def _documented() -> bytes:
         pytest.param(RANGE, id="range", marks=pytest.mark.nightly),
     ],
 )
-def test_what_a_former_holder_left_keeps_nobody_out(running: Subject, what: str) -> None:
-    leave(running, what)
-    soon(running)
-    until_it_runs(running)
-    running.login = running.new_login()
-    running.accept(running.login)
-    with session(running) as connection:
+def test_what_a_former_holder_left_keeps_nobody_out(lent: Subject, what: str) -> None:
+    leave(lent, what)
+    soon(lent)
+    until_it_runs(lent)
+    lent.login = lent.new_login()
+    lent.accept(lent.login)
+    with session(lent) as connection:
         assert connection.execute("SHOW autovacuum").fetchone() == ("off",)
         assert connection.execute(AT_ALL).fetchone() == (0,)
         # Also where it runs again, it may end no session of the new login.
-        soon(running)
-        until_it_runs(running)
-        running.accept(running.login)
+        soon(lent)
+        until_it_runs(lent)
+        lent.accept(lent.login)
         found = connection.execute(_documented()).fetchall()
         assert any("left_behind" in uses or "apart" in uses for _, uses in found)
         connection.execute("DROP TABLE counted")
@@ -134,56 +134,56 @@ async def lock_catalog(subject: Subject) -> None:
         await connection.execute(roles.ALONE)
 
 
-@newest
-def test_it_begins_a_minute_after_a_start(running: Subject) -> None:
-    assert isinstance(running.driver, PostgreSQL)
-    assert running.process is not None
-    assert value(running, "SHOW autovacuum") == "off"
-    running.driver.metrics(running.site, running.process)
-    assert value(running, "SHOW autovacuum") == "off"
-    leave(running, INDEX)
-    soon(running)
-    until_it_runs(running)
-    running.stop()
-    running.start()
-    assert value(running, "SHOW autovacuum") == "off"
-    assert value(running, AT_ALL) == 0
-    running.driver.autovacuum.held_for_s = 0
-    running.driver.metrics(running.site, running.process)
+@newest_lent
+def test_it_begins_a_minute_after_a_start(lent: Subject) -> None:
+    assert isinstance(lent.driver, PostgreSQL)
+    assert lent.process is not None
+    assert value(lent, "SHOW autovacuum") == "off"
+    lent.driver.metrics(lent.site, lent.process)
+    assert value(lent, "SHOW autovacuum") == "off"
+    leave(lent, INDEX)
+    soon(lent)
+    until_it_runs(lent)
+    lent.stop()
+    lent.start()
+    assert value(lent, "SHOW autovacuum") == "off"
+    assert value(lent, AT_ALL) == 0
+    lent.driver.autovacuum.held_for_s = 0
+    lent.driver.metrics(lent.site, lent.process)
     deadline = time.monotonic() + WITHIN_S
-    while value(running, "SHOW autovacuum") != "on":
+    while value(lent, "SHOW autovacuum") != "on":
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-@newest
-def test_what_autovacuum_locks_holds_up_no_rotation(running: Subject) -> None:
+@newest_lent
+def test_what_autovacuum_locks_holds_up_no_rotation(lent: Subject) -> None:
     """A catalog that each rotation writes to; what owns the lock logs in as nobody."""
-    process = running.process
-    leave(running, INDEX, calling=LOCKS)
-    soon(running)
-    until_it_runs(running)
-    running.run(lock_catalog(running))
-    soon(running)
-    until_it_runs(running)
-    running.login = running.new_login()
-    running.accept(running.login)
-    assert running.works(running.login)
-    assert running.process is process
+    process = lent.process
+    leave(lent, INDEX, calling=LOCKS)
+    soon(lent)
+    until_it_runs(lent)
+    lent.run(lock_catalog(lent))
+    soon(lent)
+    until_it_runs(lent)
+    lent.login = lent.new_login()
+    lent.accept(lent.login)
+    assert lent.works(lent.login)
+    assert lent.process is process
     assert process is not None
     assert process.alive
 
 
-@every_version
-def test_which_sessions_a_login_ends(running: Subject) -> None:
+@every_version_lent
+def test_which_sessions_a_login_ends(lent: Subject) -> None:
     """Its own, those of `app`, and those of roles of `app`, once it has left the role."""
-    first = running.login
-    running.accept(first, second := running.new_login())
-    running.accept(first, second, third := running.new_login())
+    first = lent.login
+    lent.accept(first, second := lent.new_login())
+    lent.accept(first, second, third := lent.new_login())
     ended = {(first, first), (second, second), (second, first), (third, third), (third, first)}
     for who in (first, second, third):
         for whose in (first, second, third):
-            with session(running, who) as one, session(running, whose) as other:
+            with session(lent, who) as one, session(lent, whose) as other:
                 one.execute("SET ROLE NONE")
                 try:
                     one.execute(END_OTHERS, [other.info.backend_pid])
@@ -191,10 +191,10 @@ def test_which_sessions_a_login_ends(running: Subject) -> None:
                     assert (who, whose) not in ended
                 else:
                     assert (who, whose) in ended
-    for whose in (third, superuser(running)):
+    for whose in (third, superuser(lent)):
         with (
-            session(running, third) as one,
-            session(running, whose) as other,
+            session(lent, third) as one,
+            session(lent, whose) as other,
             pytest.raises(psycopg.errors.InsufficientPrivilege),
         ):
             one.execute(END_OTHERS, [other.info.backend_pid])

@@ -6,8 +6,8 @@ from cell.engines.driver import EngineError
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
-    every_version,
-    newest,
+    every_version_lent,
+    newest_lent,
     session,
     superuser,
     value,
@@ -37,28 +37,28 @@ def _digests(subject: Subject) -> set[str]:
     return {digest for (digest,) in found}
 
 
-@every_version
-def test_changed_functions_of_the_server_are_restored(running: Subject) -> None:
-    ask(running, "CREATE DATABASE copied")
-    (before,) = _digests(running)
+@every_version_lent
+def test_changed_functions_of_the_server_are_restored(lent: Subject) -> None:
+    ask(lent, "CREATE DATABASE copied")
+    (before,) = _digests(lent)
     for database in ("app", "template1", "copied"):
-        with session(running, superuser(running), database) as connection:
+        with session(lent, superuser(lent), database) as connection:
             connection.execute("SET allow_system_table_mods = on")
             for statement in CHANGED:
                 connection.execute(statement.encode())
-    assert _digests(running) != {before}
-    rotate(running)
-    assert _digests(running) == {before}
-    assert value(running, "SELECT lpad('x', 3) || upper('x') || repeat('x', 2)") == "  xXxx"
-    assert value(running, "SELECT count(*) FROM pg_cast WHERE casttarget = 194") == 0
+    assert _digests(lent) != {before}
+    rotate(lent)
+    assert _digests(lent) == {before}
+    assert value(lent, "SELECT lpad('x', 3) || upper('x') || repeat('x', 2)") == "  xXxx"
+    assert value(lent, "SELECT count(*) FROM pg_cast WHERE casttarget = 194") == 0
 
 
-@newest
-def test_a_server_without_one_of_its_functions_is_refused(running: Subject) -> None:
-    with session(running, superuser(running)) as connection:
+@newest_lent
+def test_a_server_without_one_of_its_functions_is_refused(lent: Subject) -> None:
+    with session(lent, superuser(lent)) as connection:
         connection.execute("SET allow_system_table_mods = on")
         connection.execute("DELETE FROM pg_proc WHERE proname = 'initcap'")
     with pytest.raises(EngineError, match=r"changed in the database app .* restore a backup"):
-        rotate(running)
+        rotate(lent)
     with pytest.raises(EngineError, match="changed in the database app"):
-        start(running)
+        start(lent)

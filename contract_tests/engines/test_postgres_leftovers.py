@@ -10,9 +10,11 @@ from cell.engines.postgres import PostgreSQL
 from contract_tests.by_day import one_in
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
+    NEWEST,
     ask,
     every_version,
-    newest,
+    every_version_lent,
+    newest_lent,
     session,
     superuser,
     upgraded,
@@ -157,14 +159,12 @@ def check(subject: Subject, *, makes_roles: bool) -> None:
         connection.execute("SELECT * FROM public.mine, public.using")
 
 
-@every_version
+@every_version_lent
 @pytest.mark.parametrize("act", [rotate, branch])
-def test_nothing_a_superuser_left_stays_his(
-    running: Subject, act: Callable[[Subject], None]
-) -> None:
-    plant(running)
-    act(running)
-    check(running, makes_roles=running.spec.engine_version != "15")
+def test_nothing_a_superuser_left_stays_his(lent: Subject, act: Callable[[Subject], None]) -> None:
+    plant(lent)
+    act(lent)
+    check(lent, makes_roles=lent.spec.engine_version != "15")
 
 
 @every_version
@@ -176,6 +176,7 @@ def test_nothing_a_superuser_left_stays_his_after_a_start(running: Subject) -> N
 
 
 @upgraded
+@pytest.mark.nightly  # by day in test_postgres_upgrade_intruders.py
 def test_an_upgrade_restores_nothing_a_superuser_left(running: Subject) -> None:
     makes_roles = running.spec.engine_version != "15"
     plant(running)
@@ -187,28 +188,28 @@ def test_an_upgrade_restores_nothing_a_superuser_left(running: Subject) -> None:
     check(running, makes_roles=makes_roles)
 
 
-@every_version
-def test_settings_files_in_the_data_say_nothing(running: Subject) -> None:
+@every_version_lent
+def test_settings_files_in_the_data_say_nothing(lent: Subject) -> None:
     """On 15 and 16 a superuser writes one of them by ALTER SYSTEM."""
     said = "hba_file = '/instance/data/mine.conf'\nsession_preload_libraries = 'evil'\n"
     said += "dynamic_library_path = '/tmp'\narchive_mode = on\narchive_command = 'false'\n"
-    running.stop()
-    outside = running.site.directory / "outside"
+    lent.stop()
+    outside = lent.site.directory / "outside"
     outside.write_text("kept")
-    automatic = running.site.data / "postgresql.auto.conf"
+    automatic = lent.site.data / "postgresql.auto.conf"
     automatic.write_text(said)
-    (running.site.data / "pg_ident.conf").unlink()
-    (running.site.data / "pg_ident.conf").symlink_to(outside)
-    (running.site.data / "standby.signal").touch()
-    running.start()
+    (lent.site.data / "pg_ident.conf").unlink()
+    (lent.site.data / "pg_ident.conf").symlink_to(outside)
+    (lent.site.data / "standby.signal").touch()
+    lent.start()
     assert automatic.read_text() == ""
     assert outside.read_text() == "kept"
     for name, wanted in (
         *(("session_preload_libraries", ""), ("dynamic_library_path", "$libdir")),
         *(("archive_mode", "off"), ("transaction_read_only", "off")),
     ):
-        assert value(running, f"SHOW {name}") == wanted
-    with session(running, superuser(running)) as connection:
+        assert value(lent, f"SHOW {name}") == wanted
+    with session(lent, superuser(lent)) as connection:
         for statement in (f"SET {each}" for each in ("archive_command = 'x'",)):
             with pytest.raises(psycopg.Error):
                 connection.execute(statement.encode())
@@ -250,9 +251,9 @@ ORDER BY 1, 2, 4
 
 
 @pytest.mark.parametrize(
-    "subject",
+    "lent",
     [
-        ("postgres", "18"),
+        NEWEST,
         *(
             pytest.param(("postgres", each), marks=pytest.mark.nightly)
             for each in ("17", "16", "15")
@@ -260,22 +261,22 @@ ORDER BY 1, 2, 4
     ],
     indirect=True,
 )
-def test_nothing_an_owner_made_is_touched(running: Subject) -> None:
+def test_nothing_an_owner_made_is_touched(lent: Subject) -> None:
     """With every extension there is for him."""
-    driver = running.driver
+    driver = lent.driver
     assert isinstance(driver, PostgreSQL)
-    with session(running) as connection:
-        for name in driver.extensions()[running.spec.engine_version]:
+    with session(lent) as connection:
+        for name in driver.extensions()[lent.spec.engine_version]:
             connection.execute(f'CREATE EXTENSION IF NOT EXISTS "{name}" CASCADE'.encode())
         for statement in LEGITIMATE:
             connection.execute(statement.encode())
         before = connection.execute(CATALOGUE.encode()).fetchall()
-        rotate(running)
+        rotate(lent)
         assert connection.execute(CATALOGUE.encode()).fetchall() == before
-    started = running.site.log.stat().st_size
-    start(running)
-    assert ask(running, CATALOGUE) == before
-    assert "ERROR" not in running.site.log.read_text()[started:]
+    started = lent.site.log.stat().st_size
+    start(lent)
+    assert ask(lent, CATALOGUE) == before
+    assert "ERROR" not in lent.site.log.read_text()[started:]
 
 
 # As a cluster of an earlier version of ours has it.
@@ -291,35 +292,35 @@ WHERE p.proname = %s
 LARGE_RECORD = "SELECT pg_logical_emit_message(false, 'p', repeat('x', 1024))"
 
 
-@every_version
-def test_records_that_recovery_has_no_memory_for_are_nobodys(running: Subject) -> None:
+@every_version_lent
+def test_records_that_recovery_has_no_memory_for_are_nobodys(lent: Subject) -> None:
     for database in ("postgres", "template0", "template1", "app"):
-        with session(running, superuser(running), "postgres") as connection:
+        with session(lent, superuser(lent), "postgres") as connection:
             connection.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS true".encode())
-        with session(running, superuser(running), database) as connection:
+        with session(lent, superuser(lent), database) as connection:
             for statement in GRANTED:
                 connection.execute(statement.format("pg_logical_emit_message").encode())
-    with session(running, superuser(running), "postgres") as connection:
+    with session(lent, superuser(lent), "postgres") as connection:
         connection.execute("ALTER DATABASE template0 ALLOW_CONNECTIONS false")
-    ask(running, LARGE_RECORD)
-    start(running)
-    ask(running, "CREATE DATABASE copied TEMPLATE template0")
+    ask(lent, LARGE_RECORD)
+    start(lent)
+    ask(lent, "CREATE DATABASE copied TEMPLATE template0")
     for database in ("postgres", "app", "copied"):
         with (
-            session(running, database=database) as connection,
+            session(lent, database=database) as connection,
             pytest.raises(psycopg.errors.InsufficientPrivilege),
         ):
             connection.execute(LARGE_RECORD.encode())
     # Dumps of them say nothing of it: elsewhere, their owner could not revoke it.
-    with session(running, superuser(running)) as connection:
+    with session(lent, superuser(lent)) as connection:
         told = connection.execute(DENIED, ["pg_logical_emit_message"]).fetchall()
     assert told == [(True,)] * len(told)
     assert told
 
 
-@newest
-def test_extensions_nobody_is_offered_are_dropped(running: Subject) -> None:
-    with session(running, superuser(running)) as connection:
+@newest_lent
+def test_extensions_nobody_is_offered_are_dropped(lent: Subject) -> None:
+    with session(lent, superuser(lent)) as connection:
         connection.execute("CREATE EXTENSION dblink")
         connection.execute("CREATE EXTENSION postgres_fdw")
         connection.execute("CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw")
@@ -327,14 +328,14 @@ def test_extensions_nobody_is_offered_are_dropped(running: Subject) -> None:
         connection.execute("CREATE VIEW public.pages AS SELECT get_raw_page('pg_authid', 0)")
         connection.execute("ALTER VIEW public.pages OWNER TO app")
         connection.execute("GRANT EXECUTE ON FUNCTION get_raw_page(text, int8) TO app")
-    rotate(running)
-    assert ask(running, "SELECT extname FROM pg_extension ORDER BY 1") == [
+    rotate(lent)
+    assert ask(lent, "SELECT extname FROM pg_extension ORDER BY 1") == [
         ("pageinspect",),
         ("plpgsql",),
     ]
-    assert ask(running, "SELECT FROM pg_foreign_server") == []
+    assert ask(lent, "SELECT FROM pg_foreign_server") == []
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        ask(running, "SELECT * FROM public.pages")
+        ask(lent, "SELECT * FROM public.pages")
 
 
 NATIVE = "LANGUAGE c AS '$libdir/dict_snowball', 'dsnowball_init'"
@@ -349,31 +350,29 @@ HIDDEN = (
 
 
 # One of the sources of 16 comes without these extensions.
-@pytest.mark.parametrize(
-    "subject", one_in(2, [("postgres", None), ("postgres", "15")]), indirect=True
-)
-def test_functions_added_to_an_extension_do_nothing(running: Subject) -> None:
-    ask(running, "CREATE EXTENSION citext")
-    ask(running, "CREATE EXTENSION hstore")
-    with session(running, superuser(running)) as connection:
+@pytest.mark.parametrize("lent", one_in(2, [NEWEST, ("postgres", "15")]), indirect=True)
+def test_functions_added_to_an_extension_do_nothing(lent: Subject) -> None:
+    ask(lent, "CREATE EXTENSION citext")
+    ask(lent, "CREATE EXTENSION hstore")
+    with session(lent, superuser(lent)) as connection:
         for statement in HIDDEN:
             connection.execute(statement.encode())
-    rotate(running)
+    rotate(lent)
     for name in ("lib", "native", "among"):
-        assert value(running, f"SELECT public.{name}('PG_VERSION')") is None
-    assert value(running, "SELECT 'A'::public.citext = 'a'::public.citext") is True
+        assert value(lent, f"SELECT public.{name}('PG_VERSION')") is None
+    assert value(lent, "SELECT 'A'::public.citext = 'a'::public.citext") is True
 
 
-@every_version
-def test_tablespaces_are_dropped_or_nobodys(running: Subject) -> None:
-    with session(running, superuser(running)) as connection:
+@every_version_lent
+def test_tablespaces_are_dropped_or_nobodys(lent: Subject) -> None:
+    with session(lent, superuser(lent)) as connection:
         connection.execute("SET allow_in_place_tablespaces = on")
         for name in ("unused", "used"):
             connection.execute(f"CREATE TABLESPACE {name} OWNER app LOCATION ''".encode())
             connection.execute(f"GRANT CREATE ON TABLESPACE {name} TO PUBLIC".encode())
-    ask(running, "CREATE TABLE kept TABLESPACE used AS SELECT 1 AS n")
-    rotate(running)
-    assert ask(running, "SELECT spcname FROM pg_tablespace WHERE oid >= 16384") == [("used",)]
-    assert value(running, "SELECT n FROM kept") == 1
+    ask(lent, "CREATE TABLE kept TABLESPACE used AS SELECT 1 AS n")
+    rotate(lent)
+    assert ask(lent, "SELECT spcname FROM pg_tablespace WHERE oid >= 16384") == [("used",)]
+    assert value(lent, "SELECT n FROM kept") == 1
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        ask(running, "CREATE TABLE more (n int) TABLESPACE used")
+        ask(lent, "CREATE TABLE more (n int) TABLESPACE used")

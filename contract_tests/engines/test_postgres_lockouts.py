@@ -89,10 +89,31 @@ def say(running: Subject, statement: str) -> None:
         connection.execute(statement.encode())
 
 
+def ending(lent: Subject) -> tuple[str, ...]:
+    return ENDING if lent.spec.engine_version not in {"15", "16"} else ENDING[:2]
+
+
+@newest_lent
+def test_an_owner_who_is_locked_out_in_all_ways_at_once_is_let_in_again(lent: Subject) -> None:
+    *changes, renaming, dropping = LOCKING
+    for statements in ((*ending(lent), *changes), (*ending(lent), *changes, renaming), (dropping,)):
+        # They count from the next session on.
+        with session(lent, database="postgres") as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+        assert not lets_in(lent), statements
+        if renaming in statements:
+            lent.stop()
+            lent.start()
+        else:
+            lent.accept(lent.login)
+        assert lets_in(lent), statements
+
+
+@pytest.mark.nightly
 @every_version_lent
 def test_an_owner_who_is_locked_out_is_let_in_again(lent: Subject) -> None:
-    ending = ENDING if lent.spec.engine_version not in {"15", "16"} else ENDING[:2]
-    for number, statement in enumerate((*LOCKING, *ending)):
+    for number, statement in enumerate((*LOCKING, *ending(lent))):
         say(lent, statement)
         assert not lets_in(lent), statement
         if number % 2:

@@ -3,6 +3,7 @@
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from cell.engines.driver import EngineError
 from cell.engines.postgres import server
 from contract_tests.attacks.statements import sequences
 from contract_tests.by_day import one_in
+from contract_tests.engines import test_postgres_leftovers as leftovers
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import ask, session, upgraded, value
+from contract_tests.engines.postgres_sessions import ask, session, superuser, upgraded, value
 
 EVIL = """CREATE FUNCTION public.{0}(t text) RETURNS bool LANGUAGE plpgsql {1} AS $$ BEGIN
     IF current_user = 'menagerie' AND current_setting('server_version_num')::int > 160000
@@ -87,25 +89,6 @@ def _upgrade(subject: Subject) -> None:
     subject.spec = wanted
 
 
-@upgraded
-def test_an_upgrade_runs_no_code_of_the_owner_as_superuser(running: Subject) -> None:
-    version = _newest(running)
-    with session(running) as connection:
-        for statement in (*PLACES, *NOTES, *LEGITIMATE):
-            connection.execute(statement.encode())
-    bodies = ask(running, BODIES)
-    _upgrade(running)
-    running.start()
-    assert value(running, "SHOW server_version_num").startswith(version)
-    assert ask(running, "SELECT rolname FROM pg_roles WHERE rolsuper") == [("menagerie",)]
-    assert ask(running, "SELECT by FROM public.ran") == []
-    # All works as before.
-    assert ask(running, BODIES) == bodies
-    assert ask(running, "SELECT n, m FROM public.t") == [(21, 42)]
-    assert value(running, "SELECT n FROM public.w") == 6
-    assert value(running, "SELECT count(*) FROM public.s") == 100
-
-
 @pytest.mark.nightly
 @upgraded
 def test_an_upgrade_follows_no_link_of_the_engine(running: Subject, tmp_path: Path) -> None:
@@ -117,19 +100,75 @@ def test_an_upgrade_follows_no_link_of_the_engine(running: Subject, tmp_path: Pa
     running.start()
 
 
-@upgraded
-def test_no_attack_of_the_corpus_becomes_a_superuser_by_an_upgrade(running: Subject) -> None:
+def _attack(subject: Subject) -> None:
     attacks = sequences("postgres", "upgrade")
     assert attacks
     for steps in attacks:
-        with session(running) as connection:
+        with session(subject) as connection:
             for step in steps:
                 connection.execute(step.encode())
+
+
+def _nobody_came_in(subject: Subject) -> None:
+    assert ask(subject, "SELECT rolname FROM pg_roles WHERE rolsuper") == [("menagerie",)]
+    assert value(subject, "SELECT count(*) FROM pg_roles WHERE rolname = 'planted'") == 0
+    assert value(subject, "SELECT t FROM public.indexed WHERE public.by_index(t) = 'x'") == "x"
+
+
+def _make(subject: Subject) -> list[tuple[Any, ...]]:
+    """What the owner made; answers the bodies of his functions."""
+    with session(subject) as connection:
+        for statement in (*PLACES, *NOTES, *LEGITIMATE):
+            connection.execute(statement.encode())
+    return ask(subject, BODIES)
+
+
+def _ran_nothing_and_works(subject: Subject, version: str) -> None:
+    assert value(subject, "SHOW server_version_num").startswith(version)
+    assert ask(subject, "SELECT rolname FROM pg_roles WHERE rolsuper") == [("menagerie",)]
+    assert ask(subject, "SELECT by FROM public.ran") == []
+    assert ask(subject, "SELECT n, m FROM public.t") == [(21, 42)]
+    assert value(subject, "SELECT n FROM public.w") == 6
+    assert value(subject, "SELECT count(*) FROM public.s") == 100
+
+
+@upgraded
+def test_an_upgrade_takes_no_intruder_along(running: Subject) -> None:
+    """All of them at once, each of whom comes alone at night."""
+    version, makes_roles = _newest(running), running.spec.engine_version != "15"
+    _make(running)
+    _attack(running)
+    bodies = ask(running, BODIES)
+    leftovers.plant(running)
+    with session(running, superuser(running), "postgres") as connection:
+        connection.execute("DROP DATABASE closed")
     _upgrade(running)
     running.start()
-    assert ask(running, "SELECT rolname FROM pg_roles WHERE rolsuper") == [("menagerie",)]
-    assert value(running, "SELECT count(*) FROM pg_roles WHERE rolname = 'planted'") == 0
-    assert value(running, "SELECT t FROM public.indexed WHERE public.by_index(t) = 'x'") == "x"
+    _nobody_came_in(running)
+    _ran_nothing_and_works(running, version)
+    assert set(bodies) <= set(ask(running, BODIES))
+    with session(running, superuser(running), "postgres") as connection:
+        connection.execute("CREATE DATABASE closed")
+    leftovers.check(running, makes_roles=makes_roles)
+
+
+@upgraded
+@pytest.mark.nightly
+def test_an_upgrade_runs_no_code_of_the_owner_as_superuser(running: Subject) -> None:
+    version, bodies = _newest(running), _make(running)
+    _upgrade(running)
+    running.start()
+    _ran_nothing_and_works(running, version)
+    assert ask(running, BODIES) == bodies
+
+
+@upgraded
+@pytest.mark.nightly
+def test_no_attack_of_the_corpus_becomes_a_superuser_by_an_upgrade(running: Subject) -> None:
+    _attack(running)
+    _upgrade(running)
+    running.start()
+    _nobody_came_in(running)
 
 
 REFUSED = {
