@@ -1,8 +1,6 @@
 """Fixtures of the cell's tests: one cell for all that only look, and new ones for the others."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from cell.runtime import host
-from cell.runtime.reach import SharedPrograms
 from contract_tests.cell.rig import VALKEY, Rig, running
 
 _shared: list[Rig] = []
@@ -33,25 +29,21 @@ def light_rig(shared_rig: Rig) -> Rig:
     return replace(shared_rig, usual=VALKEY)
 
 
+@pytest.fixture(scope="session")
+def sql_rig(shared_rig: Rig) -> Rig:
+    """The same cell, whose instances have the engine with a console that takes least to start."""
+    engines = shared_rig.get("/v1/cell").json()["engines"]
+    versions = {each["engine"]: each["versions"][0] for each in engines}
+    named = "mariadb" if "mariadb" in versions else "duckdb"
+    return replace(shared_rig, usual={"engine": named, "engine_version": versions[named]})
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _no_instance_outlives_its_file() -> Iterator[None]:
     """Dozens of engines that nobody asks any more would take CPU, memory and disk to the end."""
     yield
     for rig in _shared:
         rig.erase_all()
-
-
-@pytest.fixture(scope="session")
-def _programs() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="programs-"))
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def one_copy_of_programs(_programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For cells within this process. Each would copy the interpreter where engines can enter."""
-    monkeypatch.setattr(host, "SharedPrograms", lambda _, found: SharedPrograms(_programs, found))
 
 
 @pytest.fixture
@@ -61,7 +53,8 @@ def make_rig(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
     with ExitStack() as stack:
 
         def make(**settings: Any) -> Rig:
-            return stack.enter_context(running(tmp_path / f"cell{next(numbers)}", **settings))
+            home = tmp_path / f"cell{next(numbers)}"
+            return stack.enter_context(running(home, bare=True, **settings))
 
         yield make
 

@@ -14,18 +14,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import jwt
 import orjson
+import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from ulid import ULID
 
 from cell.agent import cell_name
 from cell.layout import Layout
 from cell.runtime import cgroups
 from cell.runtime.process import mark_of, strays
+from contract_tests.cell import made_before
 from contract_tests.engine_logs import watched
 from contract_tests.forked import Forked, fork
 
@@ -79,7 +83,8 @@ class Rig:
     """`key` is the control plane's. A cell is started and killed as a process of its own.
 
     `under` are the words of a program that starts it. `usual` is what is specified for instances
-    where a test says nothing else: their engine, where it is not the point.
+    where a test says nothing else: their engine, where it is not the point. One that is not
+    `bare` begins with what others have made; see made_before.py.
     """
 
     home: Path
@@ -90,6 +95,7 @@ class Rig:
     clock_off_s: float = 0.0
     under: tuple[str, ...] = ()
     usual: dict[str, Any] = field(default_factory=dict)
+    bare: bool = True
 
     # The process.
 
@@ -110,6 +116,8 @@ class Rig:
         key = base64.b64encode(self.key.public_key().public_bytes_raw()).decode()
         words = [str(self.home), key, json.dumps(given), str(self.clock_off_s)]
         self.home.parent.mkdir(parents=True, exist_ok=True)
+        if not self.bare and not self.home.exists():
+            made_before.give(self.home)
         if not self.under:
             self.process = fork(SERVE, words, log=self.log_path)
             return
@@ -141,6 +149,7 @@ class Rig:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
+        made_before.take_back(self.home)
         layout = Layout.make(self.home)
         if layout.sockets.parent != layout.home:
             shutil.rmtree(layout.sockets)
@@ -311,15 +320,39 @@ class Rig:
         with engine(route["socket"]) as http:
             return http.post("/query", json={"sql": sql}, auth=("app", password))
 
+    @contextlib.contextmanager
+    def keys(self, instance_id: str, password: str) -> Iterator[redis.Redis]:
+        """What an instance of Valkey holds, on the socket its route names."""
+        route = self.route(instance_id)
+        assert route is not None
+        with redis.Redis(
+            unix_socket_path=route["socket"],
+            username="app",
+            password=password,
+            retry=Retry(NoBackoff(), 0),
+        ) as client:
+            yield client
+
+    def add(self, instance_id: str, password: str, number: int) -> None:
+        """To the list that `numbers` reads."""
+        with self.keys(instance_id, password) as client:
+            client.rpush("numbers", number)
+
+    def numbers(self, instance_id: str, password: str) -> list[int]:
+        with self.keys(instance_id, password) as client:
+            return [int(each) for each in cast("list[bytes]", client.lrange("numbers", 0, -1))]
+
     def engine_pid(self, instance_id: str) -> int:
         found = orjson.loads((self.home / "instances" / instance_id / "process.json").read_bytes())
         return int(found["pid"])
 
 
 @contextlib.contextmanager
-def running(home: Path, *, under: tuple[str, ...] = (), **settings: Any) -> Iterator[Rig]:
+def running(
+    home: Path, *, under: tuple[str, ...] = (), bare: bool = False, **settings: Any
+) -> Iterator[Rig]:
     """A cell that has started; in the end nothing is left of it and its engines but files."""
-    made = Rig(home, settings=settings, under=under)
+    made = Rig(home, settings=settings, under=under, bare=bare)
     try:
         with watched(made.logs, made.memory_kills):
             made.start()

@@ -16,7 +16,7 @@ from schemathesis.checks import load_all_checks
 from schemathesis.core.parameters import ParameterLocation
 
 from cell.main import DOCUMENT
-from contract_tests.cell.rig import Rig, new_id
+from contract_tests.cell.rig import VALKEY, Rig, new_id
 from specserver.http_protocol import TARGET_BYTES_MAX
 
 CHUNK_BYTES = 65_536
@@ -34,7 +34,10 @@ SUBJECTS = {
     "instances.resume": "sleeper",
     "instances.delete": "deleted",
     "instances.erase": "erased",
+    "one_time.console": "browsed",
 }
+# Has a console; where any engine would do, it is one that starts at once.
+BROWSED = {"engine": "duckdb", "engine_version": "1.5"}
 load_all_checks()
 
 
@@ -93,7 +96,7 @@ class Estate:
     def subject(self, operation_id: str) -> str:
         role = SUBJECTS.get(operation_id, "looked at")
         if role not in self._made:
-            self._made[role] = self.rig.make()
+            self._made[role] = self.rig.make(**(BROWSED if role == "browsed" else {}))
         return self._made[role]
 
     def aim(self, case: Any) -> None:
@@ -143,19 +146,19 @@ class Estate:
 
 def _right_put(body: Any, host: str | None = None) -> None:
     """What the cell can run, and what nobody else has, no schema says."""
-    body.update(engine="duckdb", engine_version="1.5", source_snapshot=None)
+    body.update(**VALKEY, source_snapshot=None)
     body.update(allow_cidrs=None, client_ca_pem=None)
     if host is not None:
         body.update(host=host)
 
 
 @pytest.fixture(scope="module")
-def estate(shared_rig: Rig) -> Iterator[Estate]:
+def estate(light_rig: Rig) -> Iterator[Estate]:
     """The cell's socket on a port, which is what schemathesis can speak to."""
     with _loop() as loop:
-        server = asyncio.run_coroutine_threadsafe(_serve(shared_rig.socket), loop).result(20)
-        _caller.rig = shared_rig
-        yield Estate(shared_rig, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        server = asyncio.run_coroutine_threadsafe(_serve(light_rig.socket), loop).result(20)
+        _caller.rig = light_rig
+        yield Estate(light_rig, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         loop.call_soon_threadsafe(server.close)
 
 

@@ -8,7 +8,6 @@ from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
     every_version_lent,
-    newest,
     newest_lent,
     session,
     superuser,
@@ -179,20 +178,20 @@ def test_settings_of_his_database_do_not_keep_us_from_ending_a_login(lent: Subje
         assert found.fetchone() is None
 
 
-@newest
-def test_a_branch_of_what_was_prepared_has_no_more(running: Subject) -> None:
+@newest_lent
+def test_a_branch_of_what_was_prepared_has_no_more(lent: Subject) -> None:
     """The roles of where the data comes from are there, and none of them is one of ours."""
-    prepare(running)
-    with session(running, superuser(running)) as connection:
+    prepare(lent)
+    with session(lent, superuser(lent)) as connection:
         connection.execute("ALTER DATABASE app SET transaction_timeout = '1ms'")
-    folder = running.site.directory / "copied"
-    running.run(running.driver.snapshot(running.site, running.process, running.login, folder))
-    running.stop()
-    running.run(running.driver.restore(running.site, folder))
-    running.start()
-    running.accept(new := running.new_login())
-    assert running.works(new)
-    assert not running.works(Login("app_2", FORMER))
+    folder = lent.site.directory / "copied"
+    lent.run(lent.driver.snapshot(lent.site, lent.process, lent.login, folder))
+    lent.stop()
+    lent.run(lent.driver.restore(lent.site, folder))
+    lent.start()
+    lent.accept(new := lent.new_login())
+    assert lent.works(new)
+    assert not lent.works(Login("app_2", FORMER))
 
 
 @every_version_lent

@@ -135,7 +135,7 @@ async def lock_catalog(subject: Subject) -> None:
 
 
 @newest_lent
-def test_it_begins_a_minute_after_a_start(lent: Subject) -> None:
+def test_it_begins_a_minute_after_a_start(lent: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(lent.driver, PostgreSQL)
     assert lent.process is not None
     assert value(lent, "SHOW autovacuum") == "off"
@@ -148,7 +148,7 @@ def test_it_begins_a_minute_after_a_start(lent: Subject) -> None:
     lent.start()
     assert value(lent, "SHOW autovacuum") == "off"
     assert value(lent, AT_ALL) == 0
-    lent.driver.autovacuum.held_for_s = 0
+    monkeypatch.setattr(lent.driver.autovacuum, "held_for_s", 0)
     lent.driver.metrics(lent.site, lent.process)
     deadline = time.monotonic() + WITHIN_S
     while value(lent, "SHOW autovacuum") != "on":

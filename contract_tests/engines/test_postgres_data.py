@@ -19,7 +19,7 @@ from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject
 from contract_tests.engines.postgres_sessions import (
     ask,
-    every_version,
+    every_version_lent,
     newest,
     newest_lent,
     session,
@@ -27,6 +27,9 @@ from contract_tests.engines.postgres_sessions import (
     value,
 )
 
+OPTIONS = (
+    "SELECT attoptions FROM pg_attribute WHERE attname = 'n' AND attrelid = 'filled'::regclass"
+)
 SETTING = "SELECT setting || coalesce(unit, '') FROM pg_settings WHERE name = '{}'"
 
 
@@ -40,42 +43,42 @@ def another(subject: Subject, layout: Layout) -> Subject:
     return made
 
 
-@every_version
+@every_version_lent
 def test_a_branch_has_the_data_and_none_of_the_logins(
-    running: Subject, layout: Layout, folder: Path
+    lent: Subject, layout: Layout, folder: Path
 ) -> None:
-    second = running.new_login()
-    running.accept(second, running.login)
-    ask(running, "CREATE TABLE t AS SELECT generate_series(1, 1000) n")
-    running.run(running.driver.snapshot(running.site, running.process, second, folder))
-    branch = another(running, layout)
+    second = lent.new_login()
+    lent.accept(second, lent.login)
+    ask(lent, "CREATE TABLE t AS SELECT generate_series(1, 1000) n")
+    lent.run(lent.driver.snapshot(lent.site, lent.process, second, folder))
+    branch = another(lent, layout)
     branch.run(branch.driver.restore(branch.site, folder))
     branch.run(branch.driver.provision(branch.site, branch.spec))
     branch.start()
     try:
         assert not branch.works(second)
-        assert not branch.works(running.login)
+        assert not branch.works(lent.login)
         assert not branch.works(Login("app_2", branch.login.password))
         assert value(branch, "SELECT count(*) FROM t") == 1000
         # Each its own from now on, whose driver can do its work.
         ask(branch, "DROP TABLE t")
         branch.accept(new := branch.new_login())
         assert branch.works(new)
-        assert value(running, "SELECT count(*) FROM t") == 1000
+        assert value(lent, "SELECT count(*) FROM t") == 1000
     finally:
         branch.stop()
 
 
-@every_version
+@every_version_lent
 def test_a_snapshot_holds_what_was_committed_while_it_was_taken(
-    running: Subject, folder: Path
+    lent: Subject, folder: Path
 ) -> None:
-    ask(running, "CREATE TABLE numbers (n int PRIMARY KEY, filling text)")
+    ask(lent, "CREATE TABLE numbers (n int PRIMARY KEY, filling text)")
     stop = threading.Event()
     committed: list[int] = []
 
     def write() -> None:
-        with session(running) as connection:
+        with session(lent) as connection:
             while not stop.is_set():
                 number = len(committed)
                 connection.execute(
@@ -89,83 +92,83 @@ def test_a_snapshot_holds_what_was_committed_while_it_was_taken(
         while len(committed) < 20:
             time.sleep(0.01)
         before = len(committed)
-        running.run(running.driver.snapshot(running.site, running.process, running.login, folder))
+        lent.run(lent.driver.snapshot(lent.site, lent.process, lent.login, folder))
         after = len(committed)
     finally:
         stop.set()
         writer.join()
-    running.stop()
-    running.run(running.driver.restore(running.site, folder))
-    running.start()
-    found = [n for (n,) in ask(running, "SELECT n FROM numbers ORDER BY n")]
+    lent.stop()
+    lent.run(lent.driver.restore(lent.site, folder))
+    lent.start()
+    found = [n for (n,) in ask(lent, "SELECT n FROM numbers ORDER BY n")]
     assert found == list(range(len(found)))
     assert before <= len(found) <= after + 1
 
 
-@newest
-def test_a_broken_snapshot_leaves_the_data_as_it_is(running: Subject, folder: Path) -> None:
-    ask(running, "CREATE TABLE t (n int)")
-    running.run(running.driver.snapshot(running.site, running.process, running.login, folder))
-    running.stop()
+@newest_lent
+def test_a_broken_snapshot_leaves_the_data_as_it_is(lent: Subject, folder: Path) -> None:
+    ask(lent, "CREATE TABLE t (n int)")
+    lent.run(lent.driver.snapshot(lent.site, lent.process, lent.login, folder))
+    lent.stop()
     archive = folder / "cluster.tar"
     os.truncate(archive, archive.stat().st_size // 2)
     with pytest.raises(EngineError):
-        running.run(running.driver.restore(running.site, folder))
-    running.start()
-    assert value(running, "SELECT count(*) FROM t") == 0
+        lent.run(lent.driver.restore(lent.site, folder))
+    lent.start()
+    assert value(lent, "SELECT count(*) FROM t") == 0
 
 
-@newest
-def test_links_in_the_data_are_not_followed(running: Subject, folder: Path) -> None:
-    running.stop()
-    (running.site.data / "link").symlink_to("/etc/hostname")
-    (running.site.data / "linked").symlink_to("/etc")
-    os.mkfifo(running.site.data / "pipe")
-    running.run(running.driver.snapshot(running.site, None, running.login, folder))
-    running.run(running.driver.restore(running.site, folder))
-    assert not {"link", "linked", "pipe"} & {path.name for path in running.site.data.iterdir()}
-    running.start()
+@newest_lent
+def test_links_in_the_data_are_not_followed(lent: Subject, folder: Path) -> None:
+    lent.stop()
+    (lent.site.data / "link").symlink_to("/etc/hostname")
+    (lent.site.data / "linked").symlink_to("/etc")
+    os.mkfifo(lent.site.data / "pipe")
+    lent.run(lent.driver.snapshot(lent.site, None, lent.login, folder))
+    lent.run(lent.driver.restore(lent.site, folder))
+    assert not {"link", "linked", "pipe"} & {path.name for path in lent.site.data.iterdir()}
+    lent.start()
 
 
-@newest
-def test_why_data_cannot_be_opened_is_in_the_log_alone(running: Subject, folder: Path) -> None:
+@newest_lent
+def test_why_data_cannot_be_opened_is_in_the_log_alone(lent: Subject, folder: Path) -> None:
     """Who may see an instance's status may not yet read its log."""
-    running.stop()
-    (running.site.data / "global" / "pg_control").write_bytes(b"damaged")
-    running.run(running.driver.snapshot(running.site, None, running.login, folder))
+    lent.stop()
+    (lent.site.data / "global" / "pg_control").write_bytes(b"damaged")
+    lent.run(lent.driver.snapshot(lent.site, None, lent.login, folder))
     with pytest.raises(EngineError) as refused:
-        running.run(running.driver.restore(running.site, folder))
+        lent.run(lent.driver.restore(lent.site, folder))
     told = "the data cannot be opened; the instance's log has the details"
     assert str(refused.value) == told
-    assert "data not opened: " in running.site.log.read_text()
+    assert "data not opened: " in lent.site.log.read_text()
 
 
-@newest
-def test_data_that_is_damaged_is_not_taken_for_none(running: Subject) -> None:
-    ask(running, "CREATE TABLE t AS SELECT 1 n")
-    running.stop()
-    version = running.site.data / "PG_VERSION"
-    version.rename(running.site.data / "elsewhere")
+@newest_lent
+def test_data_that_is_damaged_is_not_taken_for_none(lent: Subject) -> None:
+    ask(lent, "CREATE TABLE t AS SELECT 1 n")
+    lent.stop()
+    version = lent.site.data / "PG_VERSION"
+    version.rename(lent.site.data / "elsewhere")
     with pytest.raises(EngineError):
-        running.run(running.driver.provision(running.site, running.spec))
-    (running.site.data / "elsewhere").rename(version)
-    running.run(running.driver.provision(running.site, running.spec))
-    running.start()
-    assert value(running, "SELECT n FROM t") == 1
+        lent.run(lent.driver.provision(lent.site, lent.spec))
+    (lent.site.data / "elsewhere").rename(version)
+    lent.run(lent.driver.provision(lent.site, lent.spec))
+    lent.start()
+    assert value(lent, "SELECT n FROM t") == 1
 
 
-@newest
+@newest_lent
 def test_a_neighbours_log_is_not_copied_through_a_link(
-    running: Subject, folder: Path, tmp_path: Path
+    lent: Subject, folder: Path, tmp_path: Path
 ) -> None:
-    log, neighbours = running.site.data / "pg_wal", tmp_path / "neighbour"
+    log, neighbours = lent.site.data / "pg_wal", tmp_path / "neighbour"
     shutil.copytree(log, neighbours)
-    log.rename(running.site.data / "moved")
+    log.rename(lent.site.data / "moved")
     log.symlink_to(neighbours)
     with pytest.raises((EngineError, OSError)):
-        running.run(running.driver.snapshot(running.site, running.process, running.login, folder))
+        lent.run(lent.driver.snapshot(lent.site, lent.process, lent.login, folder))
     log.unlink()
-    (running.site.data / "moved").rename(log)
+    (lent.site.data / "moved").rename(log)
 
 
 # Code of an index runs where its table is analysed, and errors of any length are the tenant's.
@@ -180,44 +183,59 @@ FAILS_FOR_US = (
 )
 
 
-@upgraded
-def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
-    newest_version = running.driver.versions()[0]
-    if newest_version == running.spec.engine_version:
-        pytest.skip("there is no newer version on this machine")
+def fill(running: Subject) -> None:
     with session(running) as connection:
-        connection.execute("CREATE TABLE t (n int PRIMARY KEY, body text)")
-        connection.execute("INSERT INTO t SELECT n, n::text FROM generate_series(1, 1000) n")
+        connection.execute("CREATE TABLE filled (n int PRIMARY KEY, body text)")
+        connection.execute("INSERT INTO filled SELECT n, n::text FROM generate_series(1, 1000) n")
         connection.execute("CREATE DATABASE more")
-        connection.execute("ALTER TABLE t ALTER n SET (n_distinct = -1)")
+        connection.execute("ALTER TABLE filled ALTER n SET (n_distinct = -1)")
         if running.spec.engine_version != "15":
-            connection.execute("CREATE EXTENSION vector")
             connection.execute("CREATE ROLE reporting LOGIN")
     with session(running, database="more") as connection:
+        if running.spec.engine_version != "15":
+            connection.execute("CREATE EXTENSION vector")
         for statement in FAILS_FOR_US:
             connection.execute(statement.encode())
-    # Not stopped in order, which the tool itself would not take.
+
+
+def upgrade_after_a_kill(running: Subject) -> None:
+    """Not stopped in order, which the tool itself would not take."""
     running.kill()
-    former, running.spec = running.spec, replace(running.spec, engine_version=newest_version)
-    running.run(running.driver.upgrade(running.site, former, running.spec))
-    running.run(running.driver.upgrade(running.site, former, running.spec))
+    wanted = replace(running.spec, engine_version=running.driver.versions()[0])
+    former, running.spec = running.spec, wanted
+    running.run(running.driver.upgrade(running.site, former, wanted))
+    running.run(running.driver.upgrade(running.site, former, wanted))
     running.start()
-    assert value(running, "SHOW server_version_num").startswith(newest_version)
-    assert value(running, "SELECT count(*) FROM t") == 1000
-    options = "SELECT attoptions FROM pg_attribute WHERE attname = 'n' AND attrelid = 't'::regclass"
-    assert value(running, options) == ["n_distinct=-1"]
+
+
+def check_filled(running: Subject, former_version: str) -> None:
+    assert value(running, "SHOW server_version_num").startswith(running.spec.engine_version)
+    assert value(running, "SELECT count(*) FROM filled") == 1000
+    assert value(running, OPTIONS) == ["n_distinct=-1"]
     # Not before it runs under the limits of its size.
     assert isinstance(running.driver, PostgreSQL)
     running.driver.counts.begins_after_s = 0.0
     running.run(running.driver.finish(running.site))
-    assert value(running, "SELECT reltuples FROM pg_class WHERE relname = 't'") == 1000
-    assert value(running, "SELECT tableowner FROM pg_tables WHERE tablename = 't'") == "app"
+    assert value(running, "SELECT reltuples FROM pg_class WHERE relname = 'filled'") == 1000
+    assert value(running, "SELECT tableowner FROM pg_tables WHERE tablename = 'filled'") == "app"
     new = running.new_login()
     running.accept(new)
     assert running.works(new)
     running.stop()
+    former = replace(running.spec, engine_version=former_version)
     with pytest.raises(EngineError, match="cannot be downgraded"):
         running.run(running.driver.upgrade(running.site, running.spec, former))
+
+
+@upgraded
+@pytest.mark.nightly  # by day in test_postgres_upgrade_intruders.py
+def test_an_upgrade_keeps_data_rights_and_extensions(running: Subject) -> None:
+    former = running.spec.engine_version
+    if running.driver.versions()[0] == former:
+        pytest.skip("there is no newer version on this machine")
+    fill(running)
+    upgrade_after_a_kill(running)
+    check_filled(running, former)
 
 
 # By day one is refused, and runs on, in test_postgres_upgrade_intruders.py.
@@ -279,15 +297,15 @@ def test_of_what_failed_in_an_upgrade_the_errors_are_kept(layout: Layout) -> Non
     assert len(told) < 2_000
 
 
-@newest
-def test_no_committed_row_is_lost_to_a_kill(running: Subject) -> None:
-    ask(running, "CREATE TABLE numbers (n int PRIMARY KEY)")
+@newest_lent
+def test_no_committed_row_is_lost_to_a_kill(lent: Subject) -> None:
+    ask(lent, "CREATE TABLE numbers (n int PRIMARY KEY)")
     committed = 0
     for _ in range(3):
         enough = committed + 50
         # From a thread, so that the writing goes on until it is cut off.
-        killer = threading.Thread(target=running.kill)
-        with session(running) as connection:
+        killer = threading.Thread(target=lent.kill)
+        with session(lent) as connection:
             try:
                 while True:
                     connection.execute("INSERT INTO numbers VALUES (%s)", [committed])
@@ -296,14 +314,14 @@ def test_no_committed_row_is_lost_to_a_kill(running: Subject) -> None:
                         killer.start()
             except psycopg.OperationalError:
                 killer.join()
-        running.start()
-        found = value(running, "SELECT count(*) FROM numbers")
+        lent.start()
+        found = value(lent, "SELECT count(*) FROM numbers")
         # One more where the answer was lost and not the row.
         assert committed <= found <= committed + 1
         committed = found
     assert committed >= 150
-    assert value(running, "SHOW data_checksums") == "on"
-    assert value(running, "SHOW fsync") == "on"
+    assert value(lent, "SHOW data_checksums") == "on"
+    assert value(lent, "SHOW fsync") == "on"
 
 
 @newest

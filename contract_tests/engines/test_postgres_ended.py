@@ -185,15 +185,15 @@ def test_what_cannot_be_interrupted_keeps_no_login_alive(running: Subject) -> No
     assert running.works(third)
 
 
-@newest
-def test_a_login_also_ends_while_the_server_recovers(running: Subject) -> None:
+@newest_lent
+def test_a_login_also_ends_while_the_server_recovers(lent: Subject) -> None:
     """Who holds it can crash a session of his, and the server goes on without a new start."""
-    former, running.login = running.login, running.new_login()
-    with contextlib.suppress(psycopg.OperationalError), session(running, former) as crashing:
-        os.kill(running.outside(crashing.info.backend_pid), signal.SIGSEGV)
-        running.accept(running.login)
-    assert "was terminated by signal" in running.site.log.read_text()
-    with session(running):
+    former, lent.login = lent.login, lent.new_login()
+    with contextlib.suppress(psycopg.OperationalError), session(lent, former) as crashing:
+        os.kill(lent.outside(crashing.info.backend_pid), signal.SIGSEGV)
+        lent.accept(lent.login)
+    assert "was terminated by signal" in lent.site.log.read_text()
+    with session(lent):
         pass
     with pytest.raises(psycopg.OperationalError, match=r"not permitted to log in|password"):
-        session(running, former)
+        session(lent, former)

@@ -13,7 +13,7 @@ from cell.runtime import relay
 from cell.runtime.relay import LimitedRelay
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import newest, newest_shared, session, value
+from contract_tests.engines.postgres_sessions import newest_lent, newest_shared, session, value
 
 ASK = Callable[[psycopg.AsyncConnection[tuple[object, ...]]], Awaitable[None]]
 FEW, MANY = 100_000, 2_000_000
@@ -82,15 +82,15 @@ def test_a_statement_that_no_limit_ends_is_not_waited_for(shared: Subject) -> No
     assert through(shared, ask, within_s=0.5).late
 
 
-@newest
-def test_nobody_is_let_in_without_the_password(running: Subject) -> None:
-    running.stop()
+@newest_lent
+def test_nobody_is_let_in_without_the_password(lent: Subject) -> None:
+    lent.stop()
 
     async def ask(_: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
         pytest.fail("nobody runs")
 
     with pytest.raises(connections.NotRunningError):
-        through(running, ask)
+        through(lent, ask)
 
 
 @newest_shared

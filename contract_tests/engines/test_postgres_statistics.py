@@ -3,10 +3,12 @@
 import asyncio
 import time
 
+import pytest
+
 from cell.engines.postgres import PostgreSQL
 from cell.engines.postgres.statistics import OWED, owe
 from contract_tests.engines.conftest import Subject
-from contract_tests.engines.postgres_sessions import ask, newest, value
+from contract_tests.engines.postgres_sessions import ask, newest_lent, value
 
 # Counting a table calls it, and it catches that its statement is cancelled.
 STUBBORN = (
@@ -29,42 +31,44 @@ COUNTING = """SELECT count(*) FROM pg_locks WHERE relation = 'public.stubborn'::
 AND mode = 'ShareUpdateExclusiveLock' AND granted"""
 
 
-def _owing(subject: Subject) -> PostgreSQL:
+def _owing(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> PostgreSQL:
     for statement in STUBBORN:
         ask(subject, statement)
     assert isinstance(subject.driver, PostgreSQL)
-    subject.driver.counts.begins_after_s = 0.0
+    monkeypatch.setattr(subject.driver.counts, "begins_after_s", 0.0)
     owe(subject.site)
     return subject.driver
 
 
-@newest
-def test_counting_ends_whatever_the_owners_functions_catch(running: Subject) -> None:
-    driver = _owing(running)
-    driver.counts.all_within_s = 3.0
+@newest_lent
+def test_counting_ends_whatever_the_owners_functions_catch(
+    lent: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = _owing(lent, monkeypatch)
+    monkeypatch.setattr(driver.counts, "all_within_s", 3.0)
     began = time.monotonic()
-    running.run(driver.finish(running.site))
+    lent.run(driver.finish(lent.site))
     assert time.monotonic() - began < 30
-    assert value(running, COUNTING) == 0
+    assert value(lent, COUNTING) == 0
     counted = "SELECT reltuples FROM pg_class WHERE relname = 'plain'"
-    assert value(running, counted) == 1
+    assert value(lent, counted) == 1
     # Not tried for ever.
-    assert not (running.site.directory / OWED).exists()
+    assert not (lent.site.directory / OWED).exists()
 
 
-@newest
-def test_a_rotation_ends_counting(running: Subject) -> None:
-    driver = _owing(running)
-    new = running.new_login()
+@newest_lent
+def test_a_rotation_ends_counting(lent: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = _owing(lent, monkeypatch)
+    new = lent.new_login()
 
     async def rotate() -> None:
-        work = asyncio.create_task(driver.finish(running.site))
+        work = asyncio.create_task(driver.finish(lent.site))
         async with asyncio.timeout(60):
-            while not await asyncio.to_thread(value, running, COUNTING):  # noqa: ASYNC110 - the server tells nobody
+            while not await asyncio.to_thread(value, lent, COUNTING):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(0.05)
-            await driver.set_credentials(running.site, [new])
+            await driver.set_credentials(lent.site, [new])
             await work
 
-    running.run(rotate())
-    assert value(running, COUNTING, new) == 0
-    assert (running.site.directory / OWED).exists()
+    lent.run(rotate())
+    assert value(lent, COUNTING, new) == 0
+    assert (lent.site.directory / OWED).exists()

@@ -14,6 +14,7 @@ from contract_tests.by_day import one_in
 from contract_tests.engines import test_postgres_leftovers as leftovers
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import ask, session, superuser, upgraded, value
+from contract_tests.engines.test_postgres_data import check_filled, fill, upgrade_after_a_kill
 
 EVIL = """CREATE FUNCTION public.{0}(t text) RETURNS bool LANGUAGE plpgsql {1} AS $$ BEGIN
     IF current_user = 'menagerie' AND current_setting('server_version_num')::int > 160000
@@ -133,23 +134,24 @@ def _ran_nothing_and_works(subject: Subject, version: str) -> None:
 
 
 @upgraded
-def test_an_upgrade_takes_no_intruder_along(running: Subject) -> None:
+def test_an_upgrade_keeps_the_data_and_takes_no_intruder_along(running: Subject) -> None:
     """All of them at once, each of whom comes alone at night."""
-    version, makes_roles = _newest(running), running.spec.engine_version != "15"
+    version, former = _newest(running), running.spec.engine_version
+    fill(running)
     _make(running)
     _attack(running)
     bodies = ask(running, BODIES)
     leftovers.plant(running)
     with session(running, superuser(running), "postgres") as connection:
         connection.execute("DROP DATABASE closed")
-    _upgrade(running)
-    running.start()
+    upgrade_after_a_kill(running)
     _nobody_came_in(running)
     _ran_nothing_and_works(running, version)
     assert set(bodies) <= set(ask(running, BODIES))
     with session(running, superuser(running), "postgres") as connection:
         connection.execute("CREATE DATABASE closed")
-    leftovers.check(running, makes_roles=makes_roles)
+    leftovers.check(running, makes_roles=former != "15")
+    check_filled(running, former)
 
 
 @upgraded

@@ -32,7 +32,7 @@ class Region:
             "acme_retry_max_s": 1.0,
             **settings,
         }
-        self.rig = Rig(directory / "cell", settings=given)
+        self.rig = Rig(directory / "cell", settings=given, bare=False)
         self._gateway: Forked | None = None
         self.ports: dict[str, int] = {}
 

@@ -161,9 +161,9 @@ def test_the_page_is_of_its_instance_and_of_nobody_else(browser: Browser, instan
     assert browser.http.get("/console/nothing").status_code in {404, 308}
 
 
-def test_without_a_session_there_is_a_page_that_says_so(shared_rig: Rig, browser: Browser) -> None:
-    other = shared_rig.make()
-    with shared_rig.client() as http:
+def test_without_a_session_there_is_a_page_that_says_so(sql_rig: Rig, browser: Browser) -> None:
+    other = sql_rig.make()
+    with sql_rig.client() as http:
         for path, cookie in (
             (browser.path, ""),
             (browser.path, "wrong"),
@@ -235,14 +235,14 @@ def test_signing_out_ends_the_session(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("verb", ["delete", "erase"])
-def test_a_session_ends_with_its_instance(shared_rig: Rig, verb: str) -> None:
-    instance_id = shared_rig.make()
-    browser = Browser(shared_rig, instance_id)
+def test_a_session_ends_with_its_instance(sql_rig: Rig, verb: str) -> None:
+    instance_id = sql_rig.make()
+    browser = Browser(sql_rig, instance_id)
     assert browser.load().status_code == 200
-    shared_rig.action(instance_id, verb)
+    sql_rig.action(instance_id, verb)
     assert browser.load().status_code == 401
     if verb == "delete":
-        shared_rig.put(instance_id)
+        sql_rig.put(instance_id)
         assert browser.load().status_code == 401
 
 
@@ -282,17 +282,17 @@ def test_a_statement_can_be_stopped(shared_rig: Rig, browser: Browser) -> None:
     assert answers[0].json()["error"] == "the statement was stopped"
 
 
-def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make(idle_pause_s=1.5)
-    browser = Browser(shared_rig, instance_id)
+def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(sql_rig: Rig) -> None:
+    instance_id = sql_rig.make(idle_pause_s=1.5)
+    browser = Browser(sql_rig, instance_id)
     browser.load()
     for _ in range(8):
         assert browser.run("SELECT 1")["rows"] == [["1"]]
-        assert shared_rig.observe(instance_id)["restarts"] == 0
+        assert sql_rig.observe(instance_id)["restarts"] == 0
         time.sleep(0.2)
-    shared_rig.status_is(instance_id, "paused")
+    sql_rig.status_is(instance_id, "paused")
     assert browser.run("SELECT 2")["rows"] == [["2"]]
-    shared_rig.action(instance_id, "pause")
+    sql_rig.action(instance_id, "pause")
     refused = browser.post("run", {"sql": "SELECT 3"})
     assert refused.status_code == 409
     assert "paused on request" in refused.json()["error"]

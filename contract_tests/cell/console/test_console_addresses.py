@@ -100,8 +100,8 @@ class Visitor:
 
 
 @pytest.fixture(scope="module")
-def visitor(shared_rig: Rig) -> Visitor:
-    return Visitor(shared_rig, shared_rig.make(allow_cidrs=LIST))
+def visitor(sql_rig: Rig) -> Visitor:
+    return Visitor(sql_rig, sql_rig.make(allow_cidrs=LIST))
 
 
 def is_refused(answer: Answer, address: str = "") -> bool:
@@ -141,9 +141,9 @@ def test_every_request_is_held_to_the_list(visitor: Visitor, inside: str, outsid
     assert visitor.post("stop", inside)[0] == 204
 
 
-def test_a_list_that_changes_holds_for_open_sessions_at_once(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make(allow_cidrs=None)
-    visitor = Visitor(shared_rig, instance_id)
+def test_a_list_that_changes_holds_for_open_sessions_at_once(sql_rig: Rig) -> None:
+    instance_id = sql_rig.make(allow_cidrs=None)
+    visitor = Visitor(sql_rig, instance_id)
     assert visitor.post("run", OUTSIDE)[0] == 200
     lists: list[tuple[list[str], set[str]]] = [
         (LIST, {INSIDE, "2001:db8:1::1"}),
@@ -153,7 +153,7 @@ def test_a_list_that_changes_holds_for_open_sessions_at_once(shared_rig: Rig) ->
         ([f"{INSIDE}/32"], {INSIDE}),
     ]
     for cidrs, admitted in lists:
-        shared_rig.put(instance_id, allow_cidrs=cidrs)
+        sql_rig.put(instance_id, allow_cidrs=cidrs)
         for address in (INSIDE, OUTSIDE, "2001:db8:1::1"):
             answer = visitor.post("run", address)
             if address in admitted:
@@ -195,8 +195,8 @@ def test_an_address_cannot_be_forged(visitor: Visitor) -> None:
     assert is_refused(unknown, "which is not known")
 
 
-def test_where_there_is_no_list_nobody_needs_an_address(shared_rig: Rig) -> None:
-    visitor = Visitor(shared_rig, shared_rig.make())
+def test_where_there_is_no_list_nobody_needs_an_address(sql_rig: Rig) -> None:
+    visitor = Visitor(sql_rig, sql_rig.make())
     assert visitor.ask("GET", visitor.path, b"")[0] == 200
     assert visitor.ask("POST", f"{visitor.path}run", b"", **FORGED)[0] == 200
 
@@ -218,12 +218,12 @@ def test_what_is_announced_may_come_in_pieces_and_counts_for_the_connection(
 
 
 def test_an_instance_that_asks_for_certificates_has_no_console(
-    shared_rig: Rig, tmp_path: Path
+    sql_rig: Rig, tmp_path: Path
 ) -> None:
-    instance_id = shared_rig.make()
-    visitor = Visitor(shared_rig, instance_id)
+    instance_id = sql_rig.make()
+    visitor = Visitor(sql_rig, instance_id)
     pem: Any = Authority("clients", tmp_path).pem
-    shared_rig.put(instance_id, client_ca_pem=pem)
+    sql_rig.put(instance_id, client_ca_pem=pem)
     for answer in (visitor.load(INSIDE), visitor.post("run", INSIDE)):
         assert answer[0] == 409
         assert "client certificates" in answer[2]

@@ -72,11 +72,11 @@ def test_what_is_held_at_a_time_is_bounded(*, several: bool) -> None:
     assert asyncio.run(read(bodies, BYTES_MAX)).content
 
 
-def test_a_large_statement_needs_the_session(shared_rig: Rig) -> None:
-    browser = Browser(shared_rig, shared_rig.make())
+def test_a_large_statement_needs_the_session(sql_rig: Rig) -> None:
+    browser = Browser(sql_rig, sql_rig.make())
     browser.load()
     sql = "SELECT 42 -- " + "x" * 100_000
     assert browser.run(sql)["rows"] == [["42"]]
-    with shared_rig.client() as http:
+    with sql_rig.client() as http:
         refused = http.post(browser.path + "run", json={"sql": sql})
     assert refused.status_code == 413

@@ -4,13 +4,15 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
+import redis
 
 from cell.instances.snapshots import ABANDONED_AFTER_S
-from contract_tests.cell.rig import Rig, new_id, spec, until
+from contract_tests.cell.rig import VALKEY, Rig, new_id, spec, until
 
 
 def snapshots(rig: Rig, instance_id: str) -> list[Path]:
@@ -27,30 +29,31 @@ def copy_of(rig: Rig, source: str, label: str = "branch") -> Path:
     return rig.home / "instances" / source / "snapshots" / str(made)
 
 
-def test_a_branch_has_the_data_and_neither_the_credential_nor_the_future(shared_rig: Rig) -> None:
-    source = shared_rig.make()
-    password = shared_rig.reveal(source)["password"]
-    shared_rig.query(source, password, "CREATE TABLE t AS SELECT 1 AS n")
-    copy = shared_rig.action(source, "snapshot", {"label": "branch"})["snapshot_id"]
-    shared_rig.query(source, password, "INSERT INTO t VALUES (2)")
+def test_a_branch_has_the_data_and_neither_the_credential_nor_the_future(light_rig: Rig) -> None:
+    source = light_rig.make()
+    password = light_rig.reveal(source)["password"]
+    light_rig.add(source, password, 1)
+    copy = light_rig.action(source, "snapshot", {"label": "branch"})["snapshot_id"]
+    light_rig.add(source, password, 2)
 
-    branch = shared_rig.make(source_snapshot=f"{source}/{copy}")
-    own = shared_rig.reveal(branch)["password"]
-    assert shared_rig.query(branch, own, "FROM t").json()["rows"] == [[1]]
-    assert shared_rig.query(branch, password, "FROM t").status_code == 401
-    assert snapshots(shared_rig, source) == []
-    shared_rig.query(branch, own, "INSERT INTO t VALUES (3)")
-    assert shared_rig.query(source, password, "FROM t").json()["rows"] == [[1], [2]]
+    branch = light_rig.make(source_snapshot=f"{source}/{copy}")
+    own = light_rig.reveal(branch)["password"]
+    assert light_rig.numbers(branch, own) == [1]
+    with pytest.raises(redis.AuthenticationError):
+        light_rig.numbers(branch, password)
+    assert snapshots(light_rig, source) == []
+    light_rig.add(branch, own, 3)
+    assert light_rig.numbers(source, password) == [1, 2]
 
     # It begins once: what is declared again later, with or without the source, changes nothing.
     for again in (f"{source}/{copy}", None):
-        shared_rig.action(branch, "pause")
-        shared_rig.put(branch, source_snapshot=again)
-        shared_rig.action(branch, "resume")
-        assert shared_rig.query(branch, own, "FROM t").json()["rows"] == [[1], [3]]
-    shared_rig.action(source, "erase")
-    assert shared_rig.query(branch, own, "FROM t").json()["rows"] == [[1], [3]]
-    shared_rig.action(branch, "erase")
+        light_rig.action(branch, "pause")
+        light_rig.put(branch, source_snapshot=again)
+        light_rig.action(branch, "resume")
+        assert light_rig.numbers(branch, own) == [1, 3]
+    light_rig.action(source, "erase")
+    assert light_rig.numbers(branch, own) == [1, 3]
+    light_rig.action(branch, "erase")
 
 
 def test_a_snapshot_that_is_not_there_makes_no_instance(shared_rig: Rig) -> None:
@@ -63,29 +66,29 @@ def test_a_snapshot_that_is_not_there_makes_no_instance(shared_rig: Rig) -> None
     assert shared_rig.get(path).status_code == 404
 
 
-def test_the_newest_snapshots_of_each_label_are_kept(shared_rig: Rig) -> None:
-    source = shared_rig.make()
+def test_the_newest_snapshots_of_each_label_are_kept(light_rig: Rig) -> None:
+    source = light_rig.make()
     labels = ["before-change"] * 4 + ["branch"] * 3
     made = [
-        shared_rig.action(source, "snapshot", {"label": label})["snapshot_id"] for label in labels
+        light_rig.action(source, "snapshot", {"label": label})["snapshot_id"] for label in labels
     ]
-    assert sorted(path.name for path in snapshots(shared_rig, source)) == made[1:]
+    assert sorted(path.name for path in snapshots(light_rig, source)) == made[1:]
     # What was taken before a change can be begun with, and stays.
-    branch = shared_rig.make(source_snapshot=f"{source}/{made[1]}")
-    assert made[1] in {path.name for path in snapshots(shared_rig, source)}
+    branch = light_rig.make(source_snapshot=f"{source}/{made[1]}")
+    assert made[1] in {path.name for path in snapshots(light_rig, source)}
     # Those that nobody begins with do not pile up: each may be as large as the instance.
     path, asked = f"/v1/instances/{source}/actions/snapshot", {"label": "branch"}
-    refused = shared_rig.act("POST", path, asked)
+    refused = light_rig.act("POST", path, asked)
     assert refused.status_code == 503, refused.text
-    for folder in snapshots(shared_rig, source):
+    for folder in snapshots(light_rig, source):
         age(folder / "snapshot.json")
     until(
-        lambda: {path.name for path in snapshots(shared_rig, source)} == {*made[1:4]},
+        lambda: {path.name for path in snapshots(light_rig, source)} == {*made[1:4]},
         "what no branch began with is gone, and nothing else",
     )
-    copy_of(shared_rig, source)
+    copy_of(light_rig, source)
     for each in (source, branch):
-        shared_rig.action(each, "erase")
+        light_rig.action(each, "erase")
 
 
 def test_snapshots_right_after_one_another_are_taken(light_rig: Rig) -> None:
@@ -120,7 +123,7 @@ def test_what_no_branch_began_with_is_removed_also_after_a_start(
 
 
 def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig()
+    rig = replace(make_rig(), usual=VALKEY)
     source = rig.make()
     copy, other = copy_of(rig, source), copy_of(rig, source)
     note = orjson.loads((copy / "snapshot.json").read_bytes())
@@ -128,7 +131,7 @@ def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> No
     # Too large for the branch, until that is given more.
     branch = new_id()
     path, wanted = f"/v1/instances/{branch}", f"{source}/{copy.name}"
-    refused = rig.act("PUT", path, spec(branch, source_snapshot=wanted))
+    refused = rig.act("PUT", path, spec(branch, **VALKEY, source_snapshot=wanted))
     assert refused.status_code == 409, refused.text
     for each in (copy, other):
         age(each / "snapshot.json")
@@ -140,20 +143,20 @@ def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> No
     until(lambda: snapshots(rig, source) == [], "the branch has begun with it")
 
 
-def test_snapshots_of_an_instance_take_no_more_room_than_it_may(shared_rig: Rig) -> None:
-    source = shared_rig.make()
-    first = copy_of(shared_rig, source)
-    kept = [copy_of(shared_rig, source, "before-change") for _ in range(2)]
+def test_snapshots_of_an_instance_take_no_more_room_than_it_may(light_rig: Rig) -> None:
+    source = light_rig.make()
+    first = copy_of(light_rig, source)
+    kept = [copy_of(light_rig, source, "before-change") for _ in range(2)]
     for each in (first, kept[1]):
         note = orjson.loads((each / "snapshot.json").read_bytes())
         (each / "snapshot.json").write_bytes(orjson.dumps({**note, "size_bytes": 10**15}))
     path = f"/v1/instances/{source}/actions/snapshot"
-    refused = shared_rig.act("POST", path, {"label": "branch"})
+    refused = light_rig.act("POST", path, {"label": "branch"})
     assert refused.status_code == 503
     assert "try again" in refused.json()["detail"]
-    last = copy_of(shared_rig, source, "before-change")
-    assert sorted(snapshots(shared_rig, source)) == [first, last]
+    last = copy_of(light_rig, source, "before-change")
+    assert sorted(snapshots(light_rig, source)) == [first, last]
     age(first / "snapshot.json")
     until(lambda: not first.exists(), "the abandoned snapshot is gone")
-    copy_of(shared_rig, source)
-    shared_rig.action(source, "erase")
+    copy_of(light_rig, source)
+    light_rig.action(source, "erase")

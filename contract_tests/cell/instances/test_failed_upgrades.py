@@ -8,25 +8,24 @@ import pytest
 
 from cell.agent import Cell
 from cell.engines.driver import EngineError
-from cell.engines.duckdb import DuckDB
+from cell.engines.resp import Valkey
 from cell.layout import Site
 from cell.settings import CellSettings
 from cell.specification import Size, Spec
-from contract_tests.cell.rig import CELL_ID, new_id
+from contract_tests.cell.rig import CELL_ID, VALKEY, new_id
 from specserver import Conflict
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
-FORMER, WANTED = "1.5", "9.9"
-SPEC = Spec("duckdb", FORMER, SIZE, "duckdb-x.local.localhost", None, None, 86400.0)
+FORMER, WANTED = VALKEY["engine_version"], "99.9"
+SPEC = Spec("valkey", FORMER, SIZE, "valkey-x.local.localhost", None, None, 86400.0)
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> CellSettings:
     key = bytes(32)
-    return CellSettings(tmp_path / "cell", CELL_ID, key, engines=("duckdb",), confine=False)
+    return CellSettings(tmp_path / "cell", CELL_ID, key, engines=("valkey",), confine=False)
 
 
-pytestmark = pytest.mark.usefixtures("one_copy_of_programs")
 FAILURES = (
     (EngineError("its data is too old"), "its data is too old"),
     # What no driver is known to raise.
@@ -39,11 +38,11 @@ def test_an_instance_whose_upgrade_failed_runs_on(
 ) -> None:
     left = [failure for failure, _ in FAILURES]
 
-    async def fail(_driver: DuckDB, _site: Site, _former: Spec, _wanted: Spec) -> None:
+    async def fail(_driver: Valkey, _site: Site, _former: Spec, _wanted: Spec) -> None:
         raise left.pop(0)
 
-    monkeypatch.setattr(DuckDB, "versions", lambda _: (WANTED, FORMER))
-    monkeypatch.setattr(DuckDB, "upgrade", fail)
+    monkeypatch.setattr(Valkey, "versions", lambda _: (WANTED, FORMER))
+    monkeypatch.setattr(Valkey, "upgrade", fail)
 
     async def upgrade() -> None:
         cell = Cell(settings)

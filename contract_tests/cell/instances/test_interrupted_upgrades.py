@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 from cell.agent import Cell
-from cell.engines.duckdb import DuckDB
+from cell.engines.resp import Valkey
 from cell.instances.hosted import HostedInstance
 from cell.layout import Site
 from cell.settings import CellSettings
 from cell.specification import Size, Spec
-from contract_tests.cell.rig import CELL_ID, new_id
+from contract_tests.cell.rig import CELL_ID, VALKEY, new_id
 from specserver import Conflict, Unavailable
 
 SIZE = Size("s0", 0.5, 2**30, 10**6, 60)
-FORMER, WANTED = "1.5", "9.9"
-SPEC = Spec("duckdb", FORMER, SIZE, "duckdb-x.local.localhost", None, None, 86400.0)
-pytestmark = pytest.mark.usefixtures("one_copy_of_programs")
+FORMER, WANTED = VALKEY["engine_version"], "99.9"
+SPEC = Spec("valkey", FORMER, SIZE, "valkey-x.local.localhost", None, None, 86400.0)
 HANGS = "trap '' TERM INT; while :; do sleep 1; done"
 # More than two copies up to the ceiling of its size.
 WRITES = f"fallocate -l 1G {{}}/too-much; {HANGS}"
@@ -60,16 +59,16 @@ def run(
         tmp_path / "cell",
         CELL_ID,
         bytes(32),
-        engines=("duckdb",),
+        engines=("valkey",),
         confine=False,
         upgrade_timeout_s=upgrade_timeout_s,
     )
 
     async def work() -> None:
         upgrading = Upgrading(settings)
-        monkeypatch.setattr(DuckDB, "versions", lambda _: (WANTED, FORMER))
+        monkeypatch.setattr(Valkey, "versions", lambda _: (WANTED, FORMER))
 
-        monkeypatch.setattr(DuckDB, "upgrade", upgrading.upgrade)
+        monkeypatch.setattr(Valkey, "upgrade", upgrading.upgrade)
         await upgrading.cell.open()
         try:
             async with asyncio.timeout(60):

@@ -20,40 +20,39 @@ def told_activity(rig: Rig, instance_id: str, connections: int) -> None:
     part.replace(path)
 
 
-def test_an_instance_keeps_its_rows_through_all_that_stops_it(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make()
-    password = shared_rig.reveal(instance_id)["password"]
-    made = shared_rig.query(instance_id, password, "CREATE TABLE t AS SELECT 42 AS n")
-    assert made.status_code == 200
+def test_an_instance_keeps_its_rows_through_all_that_stops_it(light_rig: Rig) -> None:
+    instance_id = light_rig.make()
+    password = light_rig.reveal(instance_id)["password"]
+    light_rig.add(instance_id, password, 42)
 
-    paused = shared_rig.action(instance_id, "pause")
+    paused = light_rig.action(instance_id, "pause")
     assert (paused["status"], paused["paused_by"]) == ("paused", "request")
-    route = shared_rig.route(instance_id)
+    route = light_rig.route(instance_id)
     assert route is not None
     assert (route["state"], bool(route["refusal"])) == ("paused", True)
-    assert shared_rig.wake(instance_id).status_code == 409
+    assert light_rig.wake(instance_id).status_code == 409
     # A specification that is declared again changes figures and does not wake.
-    assert shared_rig.put(instance_id, size=LARGER)["status"] == "paused"
-    assert shared_rig.action(instance_id, "resume")["status"] == "running"
-    assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[42]]
+    assert light_rig.put(instance_id, size=LARGER)["status"] == "paused"
+    assert light_rig.action(instance_id, "resume")["status"] == "running"
+    assert light_rig.numbers(instance_id, password) == [42]
 
-    assert shared_rig.action(instance_id, "delete")["status"] == "stopped"
-    assert shared_rig.route(instance_id) is None
-    refused = shared_rig.act("POST", f"/v1/instances/{instance_id}/actions/resume")
+    assert light_rig.action(instance_id, "delete")["status"] == "stopped"
+    assert light_rig.route(instance_id) is None
+    refused = light_rig.act("POST", f"/v1/instances/{instance_id}/actions/resume")
     assert refused.status_code == 409
     # Undeleted it is paused, until it is resumed.
-    back = shared_rig.put(instance_id)
+    back = light_rig.put(instance_id)
     assert (back["status"], back["paused_by"]) == ("paused", "request")
-    assert shared_rig.action(instance_id, "resume")["status"] == "running"
-    assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[42]]
+    assert light_rig.action(instance_id, "resume")["status"] == "running"
+    assert light_rig.numbers(instance_id, password) == [42]
 
-    assert shared_rig.action(instance_id, "erase")["status"] == "erased"
-    assert not (shared_rig.home / "instances" / instance_id).exists()
+    assert light_rig.action(instance_id, "erase")["status"] == "erased"
+    assert not (light_rig.home / "instances" / instance_id).exists()
     assert not Path(route["socket"]).parent.exists()
-    assert shared_rig.observe(instance_id)["credentials"]["generation"] == 0
-    again = shared_rig.act("PUT", f"/v1/instances/{instance_id}", spec(instance_id))
+    assert light_rig.observe(instance_id)["credentials"]["generation"] == 0
+    again = light_rig.act("PUT", f"/v1/instances/{instance_id}", spec(instance_id))
     assert again.status_code == 409
-    assert shared_rig.action(instance_id, "erase")["status"] == "erased"
+    assert light_rig.action(instance_id, "erase")["status"] == "erased"
 
 
 def test_a_resize_changes_what_the_engine_may_use(shared_rig: Rig) -> None:
@@ -83,26 +82,26 @@ def test_a_changed_allow_list_reaches_the_gateway_without_a_restart(light_rig: R
     assert light_rig.engine_pid(instance_id) == pid
 
 
-def test_an_idle_instance_sleeps_and_wakes_once_for_all(shared_rig: Rig) -> None:
+def test_an_idle_instance_sleeps_and_wakes_once_for_all(light_rig: Rig) -> None:
     instance_id = new_id()
-    told_activity(shared_rig, instance_id, connections=1)
-    shared_rig.put(instance_id, idle_pause_s=0.5)
-    password = shared_rig.reveal(instance_id)["password"]
-    shared_rig.query(instance_id, password, "CREATE TABLE t AS SELECT 7 AS n")
-    pid = shared_rig.engine_pid(instance_id)
-    until(lambda: shared_rig.observe(instance_id)["connections"] == 1, "the cell has read it")
-    told_activity(shared_rig, instance_id, connections=0)
-    seen = shared_rig.status_is(instance_id, "paused")
+    told_activity(light_rig, instance_id, connections=1)
+    light_rig.put(instance_id, idle_pause_s=0.5)
+    password = light_rig.reveal(instance_id)["password"]
+    light_rig.add(instance_id, password, 7)
+    pid = light_rig.engine_pid(instance_id)
+    until(lambda: light_rig.observe(instance_id)["connections"] == 1, "the cell has read it")
+    told_activity(light_rig, instance_id, connections=0)
+    seen = light_rig.status_is(instance_id, "paused")
     assert (seen["paused_by"], seen["started_at"]) == ("idle", None)
     until(lambda: not Path(f"/proc/{pid}").exists(), "the engine ended")
-    route = shared_rig.route(instance_id)
+    route = light_rig.route(instance_id)
     assert route is not None
     assert route["state"] == "idle"
 
-    told_activity(shared_rig, instance_id, connections=1)
+    told_activity(light_rig, instance_id, connections=1)
     answers: list[httpx.Response] = []
     callers = [
-        threading.Thread(target=lambda: answers.append(shared_rig.wake(instance_id)))
+        threading.Thread(target=lambda: answers.append(light_rig.wake(instance_id)))
         for _ in range(5)
     ]
     for caller in callers:
@@ -110,11 +109,11 @@ def test_an_idle_instance_sleeps_and_wakes_once_for_all(shared_rig: Rig) -> None
     for caller in callers:
         caller.join()
     assert [answer.status_code for answer in answers] == [200] * 5
-    assert shared_rig.query(instance_id, password, "FROM t").json()["rows"] == [[7]]
-    lines = shared_rig.log_path.read_text().splitlines()
+    assert light_rig.numbers(instance_id, password) == [7]
+    lines = light_rig.log_path.read_text().splitlines()
     started = [one for one in lines if "engine_started" in one and instance_id in one]
     assert len(started) == 2
-    shared_rig.action(instance_id, "pause")
+    light_rig.action(instance_id, "pause")
 
 
 def test_a_connection_keeps_an_instance_awake(light_rig: Rig) -> None:

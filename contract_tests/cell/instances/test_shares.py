@@ -11,6 +11,10 @@ from contract_tests.cell.console.test_console import Browser
 from contract_tests.cell.rig import Rig, until
 
 RUNS_OF_ONE = 6
+SLEEPING = {
+    "mariadb": "SELECT SLEEP(25)",
+    "duckdb": "SELECT sum(hash(i) % 7) FROM range(1000000000000) t(i)",
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,26 +24,24 @@ def versions(shared_rig: Rig) -> dict[str, str]:
     return {each["engine"]: each["versions"][-1] for each in engines}
 
 
-def test_consoles_of_one_tenant_leave_those_of_others_served(
-    shared_rig: Rig, versions: dict[str, str]
-) -> None:
-    version = versions["postgres"]
-    crowded = shared_rig.make(engine="postgres", engine_version=version, tenant="crowd")
-    beside = shared_rig.make(tenant="crowd")
-    other = shared_rig.make(tenant="other")
-    consoles = [Browser(shared_rig, crowded) for _ in range(9)]
+def test_consoles_of_one_tenant_leave_those_of_others_served(sql_rig: Rig) -> None:
+    crowded = sql_rig.make(tenant="crowd")
+    beside = sql_rig.make(tenant="crowd")
+    other = sql_rig.make(tenant="other")
+    sleeping = SLEEPING[sql_rig.usual["engine"]]
+    consoles = [Browser(sql_rig, crowded) for _ in range(9)]
     for each in consoles:
         each.load()
     with concurrent.futures.ThreadPoolExecutor(9) as pool:
-        runs = [pool.submit(each.post, "run", {"sql": "SELECT pg_sleep(25)"}) for each in consoles]
+        runs = [pool.submit(each.post, "run", {"sql": sleeping}) for each in consoles]
         until(lambda: sum(run.done() for run in runs) == 9 - RUNS_OF_ONE, "too many are refused")
         refused = [run.result() for run in runs if run.done()]
         assert [answer.status_code for answer in refused] == [503] * 3
         assert "your organization's consoles" in refused[0].text
-        second = Browser(shared_rig, beside)
+        second = Browser(sql_rig, beside)
         second.load()
         assert second.post("run", {"sql": "SELECT 1"}).status_code == 503
-        served = Browser(shared_rig, other)
+        served = Browser(sql_rig, other)
         served.load()
         assert served.run("SELECT 42")["rows"] == [["42"]]
         for each in consoles:
