@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from cell.agent import Cell
+from cell.instances import measuring
 from cell.specification import Size, Spec
 from specserver import Reply
 
@@ -68,7 +69,7 @@ async def end_access(cell: Cell, instance_id: str, body: Body) -> Reply:
 
 async def capacity(cell: Cell, instance_id: str) -> Body:
     instance = cell.lifecycle.find(instance_id)
-    await asyncio.to_thread(cell.supervisor.measure, instance)
+    await asyncio.to_thread(measuring.measure, instance)
     observed = cell.lifecycle.observation(instance)
     size = instance.record.spec.size
     limits = {

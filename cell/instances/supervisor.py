@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -15,6 +15,7 @@ from cell.engines.driver import Driver, EngineError, Login, NewLoginError
 from cell.instances import activity, background, bounds, ceilings, liveness, snapshots, starting
 from cell.instances.activity import Traffic
 from cell.instances.hosted import ROUTED, HostedInstance
+from cell.instances.measuring import Measuring
 from cell.instances.overlaps import Overlaps
 from cell.instances.pools import Pools
 from cell.instances.records import Records
@@ -59,6 +60,7 @@ class Supervisor:
         self._stopping = False
         self.overlaps = Overlaps(credentials, self.hand_out_credentials)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._measuring = Measuring(self.spawn, self._end_full)
 
     def publish(self) -> None:
         """Tells the gateway how things are now."""
@@ -240,9 +242,7 @@ class Supervisor:
         for instance_id in self.overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
             self.spawn(self.overlaps.end(instance_id, self.instances.get(instance_id)))
-        full = await asyncio.to_thread(self._measure, list(self.instances.values()))
-        for instance_id, reason in full.items():
-            self._end_full(self.instances[instance_id], reason)
+        await self._measuring.look(list(self.instances.values()))
 
     def _end_full(self, instance: HostedInstance, reason: str) -> None:
         """What works on it must not let it grow on: there it ends as a crashed one does."""
@@ -264,20 +264,6 @@ class Supervisor:
 
     def traffic_of(self, instance: HostedInstance) -> Traffic:
         return self.traffic.get(instance.instance_id, Traffic())
-
-    def _measure(self, instances: Iterable[HostedInstance]) -> dict[str, str]:
-        """Answers which are past their storage, and what their owners are told."""
-        full = {}
-        for instance in instances:
-            if instance.record.desired != "erased":
-                self.measure(instance)
-                if (told := ceilings.excess(instance)) is not None:
-                    full[instance.instance_id] = told
-        return full
-
-    @staticmethod
-    def measure(instance: HostedInstance) -> None:
-        instance.metrics = instance.driver.metrics(instance.site, instance.process)
 
     def _usable(self, instance: HostedInstance, process: Process) -> None:
         instance.unwell_since, instance.looked_at = None, time.monotonic()

@@ -1,5 +1,6 @@
 """How often the files of an instance are counted, whatever its engine."""
 
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,22 +14,55 @@ from cell.runtime.host import size_bytes
 from contract_tests.engines.conftest import UID, Subject
 
 
+class Disk:
+    """A clock that counting takes half a second of, and how full a disk is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.counts, self.filled = 1000.0, 0, 0
+        clock = SimpleNamespace(monotonic=lambda: self.now, thread_time=lambda: self.now)
+        monkeypatch.setattr(storage_use, "time", clock)
+        monkeypatch.setattr(storage_use, "size_bytes", self._count)
+        monkeypatch.setattr(storage_use, "on_disk", lambda _site: self.filled)
+
+    def _count(self, folder: Path) -> int:
+        if folder.name == "data":
+            self.counts += 1
+            self.now += 0.5
+        return self.counts
+
+
 def test_what_takes_long_to_count_is_counted_less_often(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, counts = [1000.0], []
-
-    def slow(folder: Path) -> int:
-        counts.append(folder)
-        clock[0] += 0.5
-        return len(counts)
-
-    monkeypatch.setattr(storage_use, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(storage_use, "size_bytes", slow)
+    disk = Disk(monkeypatch)
     for _ in range(20):
         subject.driver.metrics(subject.site, None)
-        clock[0] += 1
-    assert len(counts) in {2, 3}
+        disk.now += 1
+    assert disk.counts in {2, 3}
+
+
+@pytest.mark.parametrize("subject", ["mariadb", "postgres"], indirect=True)
+def test_it_is_counted_sooner_once_the_disk_fills(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody grows past the ceiling unseen, behind as many files as take long to count."""
+    disk = Disk(monkeypatch)
+    for _ in range(20):
+        subject.driver.metrics(subject.site, None)
+        disk.filled += storage_use.HURRIED_BYTES + 1
+        disk.now += 1
+    assert disk.counts in {9, 10, 11}, "after 1.5 s, thrice what each takes"
+
+
+def test_files_and_bytes_fill_a_disk(tmp_path: Path) -> None:
+    layout = Layout.make(tmp_path / "cell")
+    site = layout.site(f"inst_{ULID()}", UID)
+    site.make(None)
+    with (site.data / "filled").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 64 * 2**20)
+        before = storage_use.on_disk(site)
+        os.posix_fallocate(file.fileno(), 0, 512 * 2**20)
+        assert storage_use.on_disk(site) - before > 256 * 2**20, "others free little meanwhile"
 
 
 def test_each_instance_is_counted_by_itself(tmp_path: Path) -> None:

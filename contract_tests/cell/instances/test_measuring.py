@@ -1,0 +1,60 @@
+"""An instance whose files take long to count keeps no other from being looked at."""
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+from cell.engines.driver import Metrics
+from cell.instances import measuring
+from cell.instances.hosted import HostedInstance
+from cell.instances.measuring import Measuring
+
+
+class Counted:
+    """As much of a driver as is asked; each count takes `takes_s`, and waits for `go_on`."""
+
+    def __init__(self) -> None:
+        self.go_on, self.counts, self.takes_s = threading.Event(), 0, 0.0
+        self.go_on.set()
+
+    def metrics(self, _site: Any, _process: Any) -> Metrics:
+        assert self.go_on.wait(30)
+        time.sleep(self.takes_s)
+        self.counts += 1
+        return Metrics(self.counts, 0, 0.0)
+
+
+def instance(name: str, driver: Counted) -> HostedInstance:
+    record = SimpleNamespace(desired="running")
+    known = {"instance_id": name, "driver": driver, "record": record, "site": None, "process": None}
+    return cast("HostedInstance", SimpleNamespace(**known))
+
+
+async def look(slow: Counted, quick: Counted) -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(work: Any) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(work))
+        return tasks[-1]
+
+    both = [instance("inst_slow", slow), instance("inst_quick", quick)]
+    measured = Measuring(spawn, lambda _instance, _reason: None)
+    slow.takes_s = measuring.SLOW_S * 1.5
+    await measured.look(both)
+    assert (slow.counts, quick.counts, len(tasks)) == (1, 1, 0)
+    slow.go_on.clear()
+    for _ in range(3):
+        await measured.look(both)
+    assert (slow.counts, quick.counts, len(tasks)) == (1, 4, 1)
+    slow.go_on.set()
+    await tasks[0]
+    assert slow.counts == 2
+    await measured.look(both)
+    await tasks[1]
+    assert slow.counts == 3
+
+
+def test_a_slow_one_is_counted_beside_the_others() -> None:
+    asyncio.run(look(Counted(), Counted()))
