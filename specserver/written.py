@@ -53,7 +53,8 @@ class _Files:
         reference = node.get("$ref")
         if isinstance(reference, str) and "#/components/" in reference:
             file, _, pointer = reference.partition("#")
-            self._at(file, home, reference)
+            # In that file itself, as other tools look for it, and not somewhere in the whole.
+            target(self.load(self._at(file, home, reference)), f"#{pointer}", reference)
             copy["$ref"] = f"#{pointer}"
         return copy
 

@@ -89,6 +89,13 @@ class _Handlers:
         ("openapi.yaml", "#/webhooks/goat.escaped", "#/webhooks/goat.found", "does not exist"),
         ("openapi/goats.yaml", "shared.yaml#", "other.yaml#", "in goats.yaml leads to no file"),
         ("openapi/goats.yaml", "schemas/Name", "schemas/Nickname", "does not exist"),
+        ("openapi/goats.yaml", "shared.yaml#/components", "#/components", "does not exist"),
+        (
+            "openapi/goats.yaml",
+            "'#/components/schemas/Goat'",
+            "'shared.yaml#/components/schemas/Goat'",
+            "does not exist",
+        ),
         ("openapi/goats.yaml", "    Goat:", "    Name: {}\n    Goat:", "schemas/Name is in"),
         ("openapi/shared.yaml", "components:", "- components:", "does not contain a mapping"),
     ],
