@@ -266,6 +266,7 @@ class Skeleton:
                 path=filled,
                 method=self.method,
                 body=", json={}" if self.has_body else "",
+                audited="" if self.reads else skeleton_texts.AUDITED.format(name=self.name),
             )
         )
         return place
@@ -275,8 +276,7 @@ class Skeleton:
         place = self._module("storage")
         if place.exists():
             raise Refused(f"{place.name} is there already: add the record to it")
-        within = self._within(skeleton_texts.WITHIN)
-        place.write_text(skeleton_texts.RECORD.format(name=name, table=self.noun, within=within))
+        place.write_text(self._record(name))
         moment = f"{datetime.now(UTC):%Y%m%d%H%M}"
         versions = self.root / "storage" / "migrations" / "versions"
         before = max(one.name.partition("_")[0] for one in versions.glob("[0-9]*.py"))
@@ -287,6 +287,8 @@ class Skeleton:
                 table=self.noun,
                 revision=moment,
                 before=before,
+                own="" if self._is_one_of_each else skeleton_texts.ID_COLUMN,
+                key=f"{self.records[-1]}_id" if self._is_one_of_each else "id",
                 within=self._within(skeleton_texts.WITHIN_COLUMN),
                 keys=self._within(skeleton_texts.WITHIN_KEY),
             )
@@ -298,6 +300,24 @@ class Skeleton:
         )
         records.write_text(text)
         return [place, migration, records]
+
+    @property
+    def _is_one_of_each(self) -> bool:
+        """What a PUT replaces is one of the record that the path names, if it has no id there."""
+        return self.method == "PUT" and bool(self.records) and not self.path.endswith("}")
+
+    def _record(self, name: str) -> str:
+        if not self._is_one_of_each:
+            within = self._within(skeleton_texts.WITHIN)
+            return skeleton_texts.RECORD.format(name=name, table=self.noun, within=within)
+        kind = self.records[-1].title().replace("_", "")
+        return skeleton_texts.ONE_OF_EACH.format(
+            name=name,
+            table=self.noun,
+            record=self.records[-1],
+            kind=kind,
+            imported=self._import_of(kind),
+        )
 
     def _within(self, text: str) -> str:
         """What is said of the record that the path leads to, where it names one."""

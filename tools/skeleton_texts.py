@@ -52,8 +52,9 @@ TESTS = '''"""TODO: what holds for {noun}, in one sentence."""
 
 import pytest
 
+from contract_tests import written
 from contract_tests.api.harness import House
-from contract_tests.api.rows import Estate, estate
+from contract_tests.api.rows import Estate, estate, is_problem
 
 
 @pytest.fixture
@@ -65,8 +66,13 @@ TEST = """
 def test_{verb}_does_what_its_description_says(house: House, here: Estate) -> None:
     answer = house.request("{method}", f"{path}", here.tenant.key{body})
     assert answer.is_success, answer.text
-    # `written.audited` and `written.events_of` read the audit log and the events.
-    pytest.fail("TODO: {name}: what it answers, each error of its own, its audit entry and event")
+{audited}    pytest.fail("TODO: {name}: what it answers, each error (is_problem), its events")
+"""
+AUDITED = """\
+    with house.database.read() as db:
+        entry = written.audited(db, here.tenant.org_id)[0]
+        assert written.events_of(db, here.tenant.org_id) == []
+    assert (entry.action, entry.detail) == ("{name}", "TODO")
 """
 WITHIN = """\
     {record}_id: Mapped[str] = mapped_column(ForeignKey("{record}s.id"))
@@ -91,6 +97,30 @@ class {name}(Owned, Record):
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
 {within}'''
+ONE_OF_EACH = '''"""TODO: what a {name} is. Each {record} has one at most."""
+
+from sqlalchemy import ForeignKey
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from storage.columns import Owned, Record
+{imported}
+from storage.lookups import by_key
+
+
+class {name}(Owned, Record):
+    __tablename__ = "{table}"
+
+    {record}_id: Mapped[str] = mapped_column(ForeignKey("{record}s.id"), primary_key=True)
+    org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
+
+
+def of_{record}(db: Session, {record}: {kind}) -> {name}:
+    """Also where nobody ever wrote one; that is in no table until it is added."""
+    found = by_key(db, {name}, {record}.id)
+    return found or {name}({record}_id={record}.id, org_id={record}.org_id)
+'''
+ID_COLUMN = """
+        sa.Column("id", sa.String(), nullable=False),"""
 MIGRATION = '''"""TODO: what a {name} is."""
 
 import sqlalchemy as sa
@@ -104,12 +134,11 @@ down_revision = "{before}"
 
 def upgrade() -> None:
     op.create_table(
-        "{table}",
-        sa.Column("id", sa.String(), nullable=False),
+        "{table}",{own}
         sa.Column("org_id", sa.String(), nullable=False),{within}
         sa.Column("created_at", Timestamp(), nullable=False),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),{keys}
-        sa.PrimaryKeyConstraint("id", name="pk_{table}"),
+        sa.PrimaryKeyConstraint("{key}", name="pk_{table}"),
     )
     op.create_index("ix_{table}_org_id", "{table}", ["org_id"])
 

@@ -59,6 +59,22 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
     for one in written:
         ast.parse(one.read_text())
         assert "TODO" in one.read_text()
+    assert written_of(checkout, "storage/instances/whistles.py", "instance_id.*primary_key=True")
+    assert written_of(
+        checkout, "storage/migrations/versions/*_whistles.py", 'Constraint."instance_id".*pk'
+    )
+
+
+def test_what_a_put_does_not_replace_has_an_id_of_its_own(checkout: Path) -> None:
+    asked = ["whistles.create", "POST", PATH, "--record", "Whistle"]
+    assert new_operation.main(asked, checkout) == 0
+    assert written_of(checkout, "storage/instances/whistles.py", r"\bid: .*primary_key=True")
+    assert written_of(checkout, "storage/migrations/versions/*_whistles.py", 'Constraint."id".*pk')
+
+
+def written_of(checkout: Path, name: str, pattern: str) -> bool:
+    (found,) = checkout.glob(name)
+    return re.search(pattern, found.read_text()) is not None
 
 
 @pytest.mark.parametrize(
