@@ -106,8 +106,9 @@ def writing(permission: str) -> Callable[..., Iterator[Caller]]:
 
 
 Reader = Annotated[Caller, Depends(reading("instances:read"))]
-Orderer = Annotated[Caller, Depends(writing("instances:write"))]
-Revealer = Annotated[Caller, Depends(writing("credentials:reveal"))]
+# Committed before the answer is sent, and not after it: what is answered is kept.
+Orderer = Annotated[Caller, Depends(writing("instances:write"), scope="function")]
+Revealer = Annotated[Caller, Depends(writing("credentials:reveal"), scope="function")]
 
 
 router = APIRouter(prefix="/v1/orgs/{org_id}")
