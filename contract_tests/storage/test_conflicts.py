@@ -1,0 +1,31 @@
+"""Whatever two records cannot have alike is refused in a sentence of its own, or says why not."""
+
+from sqlalchemy import UniqueConstraint
+
+from storage import conflicts, records
+from storage.columns import Record
+
+OUR_OWN = {
+    "ix_domains_verified_hostname": "the workflow that verifies one looks, and tells the domain",
+    "uq_api_keys_token_hash": "256 random bits",
+    "uq_instances_host": "made of a new id",
+    "uq_sessions_token_hash": "256 random bits",
+    "uq_work_operation": "a new id",
+    "uq_work_schedule_slot": "whoever comes second leaves the turn to the first",
+}
+"""Those that no caller's value can break."""
+
+
+def unique() -> set[str]:
+    assert records.__all__
+    tables = Record.metadata.sorted_tables
+    constraints = (one for table in tables for one in table.constraints)
+    named = {str(one.name) for one in constraints if isinstance(one, UniqueConstraint)}
+    return named | {str(one.name) for table in tables for one in table.indexes if one.unique}
+
+
+def test_each_has_a_sentence_or_is_our_own() -> None:
+    keys = {name for name in conflicts.CONSTRAINTS if name.startswith("pk_")}
+    assert unique() == (set(conflicts.CONSTRAINTS) - keys) | set(OUR_OWN)
+    assert not set(OUR_OWN) & set(conflicts.CONSTRAINTS)
+    assert set(conflicts.CONSTRAINTS.values()) == set(conflicts.SENTENCES)
