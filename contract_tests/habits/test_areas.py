@@ -1,12 +1,14 @@
 """The areas of the API are those of the rooms: whoever changes one thing stays in one column."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from contract_tests.habits.test_imports import imported
-from contract_tests.habits.test_sizes import FILES, ROOT, names
+from contract_tests.habits.test_sizes import FILES, ROOT, names, parsed
 from specserver.written import load
 
 DOCUMENTS = ROOT / "openapi"
@@ -69,3 +71,12 @@ def test_handlers_speak_no_sql() -> None:
     assert rooms
     found = {names(path) for path in rooms for name in imported(path) if "sqlalchemy" in name}
     assert not found
+    asked = {each for path in rooms for each in of_session(path)}
+    assert asked == {"add", "delete", "flush", "refresh"}
+
+
+def of_session(path: Path) -> Iterator[str]:
+    """What is asked of a session there: it could be sent queries without any import."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value).split(".")[-1] == "db":
+            yield node.attr
