@@ -54,6 +54,8 @@ def test_a_value_that_the_program_forgot_is_no_conflict(desk: Desk) -> None:
     assert desk.get(path, ann.session).json()["items"] == []
 
 
+# SQLite holds it, so by day it must be PostgreSQL's turn.
+@pytest.mark.every_database
 def test_a_text_the_database_cannot_hold_is_no_server_error(desk: Desk) -> None:
     ann = desk.person()
     org = desk.org((ann, "owner"))
