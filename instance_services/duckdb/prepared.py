@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from instance_services.duckdb import catalog
-from instance_services.duckdb.query_plans import Plan
+from instance_services.duckdb.query_plans import QueryPlan
 
 # Preparing takes as long as three to five small queries save by it.
 _AFTER_RUNS = 10
@@ -42,13 +42,13 @@ class Prepared:
         # Functions whose result may be another the next time.
         self._unsteady = unsteady
         # By the name that the engine knows them under.
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, QueryPlan] = {}
         # Whether views, macros and columns are all steady; None where that is not known.
         self._catalogue_is_steady: bool | None = None
         self._number = 0
         self._runs = 0
 
-    def has_run(self, plan: Plan, took_s: float) -> None:
+    def has_run(self, plan: QueryPlan, took_s: float) -> None:
         """Tells of a run; after enough quick ones in a row the plan is prepared."""
         plan.quick_runs = plan.quick_runs + 1 if took_s < _QUICK_S else 0
         self.touch(plan)
@@ -58,7 +58,7 @@ class Prepared:
         with contextlib.suppress(duckdb.Error):
             self._prepare(plan)
 
-    def touch(self, plan: Plan) -> None:
+    def touch(self, plan: QueryPlan) -> None:
         """Tells of a run, prepared or not: what is run keeps its place."""
         self._runs += 1
         plan.last_run = self._runs
@@ -72,7 +72,7 @@ class Prepared:
         self._drop(oldest)
         return True
 
-    def _prepare(self, plan: Plan) -> None:
+    def _prepare(self, plan: QueryPlan) -> None:
         query = plan.last.query
         if self._is_unsteady([query]):
             return

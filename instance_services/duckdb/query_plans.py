@@ -1,6 +1,6 @@
-"""Owns plans: what is learnt once of a SQL text, so that running it again costs less.
+"""Owns query plans: what is learnt once of a SQL text, so that running it again costs less.
 
-A plan says which statements to run, and how the columns of the last one become JSON.
+A query plan says which statements to run, and how the columns of the last one become JSON.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Columns:
 
 
 @dataclass(slots=True)
-class Plan:
+class QueryPlan:
     """`last` is what answers; `columns` is None until it is known what it answers with."""
 
     first: list[Any]
@@ -62,19 +62,19 @@ class Plan:
     last_run: int = 0
 
 
-class Plans:
-    """Plans by SQL text and the classes of its parameters; of one connection, on its thread."""
+class QueryPlans:
+    """By SQL text and the classes of its parameters; of one connection, on its thread."""
 
     def __init__(self, connection: Any, refusals: Refusals) -> None:
         self._connection = connection
         self._refusals = refusals
-        self._kept: OrderedDict[Any, Plan] = OrderedDict()
+        self._kept: OrderedDict[Any, QueryPlan] = OrderedDict()
 
     def forget(self) -> None:
         """To be called when types may have changed."""
         self._kept.clear()
 
-    def of(self, sql: str, params: list[Any]) -> Plan:
+    def of(self, sql: str, params: list[Any]) -> QueryPlan:
         """The plan of a text; raises Refused, or duckdb.Error for bad syntax."""
         key = (sql, *map(_class, params)) if params else sql
         plan = self._kept.get(key)
@@ -89,9 +89,9 @@ class Plans:
                 self._kept.popitem(last=False)
         return plan
 
-    def _make(self, sql: str, params: list[Any]) -> Plan:
+    def _make(self, sql: str, params: list[Any]) -> QueryPlan:
         found = statements.split(self._connection, self._refusals, sql)
-        plan = Plan(
+        plan = QueryPlan(
             first=found[:-1],
             last=found[-1],
             has_result=statements.has_result(found[-1]),
@@ -109,13 +109,13 @@ class Plans:
                 self._learn(plan, params)
         return plan
 
-    def learn(self, plan: Plan, params: list[Any]) -> None:
+    def learn(self, plan: QueryPlan, params: list[Any]) -> None:
         """For a last statement whose predecessors have been run."""
         if plan.is_select:
             with contextlib.suppress(duckdb.Error):
                 self._learn(plan, params)
 
-    def _learn(self, plan: Plan, params: list[Any]) -> None:
+    def _learn(self, plan: QueryPlan, params: list[Any]) -> None:
         """Asks the engine for the types without running the statement."""
         query = plan.last.query
         if params:

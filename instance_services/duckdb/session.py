@@ -15,7 +15,7 @@ from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.durable import Changes, NoRoom
 from instance_services.duckdb.errors import told
 from instance_services.duckdb.prepared import Prepared
-from instance_services.duckdb.query_plans import Columns, Plan, Plans
+from instance_services.duckdb.query_plans import Columns, QueryPlan, QueryPlans
 from instance_services.duckdb.reference import Reference
 from instance_services.duckdb.refusals import Refusals, Refused
 
@@ -53,7 +53,7 @@ class Session:
         reference = Reference()
         refusals = Refusals(connection, reference)
         refusals.check_stored()
-        self._plans = Plans(connection, refusals)
+        self._plans = QueryPlans(connection, refusals)
         self._prepared = Prepared(connection, reference.unsteady_functions())
         self._changes = Changes(connection, allowance.database)
         # Of the statement that runs now: whether it may grow the database, and why it was ended.
@@ -91,11 +91,11 @@ class Session:
             self._full = self._allowance.refusal()
         return self._full is not None
 
-    def _told(self, error: Exception, plan: Plan | None) -> str:
+    def _told(self, error: Exception, plan: QueryPlan | None) -> str:
         rendered = plan is not None and plan.rendered
         return told(error, self._allowance.directory, rendered=rendered)
 
-    def _tidy(self, plan: Plan) -> None:
+    def _tidy(self, plan: QueryPlan) -> None:
         self._growing = False
         if plan.first or not plan.is_select:
             self._prepared.forget(catalogue=not plan.keeps_types)
@@ -118,7 +118,7 @@ class Session:
                     self._connection.rollback()
                     ended = True
 
-    def _run(self, plan: Plan, params: list[Any], started: float) -> bytes:
+    def _run(self, plan: QueryPlan, params: list[Any], started: float) -> bytes:
         if plan.grows:
             self._allowance.check()
             self._growing = True
@@ -144,7 +144,7 @@ class Session:
             self._prepared.has_run(plan, time.perf_counter() - started)
         return answer
 
-    def _run_prepared(self, plan: Plan, started: float) -> bytes | None:
+    def _run_prepared(self, plan: QueryPlan, started: float) -> bytes | None:
         """None where it failed: the statement itself tells why in the words of its own text."""
         self._prepared.touch(plan)
         try:
@@ -163,7 +163,7 @@ class Session:
             self._connection.execute("SELECT 1").fetchall()
         return answer
 
-    def _run_relation(self, plan: Plan, params: list[Any], started: float) -> bytes:
+    def _run_relation(self, plan: QueryPlan, params: list[Any], started: float) -> bytes:
         """A statement that may run only once, and whose types are known only then."""
         relation = self._connection.sql(plan.last, params=params or None)
         if relation is None:
