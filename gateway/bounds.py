@@ -9,7 +9,7 @@ have logged in before.
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import customer, levels
-from gateway.crowds import LOGIN, Levels, Member
+from gateway.pool_members import LOGIN, Levels, Member
 from gateway.protocols.interface import Step
 from gateway.refusal import Refusal
 from gateway.routes import Route

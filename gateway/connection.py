@@ -79,8 +79,8 @@ class Connection(Relay):
             self.close()
 
     @property
-    def gives_way(self) -> bool:
-        return not self._reservations.logs_in or self._dialogue.gives_way
+    def evictable(self) -> bool:
+        return not self._reservations.logs_in or self._dialogue.evictable
 
     def close(self) -> None:
         self._note_abandoned()

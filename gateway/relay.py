@@ -191,7 +191,7 @@ class Relay:
     # Small things.
 
     @property
-    def gives_way(self) -> bool:
+    def evictable(self) -> bool:
         """Whether it may be hung up on for others, as it has not logged in, or is the cell's."""
         return True
 

@@ -9,8 +9,8 @@ from gateway.abandoned import Abandoned
 from gateway.activity import Activity
 from gateway.addresses import Network
 from gateway.certificates import Certificates
-from gateway.crowds import Crowd, CrowdedPools
 from gateway.login_reports import LoginReports
+from gateway.pool_members import FullPools, PoolMembers
 from gateway.routes import Routes
 from gateway.settings import GatewaySettings
 from gateway.slots import Slots
@@ -41,13 +41,13 @@ class Shared:
     buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(RECEIVE_BYTES)))
     connections: "set[Connection]" = field(default_factory=set)
     unproven: "dict[Connection, None]" = field(default_factory=dict)
-    handshakes: Crowd = field(default_factory=Crowd)
+    handshakes: PoolMembers = field(default_factory=PoolMembers)
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     abandoned: Abandoned = field(init=False)
     login_reports: LoginReports = field(init=False)
-    pools: CrowdedPools = field(init=False)
+    pools: FullPools = field(init=False)
 
     def __post_init__(self) -> None:
         self.abandoned = Abandoned(self.waker)
         self.login_reports = LoginReports(self.waker)
-        self.pools = CrowdedPools(self)
+        self.pools = FullPools(self)

@@ -88,18 +88,18 @@ class Refused(Exception):  # noqa: N818 - an answer, and nobody's fault
 class ConsoleBackend(Protocol):
     """Whoever has sessions and runs statements. Each method may raise Refused."""
 
-    def about(self, visit: ConsoleCaller) -> About | None:
+    def about(self, caller: ConsoleCaller) -> About | None:
         """None where the session is not one of this instance, or has ended."""
 
-    def run(self, visit: ConsoleCaller, sql: str) -> dict[str, Any]:
+    def run(self, caller: ConsoleCaller, sql: str) -> dict[str, Any]:
         """A table, or `error`."""
 
-    def tables(self, visit: ConsoleCaller) -> dict[str, Any]:
+    def tables(self, caller: ConsoleCaller) -> dict[str, Any]:
         """`schemas` with their tables and columns, or `error`."""
 
-    def stop(self, visit: ConsoleCaller) -> None: ...
+    def stop(self, caller: ConsoleCaller) -> None: ...
 
-    def sign_out(self, visit: ConsoleCaller) -> None: ...
+    def sign_out(self, caller: ConsoleCaller) -> None: ...
 
 
 def make_app(backend: ConsoleBackend) -> Flask:
@@ -129,7 +129,7 @@ class _Console:
     def page(self, instance_id: str) -> ResponseReturnValue:
         if not request.path.endswith("/"):
             return redirect(f"{request.script_root}/{instance_id}/", 308)
-        about = self._backend.about(_visit(instance_id))
+        about = self._backend.about(_caller(instance_id))
         if about is None:
             if _is_from_elsewhere():
                 # A browser keeps a strict cookie to itself on the way from another site. The page
@@ -148,20 +148,20 @@ class _Console:
             return _refusal(400, "Enter a statement to run.")
         if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
             return _refusal(413, f"A statement can have at most {STATEMENT_BYTES_MAX:,} bytes.")
-        return jsonify(self._backend.run(_visit(instance_id), sql))
+        return jsonify(self._backend.run(_caller(instance_id), sql))
 
     def tables(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        return jsonify(self._backend.tables(_visit(instance_id)))
+        return jsonify(self._backend.tables(_caller(instance_id)))
 
     def stop(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        self._backend.stop(_visit(instance_id))
+        self._backend.stop(_caller(instance_id))
         return "", 204
 
     def end(self, instance_id: str) -> ResponseReturnValue:
         self._check(instance_id)
-        self._backend.sign_out(_visit(instance_id))
+        self._backend.sign_out(_caller(instance_id))
         said = {"title": "Signed out", "text": "You can close this page."}
         response = make_response(render_template("notice.html", **said))
         path = f"{request.script_root}/{instance_id}/"
@@ -176,7 +176,7 @@ class _Console:
             abort(403 if _secret() else 401)
         if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
             abort(403)
-        if self._backend.about(_visit(instance_id)) is None:
+        if self._backend.about(_caller(instance_id)) is None:
             abort(401)
 
 
@@ -201,7 +201,7 @@ def link_notice(code: str, detail: str) -> tuple[str, str, str]:
     return title, LINK_TEXTS.get(code, otherwise), ASK_AGAIN
 
 
-def _visit(instance_id: str) -> ConsoleCaller:
+def _caller(instance_id: str) -> ConsoleCaller:
     return ConsoleCaller(instance_id, _secret(), request.remote_addr or "")
 
 

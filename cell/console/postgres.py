@@ -37,8 +37,8 @@ _COPIES = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOT
 def run(target: Target, sql: str, table: Table) -> None:
     if "\0" in sql:
         raise StatementError("a statement cannot contain a NUL character")
-    with relay.opened_beside(Path(target.socket)) as way:
-        connection = _connect(target, way)
+    with relay.opened_beside(Path(target.socket)) as opened:
+        connection = _connect(target, opened)
         _run(connection, sql, table)
 
 
@@ -62,11 +62,11 @@ def _run(connection: psycopg.Connection[Any], sql: str, table: Table) -> None:
         connection.close()
 
 
-def _connect(target: Target, way: LimitedRelay) -> psycopg.Connection[Any]:
+def _connect(target: Target, opened: LimitedRelay) -> psycopg.Connection[Any]:
     port = int(Path(target.socket).suffix.removeprefix("."))
     try:
         return psycopg.connect(
-            host=str(way.folder),
+            host=str(opened.folder),
             port=port,
             user=target.username,
             password=target.password,
@@ -81,7 +81,7 @@ def _connect(target: Target, way: LimitedRelay) -> psycopg.Connection[Any]:
             gssencmode="disable",
         )
     except psycopg.OperationalError as error:
-        if way.foreign:
+        if opened.foreign:
             raise StatementError(CHANGED.format(target.username)) from error
         if SAID not in str(error):
             raise ConnectionError("it accepts no connection") from error

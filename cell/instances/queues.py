@@ -66,14 +66,14 @@ class QueueDatabases:
         # Who uses queues does not come through the gateway, and the instance is not idle.
         instance.touch()
         bounded = relay.opened(instance.site.run / SOCKET, bytes_max=BYTES_MAX, within_s=WITHIN_S)
-        async with self._turn(instance_id), bounded as way:
-            connection = await self._connect(instance, way)
+        async with self._turn(instance_id), bounded as limited:
+            connection = await self._connect(instance, limited)
             try:
                 yield connection
             except _RolesHeldUp:
                 raise
             except Unavailable as error:
-                raise _broken_off(way) or error from error.__cause__
+                raise _broken_off(limited) or error from error.__cause__
             finally:
                 await connection.close()
 
@@ -120,10 +120,10 @@ class QueueDatabases:
             raise Conflict(f"queues need a running instance; this instance is {instance.status}")
         return instance
 
-    async def _connect(self, instance: HostedInstance, way: LimitedRelay) -> Connection:
+    async def _connect(self, instance: HostedInstance, limited: LimitedRelay) -> Connection:
         login = self._supervisor.login(instance)
         try:
-            return await connections.connect(way, login, roles.DATABASE, SETTINGS)
+            return await connections.connect(limited, login, roles.DATABASE, SETTINGS)
         except NotRunningError as error:
             raise _not_now() from error
         except WrongPasswordError as error:
@@ -145,15 +145,15 @@ async def _wait_for(turns: asyncio.Semaphore) -> None:
         raise Unavailable(detail, headers=RETRY_AFTER) from error
 
 
-def _broken_off(way: LimitedRelay) -> Exception | None:
+def _broken_off(limited: LimitedRelay) -> Exception | None:
     """What it is to the caller that the relay ended the connection."""
-    if way.exceeded:
+    if limited.exceeded:
         return Conflict(
             f"the instance's answer has more than {BYTES_MAX} bytes: something in its schemas "
             "pgmq and menagerie_queues is not as it was installed",
             code="refused_by_instance",
         )
-    if way.late:
+    if limited.late:
         return Unavailable("the instance took too long to respond", headers=RETRY_AFTER)
     return None
 

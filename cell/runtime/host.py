@@ -108,8 +108,8 @@ class Host:
 
     def moves(self, layout: Layout) -> bool:
         """Whether engines' own uids find no way to their folders where these lie now."""
-        needs_way = self.confinement["uid"].enforced and not self.hides_files
-        return needs_way and not passable(layout.open)
+        must_pass = self.confinement["uid"].enforced and not self.hides_files
+        return must_pass and not passable(layout.open)
 
     def settle(self, layout: Layout) -> Layout:
         """Answers the layout with its folders where engines can go; before any of them starts.

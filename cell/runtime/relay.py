@@ -151,11 +151,11 @@ def opened_beside(target: Path) -> Iterator[LimitedRelay]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=_serve_beside, args=(loop,), daemon=True)
     thread.start()
-    way = opened(target, bytes_max=math.inf)
+    opening = opened(target, bytes_max=math.inf)
     try:
-        yield asyncio.run_coroutine_threadsafe(way.__aenter__(), loop).result()
+        yield asyncio.run_coroutine_threadsafe(opening.__aenter__(), loop).result()
     finally:
-        asyncio.run_coroutine_threadsafe(way.__aexit__(None, None, None), loop).result()
+        asyncio.run_coroutine_threadsafe(opening.__aexit__(None, None, None), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

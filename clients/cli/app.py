@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
-from clients.cli import desk, failures, given
+from clients.cli import command_context, failures, given
 from clients.cli.groups import PLAIN, Group
 from clients.cli.operations import NounGroup
 from clients.document import Document
@@ -44,7 +44,7 @@ class RootGroup(Group):
 
     @cached_property
     def _at_hand(self) -> Document | None:
-        return desk.document_at_hand([])
+        return command_context.document_at_hand([])
 
     def main(self, *args: Any, **settings: Any) -> Any:
         if COMPLETE_VAR in os.environ:
@@ -111,11 +111,13 @@ class RootGroup(Group):
     def _documented(self, name: str, args: list[str], *, completing: bool) -> NounGroup | None:
         """Answer the group of the document; the server is asked where it may know more."""
         if completing or {"-h", "--help"} & {*args} or (name in SHORTCUT_MODULES):
-            return _noun_group(desk.document_at_hand(args), name)
-        group = _noun_group(desk.current_document(args), name)
+            return _noun_group(command_context.document_at_hand(args), name)
+        group = _noun_group(command_context.current_document(args), name)
         known = group is not None and (len(args) < 2 or args[1] in group.list_commands(None))  # noqa: PLR2004  group and command
         return (
-            group if known else _noun_group(desk.current_document(args, even_if_fresh=True), name)
+            group
+            if known
+            else _noun_group(command_context.current_document(args, even_if_fresh=True), name)
         )
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
@@ -175,7 +177,7 @@ def root(
 
 def command_names() -> list[str]:
     """Answer the names of all client commands, those of the document included."""
-    return sorted({*SHORTCUT_MODULES, *_groups(desk.document_at_hand([]))})
+    return sorted({*SHORTCUT_MODULES, *_groups(command_context.document_at_hand([]))})
 
 
 def run(argv: list[str]) -> int:

@@ -13,7 +13,7 @@ import typer
 
 from clients import profiles
 from clients.cli import given
-from clients.cli.desk import document_of
+from clients.cli.command_context import document_of
 from clients.document import Document, Field, Operation
 from clients.errors import ClientError
 from clients.names import NAMES, lister, statuses

@@ -10,7 +10,7 @@ import typer
 
 from clients.cli import native
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
-from clients.cli.desk import open_desk
+from clients.cli.command_context import open_context
 from clients.cli.dialects import DIALECTS
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
@@ -40,9 +40,9 @@ def connect(
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
     from clients.sessions import ENGINES  # noqa: PLC0415  see above
 
-    desk = open_desk(profile, org=org)
-    with desk.client:
-        endpoint = sql.endpoint_of(desk, instance)
+    context = open_context(profile, org=org)
+    with context.client:
+        endpoint = sql.endpoint_of(context, instance)
         engine = endpoint.instance["engine"]
         keeper = sql.Keeper(endpoint, store=not no_store)
         program = native.find(engine)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
-from clients.cli.desk import open_desk
+from clients.cli.command_context import open_context
 from clients.cli.groups import PLAIN
 from clients.cli.output import Format, OutputOption, chosen, plain, show
 
@@ -35,11 +35,11 @@ def console(
 
     Needs the permission `console:open`, and the second factor where a credential needs it.
     """
-    desk = open_desk(profile, org=org)
-    with desk.client:
-        operation = desk.operation("POST", "/console-sessions")
-        instance_id = desk.instance(instance)["id"]
-        answer = desk.client.send(operation, {**desk.org(), "instance_id": instance_id}).body
+    context = open_context(profile, org=org)
+    with context.client:
+        operation = context.operation("POST", "/console-sessions")
+        instance_id = context.instance(instance)["id"]
+        answer = context.client.send(operation, {**context.org(), "instance_id": instance_id}).body
     if chosen(output) is not Format.table:
         show(answer, output)
         return

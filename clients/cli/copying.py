@@ -14,7 +14,7 @@ import typer
 
 from clients import postgres_tools
 from clients.cli import sql
-from clients.cli.desk import Desk
+from clients.cli.command_context import CommandContext
 from clients.cli.output import plain
 from clients.errors import ClientError, ConfigurationError, InstanceUnreachable
 from clients.tunnel import PORT, PostgresTunnel
@@ -34,7 +34,7 @@ BRANCH: Final = "branch the instance for a copy of it"
 
 
 @dataclass(frozen=True)
-class Way:
+class Target:
     """How a program reaches an instance: `server_major` tells which program fits."""
 
     name: str
@@ -46,9 +46,9 @@ class Way:
 
 
 @contextmanager
-def way_to(desk: Desk, instance: str, *, store: bool) -> Iterator[Way]:
-    """Open a way to an instance of PostgreSQL, with a credential that it takes."""
-    endpoint = sql.endpoint_of(desk, instance)
+def opened_target(context: CommandContext, instance: str, *, store: bool) -> Iterator[Target]:
+    """Answer an instance of PostgreSQL to copy from or to, with a credential that it takes."""
+    endpoint = sql.endpoint_of(context, instance)
     name, engine = endpoint.instance["name"], endpoint.instance["engine"]
     if engine not in FAMILY:
         instead = INSTEAD.get(engine, BRANCH).format(name=shlex.quote(name))
@@ -64,7 +64,7 @@ def way_to(desk: Desk, instance: str, *, store: bool) -> Iterator[Way]:
             "PGGSSENCMODE": "disable", "PGAPPNAME": "menagerie",
         }  # fmt: skip
         try:
-            yield Way(name, number // 10_000, kept | settings)
+            yield Target(name, number // 10_000, kept | settings)
         except ToolFailed as error:
             if tunnel.failure is not None:
                 complaint = f"cannot reach {credential.host}: {tunnel.failure}"
@@ -77,9 +77,11 @@ class ToolFailed(ClientError):  # noqa: N818  the state is the name
 
 
 @contextmanager
-def started(arguments: list[str], way: Way, **pipes: int) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    arguments: list[str], target: Target, **pipes: int
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program; raise ToolFailed unless it ends well. What breaks off ends it too."""
-    process = subprocess.Popen(arguments, env=way.environment, **pipes)  # type: ignore[call-overload]  # noqa: S603  found by its version
+    process = subprocess.Popen(arguments, env=target.environment, **pipes)  # type: ignore[call-overload]  # noqa: S603  found by its version
     try:
         yield process
         if process.stdin is not None:

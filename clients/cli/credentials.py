@@ -9,7 +9,7 @@ import typer
 
 from clients import private_files
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
-from clients.cli.desk import open_desk
+from clients.cli.command_context import open_context
 from clients.cli.groups import PLAIN
 from clients.cli.lines import Place, clients_of, every_client, line
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
@@ -57,16 +57,16 @@ def credentials(
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
-    desk = open_desk(profile, org=org)
-    with desk.client:
-        endpoint = sql.endpoint_of(desk, instance)
+    context = open_context(profile, org=org)
+    with context.client:
+        endpoint = sql.endpoint_of(context, instance)
         engine = endpoint.instance["engine"]
         _require_known(engine, client)
         credential = endpoint.rotate() if rotate else endpoint.reveal()
         if rotate:
-            CredentialFile().forget(desk.client.base_url, endpoint.instance["id"])
+            CredentialFile().forget(context.client.base_url, endpoint.instance["id"])
         if store:
-            CredentialFile().keep(desk.client.base_url, endpoint.instance["id"], credential)
+            CredentialFile().keep(context.client.base_url, endpoint.instance["id"], credential)
         place = Place(engine, credential, authorities(endpoint, credential))
     if client is not None:
         typer.echo(line(client, place))

@@ -10,8 +10,8 @@ import typer
 
 from clients.cli import native
 from clients.cli.arguments import ProfileOption
+from clients.cli.command_context import CommandContext, open_context
 from clients.cli.credentials import authorities
-from clients.cli.desk import Desk, open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.lines import Place
 from clients.cli.lines import curl as curl_query
@@ -61,55 +61,59 @@ def demo(
     client. The lines read the API key from `$MENAGERIE_API_KEY` and the instance's password from
     `$PASSWORD`.
     """
-    desk = open_desk(profile)
-    with desk.client:
-        _require_available(desk, engine)
-        instance = _create(desk, engine)
+    context = open_context(profile)
+    with context.client:
+        _require_available(context, engine)
+        instance = _create(context, engine)
         try:
-            _walk(desk, instance)
+            _walk(context, instance)
         finally:
             if keep:
                 line = shlex.join(["menagerie", "connect", instance["name"]])
                 typer.echo(plain(f"\nkept: {line}"), err=True)
             else:
-                _delete(desk, instance)
+                _delete(context, instance)
 
 
-def _require_available(desk: Desk, engine: DemoEngine) -> None:
-    catalogue = desk.client.send(desk.operation("GET", "/v1/engines"), {}).body
+def _require_available(context: CommandContext, engine: DemoEngine) -> None:
+    catalogue = context.client.send(context.operation("GET", "/v1/engines"), {}).body
     found = next((one for one in catalogue if one["id"] == engine), None)
     if found is None or found["availability"] != "available":
         reason = (found or {}).get("reason") or "it is not in the catalogue"
         raise ConfigurationError(f"{engine} cannot be ordered here: {reason}")
 
 
-def _create(desk: Desk, engine: DemoEngine) -> dict[str, Any]:
-    operation = desk.operation("POST", "/projects/{project_id}/instances")
-    if desk.profile.project_id is None:
+def _create(context: CommandContext, engine: DemoEngine) -> dict[str, Any]:
+    operation = context.operation("POST", "/projects/{project_id}/instances")
+    if context.profile.project_id is None:
         raise ConfigurationError("the profile names no project: set MENAGERIE_PROJECT")
-    org = desk.org()
-    project_id = desk.identify_at("/projects/{project_id}", desk.profile.project_id, **org)
+    org = context.org()
+    project_id = context.identify_at("/projects/{project_id}", context.profile.project_id, **org)
     order = {"engine": str(engine), "size": "f0", "name": f"demo-{secrets.token_hex(3)}"}
-    _step("Create an instance", curl(desk, operation, {"project_id": project_id}, order))
+    _step("Create an instance", curl(context, operation, {"project_id": project_id}, order))
     arguments = {**org, "project_id": project_id, **order}
-    instance: dict[str, Any] = desk.client.send(operation, arguments).body
+    instance: dict[str, Any] = context.client.send(operation, arguments).body
     return instance
 
 
-def _walk(desk: Desk, instance: dict[str, Any]) -> None:
+def _walk(context: CommandContext, instance: dict[str, Any]) -> None:
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
     from clients.endpoint import Endpoint  # noqa: PLC0415  see above
 
-    get = desk.operation("GET", "/instances/{instance_id}")
+    get = context.operation("GET", "/instances/{instance_id}")
     subject = {"instance_id": instance["id"]}
-    _step("Wait until it runs", curl(desk, get, subject, query="?wait_for=running&timeout_s=60"))
+    _step("Wait until it runs", curl(context, get, subject, query="?wait_for=running&timeout_s=60"))
     with waiting("running") as tell:
-        instance = desk.client.wait(instance["id"], "running", operation_id=get.id, on_change=tell)
-    reveal = desk.operation("POST", "/instances/{instance_id}/credentials/reveal")
+        instance = context.client.wait(
+            instance["id"], "running", operation_id=get.id, on_change=tell
+        )
+    reveal = context.operation("POST", "/instances/{instance_id}/credentials/reveal")
     read_url = "python3 -c 'import json, sys; print(json.load(sys.stdin)[\"url\"])'"
-    fetch = f'URL=$({curl(desk, reveal, subject)} | {read_url})\ncurl -sS{_trust(desk)} "$URL"'
+    fetch = (
+        f'URL=$({curl(context, reveal, subject)} | {read_url})\ncurl -sS{_trust(context)} "$URL"'
+    )
     _step("Reveal its credentials, once: the answer's `url` is fetched from the cell", fetch)
-    endpoint = Endpoint(desk.client, instance)
+    endpoint = Endpoint(context.client, instance)
     credential = endpoint.reveal()
     place = Place(instance["engine"], credential, authorities(endpoint, credential))
     with endpoint.session(credential) as session:
@@ -124,11 +128,11 @@ def _line(place: Place, statement: str) -> str:
     return native.shell_line(place.engine, place.credential, place.ca_file, statement)
 
 
-def _delete(desk: Desk, instance: dict[str, Any]) -> None:
-    operation = desk.operation("DELETE", "/instances/{instance_id}")
+def _delete(context: CommandContext, instance: dict[str, Any]) -> None:
+    operation = context.operation("DELETE", "/instances/{instance_id}")
     subject = {"instance_id": instance["id"]}
-    _step("Delete it", curl(desk, operation, subject))
-    gone = desk.client.send(operation, subject).body
+    _step("Delete it", curl(context, operation, subject))
+    gone = context.client.send(operation, subject).body
     if gone and gone.get("purge_after"):
         typer.echo(plain(f"its data is kept until {gone['purge_after']}"), err=True)
 
@@ -139,15 +143,15 @@ def _step(title: str, line: str) -> None:
 
 
 def curl(
-    desk: Desk,
+    context: CommandContext,
     operation: Operation,
     path: dict[str, Any],
     body: dict[str, Any] | None = None,
     query: str = "",
 ) -> str:
     """Answer the operation's request as a curl line that can be pasted."""
-    url = desk.client.base_url + operation.path
-    for name, value in {"org_id": desk.org_id or "$ORG", **path}.items():
+    url = context.client.base_url + operation.path
+    for name, value in {"org_id": context.org_id or "$ORG", **path}.items():
         url = url.replace(f"{{{name}}}", str(value))
     method = (
         "" if operation.method == ("GET" if body is None else "POST") else f" -X {operation.method}"
@@ -155,11 +159,11 @@ def curl(
     sent = ""
     if body:
         sent = f" \\\n  -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
-    trust = _trust(desk) if url.startswith("https") else ""
+    trust = _trust(context) if url.startswith("https") else ""
     # A shell replaces the variable, and nothing else in it.
     quoted = shlex.quote(url + query).replace("$ORG", "'\"$ORG\"'")
     return f'curl -sS{trust}{method} {quoted} -H "Authorization: Bearer $MENAGERIE_API_KEY"{sent}'
 
 
-def _trust(desk: Desk) -> str:
-    return f" --cacert {shlex.quote(desk.client.ca_file)}" if desk.client.ca_file else ""
+def _trust(context: CommandContext) -> str:
+    return f" --cacert {shlex.quote(context.client.ca_file)}" if context.client.ca_file else ""

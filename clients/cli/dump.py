@@ -13,7 +13,7 @@ from typing import IO, Annotated, Final
 import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
-from clients.cli.desk import open_desk
+from clients.cli.command_context import open_context
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
@@ -68,15 +68,15 @@ def dump(
         target = Path(f"{instance}.dump")
     chosen = form or _form_of(target)
     _refuse(target, chosen, force=force)
-    desk = open_desk(profile, org=org)
-    with desk.client, copying.way_to(desk, instance, store=not no_store) as way:
-        words = [way.program("pg_dump"), f"--format={chosen}", "--no-password"]
+    context = open_context(profile, org=org)
+    with context.client, copying.opened_target(context, instance, store=not no_store) as server:
+        words = [server.program("pg_dump"), f"--format={chosen}", "--no-password"]
         if not owners:
             words += ["--no-owner", "--no-privileges"]
         progress = copying.Progress("wrote")
         with (
             _opened(target, force=force) as output,
-            copying.started(words, way, stdout=subprocess.PIPE) as process,
+            copying.started(words, server, stdout=subprocess.PIPE) as process,
         ):
             assert process.stdout is not None
             copying.copy(process.stdout, output, progress)

@@ -10,8 +10,8 @@ import typer
 
 from clients.cli import confirming
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
+from clients.cli.command_context import open_context
 from clients.cli.confirming import YesOption
-from clients.cli.desk import open_desk
 from clients.cli.groups import PLAIN
 from clients.cli.query import StoreOption
 from clients.cli.restricting import Restricted
@@ -71,26 +71,26 @@ def load(
             raise ConfigurationError(
                 "--clean is only for archives; an SQL file has its own DROP statements"
             )
-        desk = open_desk(profile, org=org)
+        context = open_context(profile, org=org)
         if clean:
             confirming.ask(
                 instance, "The objects in the archive are dropped and created again.", yes=yes
             )
-        with desk.client, copying.way_to(desk, instance, store=not no_store) as way:
+        with context.client, copying.opened_target(context, instance, store=not no_store) as target:
             words = (
-                _restoring(way, clean=clean, owners=owners)
+                _restoring(target, clean=clean, owners=owners)
                 if is_archive
-                else [way.program("psql"), *PSQL]
+                else [target.program("psql"), *PSQL]
             )
             progress = copying.Progress("loaded")
-            with copying.started(words, way, stdin=subprocess.PIPE, stdout=NOWHERE) as process:
+            with copying.started(words, target, stdin=subprocess.PIPE, stdout=NOWHERE) as process:
                 assert process.stdin is not None
                 copying.copy(
                     source if is_archive or psql_commands else Restricted(source),
                     process.stdin,
                     progress,
                 )
-            progress.end(way.name)
+            progress.end(target.name)
 
 
 # One transaction, which the first error undoes; nothing of the user's own psqlrc.
@@ -101,9 +101,14 @@ PSQL: Final = (
 NOWHERE: Final = subprocess.DEVNULL
 
 
-def _restoring(way: "copying.Way", *, clean: bool, owners: bool) -> list[str]:
-    words = [way.program("pg_restore"), "--no-password", "--single-transaction", "--exit-on-error"]
-    words += [f"--dbname={way.environment['PGDATABASE']}"]
+def _restoring(target: "copying.Target", *, clean: bool, owners: bool) -> list[str]:
+    words = [
+        target.program("pg_restore"),
+        "--no-password",
+        "--single-transaction",
+        "--exit-on-error",
+    ]
+    words += [f"--dbname={target.environment['PGDATABASE']}"]
     words += [] if owners else ["--no-owner", "--no-privileges"]
     return words + (["--clean", "--if-exists"] if clean else [])
 

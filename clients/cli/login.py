@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from clients.cli.arguments import ProfileOption
-from clients.cli.desk import Desk, open_desk
+from clients.cli.command_context import CommandContext, open_context
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 from clients.errors import ConfigurationError
@@ -46,31 +46,33 @@ def login(
     The password is asked for, or read from stdin; it is never an argument. A session whose second
     factor was proven may erase instances and close orgs for the next minutes.
     """
-    desk = open_desk(profile)
+    context = open_context(profile)
     code = totp_code or (_ask("TOTP code") if totp or step_up else None)
-    with desk.client:
+    with context.client:
         if step_up:
-            session = _send(desk, "/sessions/current/actions/step-up", {"code": code})
+            session = _send(context, "/sessions/current/actions/step-up", {"code": code})
             typer.echo(plain(f"stepped up until {session.get('mfa_expires_at')}"), err=True)
             return
-        name = _profile_for(desk.profile, save_as)
+        name = _profile_for(context.profile, save_as)
         body = {
             "email": email or typer.prompt("Email"),
             "password": _password(from_stdin=password_stdin),
         }
         # The session there was tells who signs in, while strangers guess at the account.
         body |= {"totp_code": code} if code else {}
-        session = _send(desk, "/sessions", body, with_session=True)
-    save(desk.profile, require_token("session_token", session["token"]), name)
+        session = _send(context, "/sessions", body, with_session=True)
+    save(context.profile, require_token("session_token", session["token"]), name)
     until = plain(str(session.get("expires_at")))
     typer.echo(f"signed in until {until}; session kept in profile {name}", err=True)
 
 
 def _send(
-    desk: Desk, suffix: str, arguments: dict[str, Any], *, with_session: bool = False
+    context: CommandContext, suffix: str, arguments: dict[str, Any], *, with_session: bool = False
 ) -> dict[str, Any]:
-    operation = desk.operation("POST", suffix)
-    answer: dict[str, Any] = desk.client.send(operation, arguments, with_session=with_session).body
+    operation = context.operation("POST", suffix)
+    answer: dict[str, Any] = context.client.send(
+        operation, arguments, with_session=with_session
+    ).body
     return answer
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
-from clients.cli.desk import open_desk
+from clients.cli.command_context import open_context
 from clients.cli.groups import PLAIN
 from clients.cli.output import plain
 
@@ -40,10 +40,10 @@ def logs(
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
-    desk = open_desk(profile, org=org)
+    context = open_context(profile, org=org)
     said = False
-    with desk.client:
-        for part in sql.endpoint_of(desk, instance).logs(follow=follow, tail_lines=tail):
+    with context.client:
+        for part in sql.endpoint_of(context, instance).logs(follow=follow, tail_lines=tail):
             typer.echo(plain(part) if sys.stdout.isatty() else part, nl=False)
             said = said or bool(part)
     if not said:

@@ -11,8 +11,8 @@ import typer
 
 from clients.cli import confirming, options, output
 from clients.cli.arguments import ProfileOption
+from clients.cli.command_context import CommandContext, open_context
 from clients.cli.confirming import YesOption
-from clients.cli.desk import Desk, open_desk
 from clients.cli.groups import PLAIN, Command, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
@@ -182,7 +182,7 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     """Run the operation with what was typed, and show its answer."""
     if operation.loss:
         confirming.require_answerable(_spoken(operation), yes=values["yes"])
-    desk = open_desk(values["profile"])
+    context = open_context(values["profile"])
     body = values.get("body")
     if body is not None:
         body = options.parse_json(options.read_text(body, "--body"), "--body")
@@ -198,17 +198,17 @@ def execute(operation: Operation, taken: list[Option], values: Mapping[str, Any]
     )
     if lacking:
         raise typer.BadParameter("is required", param_hint=", ".join(one.flag for one in lacking))
-    name = _subject(operation, taken, arguments, desk)
-    _name_to_id(desk, operation, taken, arguments)
+    name = _subject(operation, taken, arguments, context)
+    _name_to_id(context, operation, taken, arguments)
     if operation.loss:
         confirming.ask(name, operation.loss, yes=values["yes"])
     from clients.cli import sending  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
-    with desk.client:
+    with context.client:
         if operation.is_stream:
-            sending.follow(desk.client, operation, arguments)
+            sending.follow(context.client, operation, arguments)
             return
-        answer = sending.send(desk.client, operation, arguments, body, values)
+        answer = sending.send(context.client, operation, arguments, body, values)
     output.show(answer, values["output"])
     if answer is None:
         typer.echo(output.plain(f"{operation.id}: done"), err=True)
@@ -221,12 +221,12 @@ def _spoken(operation: Operation) -> str:
 
 
 def _subject(
-    operation: Operation, taken: list[Option], arguments: Mapping[str, Any], desk: Desk
+    operation: Operation, taken: list[Option], arguments: Mapping[str, Any], context: CommandContext
 ) -> str:
     """Answer what the command is about, as it was typed: the last thing that its path names."""
     for field in reversed(operation.at("path")):
         option = next(one for one in taken if one.field is field)
-        known = {"org_id": desk.org_id, "project_id": desk.profile.project_id}
+        known = {"org_id": context.org_id, "project_id": context.profile.project_id}
         return str(arguments.get(field.argument) or known.get(field.name) or option.flag)
     return command_name(operation)
 
@@ -256,19 +256,19 @@ def _ask_for_secrets(taken: list[Option], typed: dict[str, Any], body: Any) -> N
 
 
 def _name_to_id(
-    desk: Desk, operation: Operation, taken: list[Option], arguments: dict[str, Any]
+    context: CommandContext, operation: Operation, taken: list[Option], arguments: dict[str, Any]
 ) -> None:
     """Put ids in the place of names, from the org down: each is looked up in the one above."""
     for field in operation.at("path"):
         option = next(one for one in taken if one.field is field)
         if field.argument not in arguments and option.context_flag:
-            known = desk.org_id if field.name == "org_id" else desk.profile.project_id
+            known = context.org_id if field.name == "org_id" else context.profile.project_id
             if known is None:
                 raise typer.BadParameter(
                     "is missing: set it on the command line or in the profile",
                     param_hint=option.flag,
                 )
             arguments[field.argument] = known
-        arguments[field.argument] = desk.identify(
+        arguments[field.argument] = context.identify(
             operation, field, str(arguments[field.argument]), arguments
         )

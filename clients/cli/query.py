@@ -6,7 +6,7 @@ import typer
 
 from clients.cli import output as outputs
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
-from clients.cli.desk import open_desk
+from clients.cli.command_context import open_context
 from clients.cli.groups import PLAIN
 from clients.cli.options import read_text
 
@@ -54,9 +54,9 @@ def query(
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 
-    desk = open_desk(profile, org=org)
-    with desk.client:
-        endpoint = sql.endpoint_of(desk, instance)
+    context = open_context(profile, org=org)
+    with context.client:
+        endpoint = sql.endpoint_of(context, instance)
         sql.require_session(endpoint)
         text = read_text(statement, "STATEMENT")
         with sql.Keeper(endpoint, store=not no_store) as keeper:

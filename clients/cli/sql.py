@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import typer
 
 from clients.cli import output
-from clients.cli.desk import Desk
+from clients.cli.command_context import CommandContext
 from clients.cli.output import Rows
 from clients.closing import Closing
 from clients.credentials import Credential, CredentialFile
@@ -95,9 +95,9 @@ class Keeper(Closing):
             self._session.close()
 
 
-def endpoint_of(desk: Desk, name_or_id: str) -> Endpoint:
+def endpoint_of(context: CommandContext, name_or_id: str) -> Endpoint:
     """Answer the instance's endpoint, whatever its engine."""
-    return Endpoint(desk.client, desk.instance(name_or_id), org=desk.org())
+    return Endpoint(context.client, context.instance(name_or_id), org=context.org())
 
 
 def require_session(endpoint: Endpoint) -> None:

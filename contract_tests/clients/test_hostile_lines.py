@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from clients.cli import demo, native
-from clients.cli.desk import Desk
+from clients.cli.command_context import CommandContext
 from clients.cli.lines import CLIENTS, Place, curl, line
 from clients.client import Client
 from clients.credentials import Credential
@@ -115,8 +115,8 @@ def test_lines_of_the_demo_hold_ids_and_names_as_they_are(
     client.ca_file = evil
     client.base_url = "https://db.example.com"
     for org in (None, evil, "org_1"):
-        desk = Desk(Profile(), client, org)
-        text = demo.curl(desk, create, {"project_id": evil}, {"name": evil}, query="?a=b&c=d")
+        context = CommandContext(Profile(), client, org)
+        text = demo.curl(context, create, {"project_id": evil}, {"name": evil}, query="?a=b&c=d")
         given = words(f"ORG=org_2; {text}", tmp_path)
         assert f"/{org or 'org_2'}/projects/{evil}/" in given[given.index(evil) + 1]
         assert {"name": evil} == json.loads(given[given.index("-d") + 1])

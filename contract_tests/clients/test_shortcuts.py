@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.cli import desk
+from clients.cli import command_context
 from clients.cli.native import command_line
 from clients.credentials import Credential, CredentialFile
 from clients.profiles import Profile, Profiles, resolve
@@ -335,9 +335,9 @@ def test_one_time_urls_and_passwords_are_not_logged(
 
 def test_tokens_in_the_open_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     token = {"api_key": "mk_live_x"}
-    desk._warn_of_plain_http(Profile(base_url="http://db.example.com", **token))
+    command_context._warn_of_plain_http(Profile(base_url="http://db.example.com", **token))
     assert "unencrypted to http://db.example.com" in capsys.readouterr().err
-    desk._warn_of_plain_http(Profile(base_url="https://db.example.com", **token))
-    desk._warn_of_plain_http(Profile(base_url="http://127.0.0.1:8080", **token))
-    desk._warn_of_plain_http(Profile(base_url="http://db.example.com"))
+    command_context._warn_of_plain_http(Profile(base_url="https://db.example.com", **token))
+    command_context._warn_of_plain_http(Profile(base_url="http://127.0.0.1:8080", **token))
+    command_context._warn_of_plain_http(Profile(base_url="http://db.example.com"))
     assert capsys.readouterr().err == ""

@@ -261,9 +261,9 @@ def test_a_whole_request_that_is_worked_on_is_not_broken_off(
     assert dialogue.begin(bytearray(head))
     dialogue.opened(head, "inst_x", {})
     dialogue.from_client(rest)
-    assert dialogue.gives_way is not stays
+    assert dialogue.evictable is not stays
     dialogue.from_backend(b"HTTP/1.1 401 Unauthorized\r\n\r\n")
-    assert dialogue.gives_way
+    assert dialogue.evictable
 
 
 def test_who_holds_all_of_the_cell_gives_way_to_others(make_gateway: MakeGateway) -> None:

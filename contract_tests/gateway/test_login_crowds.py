@@ -23,8 +23,8 @@ from contract_tests.gateway.rig import GatewayRig, until
 from contract_tests.gateway.test_bounds import not_logged_in
 from gateway.addresses import levels
 from gateway.bounds import Handshake, Reservations
-from gateway.crowds import Crowd, CrowdedPools
 from gateway.known_addresses import ROWS, KnownAddresses
+from gateway.pool_members import FullPools, PoolMembers
 from gateway.protocols.resp import RespDialogue
 from gateway.slots import Slots
 
@@ -142,7 +142,7 @@ def test_who_only_says_goodbye_is_not_known_afterwards(*, unsure: bool, stays: b
     settings = SimpleNamespace(address_logins_max=4, logins_max=8)
     shared: Any = SimpleNamespace(slots=Slots(1), settings=settings)
     shared.loop = SimpleNamespace(call_later=lambda _s, act: later.append(act), time=time.monotonic)
-    shared.pools = CrowdedPools(shared)
+    shared.pools = FullPools(shared)
     places = Reservations(shared, Patient())
     assert places.begin_login(route, "192.0.2.1")
     turn = RespDialogue().from_backend(b"+OK\r\n" if unsure else b"%7\r\n")
@@ -155,7 +155,7 @@ def test_who_only_says_goodbye_is_not_known_afterwards(*, unsure: bool, stays: b
 
 
 class Patient:
-    gives_way = True
+    evictable = True
 
     def take_turn(self) -> bool:
         return False
@@ -165,7 +165,7 @@ class Patient:
 
 
 def test_who_goes_is_chosen_by_chance_among_equals_and_not_before_its_time() -> None:
-    crowd, members = Crowd(), [Patient() for _ in range(4)]
+    crowd, members = PoolMembers(), [Patient() for _ in range(4)]
     for number, each in enumerate(members):
         crowd.join(levels(f"192.0.{number}.1"), each, at=float(number))
     newcomer = levels("198.51.100.1")
@@ -194,7 +194,7 @@ WIDE = {
 @pytest.mark.parametrize("wide", WIDE)
 def test_who_has_a_network_makes_room_for_those_with_less(wide: str) -> None:
     """One connection from each of its addresses; a neighbour has three from one of its own."""
-    crowd, neighbour = Crowd(), [Patient() for _ in range(3)]
+    crowd, neighbour = PoolMembers(), [Patient() for _ in range(3)]
     for each in neighbour:
         crowd.join(levels("192.0.2.1"), each)
     many = [Patient() for _ in range(20)]
@@ -215,7 +215,7 @@ def test_who_has_a_network_makes_room_for_those_with_less(wide: str) -> None:
 
 def test_a_network_with_a_handshake_from_each_address_is_the_first_to_make_room() -> None:
     settings = SimpleNamespace(address_handshakes_max=4)
-    shared: Any = SimpleNamespace(unproven={}, handshakes=Crowd(), settings=settings)
+    shared: Any = SimpleNamespace(unproven={}, handshakes=PoolMembers(), settings=settings)
     members: list[Any] = [Patient() for _ in range(7)]
     sources = ["192.0.2.1", "192.0.2.1", *(f"2001:db8:7:{n}::1" for n in range(5))]
     begun = [Handshake(shared, member) for member in members]
@@ -228,7 +228,7 @@ def test_a_network_with_a_handshake_from_each_address_is_the_first_to_make_room(
 
 
 def test_in_a_network_the_address_with_most_is_the_first_to_make_room() -> None:
-    crowd, members = Crowd(), [Patient() for _ in range(4)]
+    crowd, members = PoolMembers(), [Patient() for _ in range(4)]
     for address, member in zip(["2001:db8:7:1::", *["2001:db8:7:2::"] * 3], members, strict=True):
         crowd.join(levels(address), member)
     assert crowd.first_to_go() is members[1]

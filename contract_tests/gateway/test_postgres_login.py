@@ -54,7 +54,7 @@ def begun(
     startup = ScramClient(user, "").startup({"database": "app"})
     found = dialogue.begin(bytearray(startup + early))
     assert isinstance(found, FirstRequest)
-    proof = Proof.parse(scram.without_way_in(Server().verifier))
+    proof = Proof.parse(scram.without_login(Server().verifier))
     return dialogue, dialogue.opened(found.first, "inst_x", {b"app_2": proof}).to_backend
 
 
@@ -248,7 +248,7 @@ def test_of_two_names_the_last_counts() -> None:
     body = b"user\0reporting\0user\0app_2\0\0"
     found = dialogue.begin(bytearray(struct.pack("!II", 8 + len(body), 3 << 16) + body))
     assert isinstance(found, FirstRequest)
-    proof = Proof.parse(scram.without_way_in(Server().verifier))
+    proof = Proof.parse(scram.without_login(Server().verifier))
     dialogue.opened(found.first, "inst_x", {b"app_2": proof})
     refused(lambda: dialogue.from_backend(LET_IN))
 
@@ -265,7 +265,7 @@ def test_what_is_known_of_a_login_is_read_whole_or_not_at_all(written: str) -> N
 def test_nobody_logs_in_with_what_the_gateway_knows() -> None:
     verifier = scram.verifier(PASSWORD)
     stored_key = verifier.split("$")[2].partition(":")[0]
-    assert stored_key not in scram.without_way_in(verifier)
+    assert stored_key not in scram.without_login(verifier)
 
 
 def refused(act: Callable[[], object]) -> None:

@@ -29,7 +29,7 @@ def known(postgres: Postgres, name: str, password: str, iterations: int = 4096) 
     verifier = scram.verifier(password, iterations=iterations)
     with postgres.administrator() as connection:
         connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{verifier}'".encode())
-    return {name: scram.without_way_in(verifier)}
+    return {name: scram.without_login(verifier)}
 
 
 def test_what_libpq_and_the_server_agree_on_is_what_is_verified(

@@ -50,7 +50,7 @@ class HttpsDialogue(TlsFirst):
         self._answered = b""
 
     @property
-    def gives_way(self) -> bool:
+    def evictable(self) -> bool:
         return not self._has_credentials or self._to_come != 0
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:

@@ -93,7 +93,7 @@ class Dialogue(Protocol):
         """Whether a client that says nothing is hung up on before it is answered, too."""
 
     @property
-    def gives_way(self) -> bool:
+    def evictable(self) -> bool:
         """Whether a client that has yet to log in may be hung up on for another that would.
 
         Not one whose whole request the engine is at work on.

@@ -89,7 +89,7 @@ class MySqlDialogue:
     needs_alpn = False
     names_instances = True
     logs_in = True
-    gives_way = True
+    evictable = True
 
     def __init__(self, greeting: Greeting) -> None:
         self._greeting = greeting

@@ -49,7 +49,7 @@ class PostgresDialogue:
     greeting = b""
     names_instances = True
     logs_in = True
-    gives_way = True
+    evictable = True
 
     def __init__(self, cancels: Cancels) -> None:
         self._cancels = cancels

@@ -17,7 +17,7 @@ class TlsFirst:
     logs_in = False
 
     @property
-    def gives_way(self) -> bool:
+    def evictable(self) -> bool:
         return True
 
     def plaintext_refusal(self, first: bytes) -> bytes | None:

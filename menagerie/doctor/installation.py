@@ -80,8 +80,8 @@ def of_database(settings: Settings) -> Iterator[Finding]:
         database.dispose()
     yield Finding("database", "ok", "SQLite" if settings.on_sqlite else "answers")
     if abs(skew_s) > SKEW_S:
-        way = "ahead of" if skew_s > 0 else "behind"
-        detail = f"{abs(skew_s):.0f} s {way} the database's clock"
+        direction = "ahead of" if skew_s > 0 else "behind"
+        detail = f"{abs(skew_s):.0f} s {direction} the database's clock"
         yield Finding("clock", "warning", detail, "timedatectl set-ntp true")
 
 

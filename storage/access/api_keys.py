@@ -34,8 +34,8 @@ class ApiKey(Owned, Record):
 
     def is_live(self, now: datetime) -> bool:
         """Neither revoked, suspended nor expired: the key opens the door."""
-        in_force = self.revoked_at is None and self.suspended_at is None
-        return in_force and (self.expires_at is None or self.expires_at > now)
+        usable = self.revoked_at is None and self.suspended_at is None
+        return usable and (self.expires_at is None or self.expires_at > now)
 
     def revoke(self, at: datetime) -> None:
         """Revoking twice keeps the first moment."""

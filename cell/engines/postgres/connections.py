@@ -104,11 +104,11 @@ async def administration(
     """
     settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()), *limits)  # noqa: PLR2004 - a version
     async with contextlib.AsyncExitStack() as stack:
-        way: Path | LimitedRelay = folder
+        server: Path | LimitedRelay = folder
         if database != OURS:
             bounded = relay.opened(folder / SOCKET, bytes_max=ADMINISTRATION_BYTES_MAX)
-            way = await stack.enter_async_context(bounded)
-        connection = await connect(way, login, database, settings, keys)
+            server = await stack.enter_async_context(bounded)
+        connection = await connect(server, login, database, settings, keys)
         try:
             yield connection
         finally:
@@ -162,7 +162,7 @@ async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Tim
 
 
 async def connect(
-    way: Path | LimitedRelay,
+    server: Path | LimitedRelay,
     login: Login,
     database: str,
     settings: tuple[str, ...] = ANYBODYS,
@@ -170,17 +170,17 @@ async def connect(
 ) -> psycopg.AsyncConnection[TupleRow]:
     """Raises NotRunningError, or psycopg's OperationalError where the server says no.
 
-    The way is the socket's folder, or a relay, which has looked who answers there.
+    The server is told by the socket's folder, or a relay, which has looked who answers there.
     """
-    if isinstance(way, LimitedRelay):
+    if isinstance(server, LimitedRelay):
         try:
-            return await _connected(str(way.folder), login, database, settings, keys)
+            return await _connected(str(server.folder), login, database, settings, keys)
         except NotRunningError as error:
-            if way.foreign:
+            if server.foreign:
                 said = f'{SAID}  {WRONG_PASSWORD} for user "{login.username}"'
                 raise WrongPasswordError(said) from error
             raise
-    path = way / SOCKET
+    path = server / SOCKET
     with contextlib.ExitStack() as stack:
         try:
             held = stack.enter_context(sockets.folder_of(path))
@@ -244,8 +244,8 @@ def is_gone(error: NotRunningError | psycopg.Error) -> bool:
 @contextlib.asynccontextmanager
 async def as_owner(folder: Path, login: Login) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
     """To a database where nothing of the owner's runs; what he can change is not trusted."""
-    async with relay.opened(folder / SOCKET, bytes_max=OWNERS_BYTES_MAX) as way:
-        connection = await connect(way, login, OURS)
+    async with relay.opened(folder / SOCKET, bytes_max=OWNERS_BYTES_MAX) as server:
+        connection = await connect(server, login, OURS)
         try:
             yield connection
         finally:

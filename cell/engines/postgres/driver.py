@@ -178,7 +178,7 @@ class PostgreSQL:
 
     def proofs(self, site: Site) -> dict[str, str]:
         wanted = logins.wanted(site)
-        return {name: scram.without_way_in(each) for name, each in wanted.items()}
+        return {name: scram.without_login(each) for name, each in wanted.items()}
 
     async def restore_logins(self, site: Site) -> list[str]:
         return await changed_passwords.restore(site.run, self._superuser(site), logins.wanted(site))

@@ -163,9 +163,9 @@ async def clear(folder: Path, ours: Login, installation: Installation) -> None:
             found = await (await connection.execute(DATABASES)).fetchall()
             names = [await _text(connection, oid, name) for oid, name, _ in found]
             keys = await connections.keys(connection, ours)
-            way = ServerAccess(folder, ours, installation, keys)
+            access = ServerAccess(folder, ours, installation, keys)
             async with _opened(connection, [oid for oid, _, allowed in found if not allowed]):
-                await _each(way, [name for name in names if name])
+                await _each(access, [name for name in names if name])
     except (*FAILURES, TimeoutError) as error:
         if isinstance(error, psycopg.Error) and connections.is_exhausted(error):
             raise PostgresHeldUpError(connections.reason(error)) from error
@@ -213,7 +213,7 @@ async def _opened(connection: Connection, closed: list[int]) -> AsyncIterator[No
         await connection.execute(CLOSE.encode(), [oids, limits])
 
 
-async def _each(way: ServerAccess, names: list[str]) -> None:
+async def _each(access: ServerAccess, names: list[str]) -> None:
     """In two at a time: one more connection of the three kept for the superuser is in use."""
     left = iter(names)
     refused: list[builtin_functions.ChangedError] = []
@@ -221,7 +221,7 @@ async def _each(way: ServerAccess, names: list[str]) -> None:
     async def work() -> None:
         for name in left:
             try:
-                await _within(way, name)
+                await _within(access, name)
             except builtin_functions.ChangedError as error:
                 refused.append(error)
 
@@ -232,15 +232,15 @@ async def _each(way: ServerAccess, names: list[str]) -> None:
         raise refused[0]
 
 
-async def _within(way: ServerAccess, database: str) -> None:
-    source = way.installation.source
+async def _within(access: ServerAccess, database: str) -> None:
+    source = access.installation.source
     major = int(source.major)
     opened = connections.administration(
-        way.folder, way.ours, database, major=major, limits=LIMITS, keys=way.keys
+        access.folder, access.ours, database, major=major, limits=LIMITS, keys=access.keys
     )
     try:
-        async with opened as there, connections.unhindered(there, way.folder, way.ours):
-            functions = builtin_functions.read(way.installation.functions)
+        async with opened as there, connections.unhindered(there, access.folder, access.ours):
+            functions = builtin_functions.read(access.installation.functions)
             await clear_one(there, database, extensions.called(source), functions)
     except builtin_functions.ChangedError:
         raise

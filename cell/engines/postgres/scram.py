@@ -49,7 +49,7 @@ def fits(password: str, kept: str) -> bool:
     return name == _NAME and hmac.compare_digest(again, kept)
 
 
-def without_way_in(kept: str) -> str:
+def without_login(kept: str) -> str:
     """Of a verifier, what tells it from another and lets nobody log in: not the StoredKey."""
     _, salting, keys = kept.split("$")
     return f"{salting}${keys.partition(':')[2]}"

@@ -57,7 +57,7 @@ class Counts:
     """One of each server at a time, until the server or a credential ends."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Path, _Count] = {}
+        self._counting: dict[Path, _Count] = {}
         # Until then the owner can drop what a former holder left.
         self.begins_after_s = HELD_FOR_S
         self.all_within_s = ALL_WITHIN_S
@@ -68,7 +68,7 @@ class Counts:
         if not owed.exists():
             return
         await asyncio.sleep(self.begins_after_s)
-        count = self._under_way[site.directory] = _Count(site, superuser, major)
+        count = self._counting[site.directory] = _Count(site, superuser, major)
         try:
             done, _ = await asyncio.wait({count.work}, timeout=self.all_within_s)
             if not done:
@@ -76,13 +76,13 @@ class Counts:
             if not done or count.is_complete:
                 owed.unlink(missing_ok=True)
         finally:
-            self._under_way.pop(site.directory, None)
+            self._counting.pop(site.directory, None)
             with contextlib.suppress(PostgresHeldUpError):
                 await asyncio.shield(count.end())
 
     async def end(self, site: Site) -> None:
         """HeldUpError where what runs does not end."""
-        if (count := self._under_way.get(site.directory)) is not None:
+        if (count := self._counting.get(site.directory)) is not None:
             await count.end()
 
 
@@ -125,8 +125,8 @@ class _Count:
             return
         # That of the database before is nobody's, or another's.
         self._pid = None
-        way = (self._site.run, self._superuser, database)
-        async with connections.administration(*way, major=self._major) as connection:
+        target = (self._site.run, self._superuser, database)
+        async with connections.administration(*target, major=self._major) as connection:
             self._pid = connection.info.backend_pid
             for setting in SETTINGS:
                 await connection.execute(setting)

@@ -1,7 +1,7 @@
-"""Who gives way where a pool is full: a connection of the network that has most of it.
+"""Which connection is evicted where a pool is full: one of the network that has most of it.
 
 So no small number of addresses keeps anybody else out of it; nor does a larger one, as chance
-decides between equals, and nobody gives way before having had the time that a login takes.
+decides between equals, and nobody is evicted before having had the time that a login takes.
 """
 
 import random
@@ -27,7 +27,7 @@ _CHANCE = random.SystemRandom()
 
 class Member(Protocol):
     @property
-    def gives_way(self) -> bool:
+    def evictable(self) -> bool:
         """Whether it may be hung up on now for the sake of another."""
 
     def take_turn(self) -> bool:
@@ -42,17 +42,17 @@ class _Since:
     known: bool
 
 
-class Crowd:
+class PoolMembers:
     """The connections that hold one pool, here in this worker, by whom they come from.
 
-    That is told by `gateway.addresses.levels`: the crowd of a network is within that of a wider
-    one. Without levels below it, a crowd is that of one address.
+    That is told by `gateway.addresses.levels`: those of a network are within those of a
+    wider one. Without levels below, they are of one address.
     """
 
     def __init__(self) -> None:
         self.size = 0
         self.drawn_at = 0.0
-        self._below: dict[str, Crowd] = {}
+        self._below: dict[str, PoolMembers] = {}
         self._members: dict[Member, _Since] = {}
 
     def __bool__(self) -> bool:
@@ -69,7 +69,7 @@ class Crowd:
         """How many that address has now."""
         self.size += 1
         if levels:
-            below = self._below.setdefault(levels[0], Crowd())
+            below = self._below.setdefault(levels[0], PoolMembers())
             return below.join(levels[1:], member, at, known=known)
         self._members[member] = _Since(at, known)
         return self.size
@@ -89,21 +89,21 @@ class Crowd:
     def first_to_go(self, newcomer: Levels | None = None, before: float = inf) -> Member | None:
         """The oldest of who has most, at each level, where the newcomer has fewer.
 
-        It was here `before`, and gives way.
+        It was here `before`, and is evictable.
         """
         for member, since in self.in_order(newcomer):
-            if since.at <= before and member.gives_way:
+            if since.at <= before and member.evictable:
                 return member
         return None
 
     def stranger(self, known_max: int) -> Member | None:
-        """Who gives way to one who is known; None where so many who are known are here."""
+        """Who is evicted for one who is known; None where so many who are known are here."""
         every = list(self.in_order(None))
         if sum(since.known for _, since in every) >= known_max:
             return None
         others = [(since.at, n) for n, (_, since) in enumerate(every) if not since.known]
         for _, number in sorted(others):
-            if every[number][0].gives_way:
+            if every[number][0].evictable:
                 return every[number][0]
         return None
 
@@ -134,7 +134,7 @@ class Crowd:
             elif each.size > own:
                 yield from each.in_order(None)
 
-    def _by_size(self) -> Iterator[tuple[str, "Crowd"]]:
+    def _by_size(self) -> Iterator[tuple[str, "PoolMembers"]]:
         """Largest first, equals by chance. Mostly only the first is asked for: it costs little."""
         below = list(self._below.items())
         largest = max((each.size for _, each in below), default=0)
@@ -144,49 +144,49 @@ class Crowd:
         yield from sorted(smaller, key=lambda each: each[1].size, reverse=True)
 
 
-def _shuffled(equals: list[tuple[str, Crowd]]) -> Iterator[tuple[str, Crowd]]:
+def _shuffled(equals: list[tuple[str, PoolMembers]]) -> Iterator[tuple[str, PoolMembers]]:
     start = _CHANCE.randrange(len(equals)) if equals else 0
     yield from equals[start:]
     yield from equals[:start]
 
 
-class CrowdedPools:
-    """The crowds of a worker by pool. Other workers are asked for room where this one has none."""
+class FullPools:
+    """Those of each pool of a worker. Other workers are asked for room where this one has none."""
 
     def __init__(self, shared: "Shared") -> None:
         self._shared = shared
-        self._crowds: defaultdict[str, Crowd] = defaultdict(Crowd)
+        self._pools: defaultdict[str, PoolMembers] = defaultdict(PoolMembers)
         self._wanted: set[str] = set()
 
     def join(self, pool: str, levels: Levels, member: Member, *, known: bool = False) -> None:
-        self._crowds[pool].join(levels, member, self._shared.loop.time(), known=known)
+        self._pools[pool].join(levels, member, self._shared.loop.time(), known=known)
 
     def leave(self, pool: str, levels: Levels, member: Member) -> None:
-        crowd = self._crowds[pool]
-        crowd.leave(levels, member)
-        if not crowd:
-            del self._crowds[pool]
+        members = self._pools[pool]
+        members.leave(levels, member)
+        if not members:
+            del self._pools[pool]
 
     def is_empty(self, pool: str) -> bool:
-        return pool not in self._crowds
+        return pool not in self._pools
 
     def make_room(self, pool: str, newcomer: Levels, known_max: int = 0) -> bool:
         """For one who is known, too, where so many of them are not there yet."""
-        crowd = self._crowds.get(pool, Crowd())
-        member = crowd.first_to_go(newcomer, self._before(pool))
-        if self._displace(member or crowd.stranger(known_max)):
+        members = self._pools.get(pool, PoolMembers())
+        member = members.first_to_go(newcomer, self._before(pool))
+        if self._displace(member or members.stranger(known_max)):
             return True
-        if not crowd.of(newcomer[:1]):
+        if not members.of(newcomer[:1]):
             self._ask_others(pool)
         return False
 
     def draw(self, pool: str) -> None:
         """Give those who wait in the pool the places that are free by now, by chance."""
-        crowd, now = self._crowds.get(pool), self._shared.loop.time()
-        if crowd is None or now - crowd.drawn_at < DRAW_S:
+        members, now = self._pools.get(pool), self._shared.loop.time()
+        if members is None or now - members.drawn_at < DRAW_S:
             return
-        crowd.drawn_at, in_vain = now, 0
-        for member in list(crowd.in_turn()):
+        members.drawn_at, in_vain = now, 0
+        for member in list(members.in_turn()):
             in_vain += not member.take_turn()
             if in_vain >= DRAWN_IN_VAIN_MAX:
                 return
@@ -196,9 +196,9 @@ class CrowdedPools:
         slots = self._shared.slots
         if slots.total(WANTED) <= len(self._wanted):
             return
-        for pool, crowd in list(self._crowds.items()):
+        for pool, members in list(self._pools.items()):
             if pool not in self._wanted and slots.total(f"{WANTED}:{pool}"):
-                self._displace(crowd.first_to_go(None, self._before(pool)))
+                self._displace(members.first_to_go(None, self._before(pool)))
 
     def _before(self, pool: str) -> float:
         """Who logs in keeps the place for the time that takes, whoever else would have it."""

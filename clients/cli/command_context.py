@@ -26,7 +26,7 @@ PROBE_TIMEOUT_S = 5.0
 
 
 @dataclass
-class Desk:
+class CommandContext:
     """One command's surroundings."""
 
     profile: Profile
@@ -70,13 +70,13 @@ class Desk:
         return self.client.identify(operation, field, value, known)
 
 
-def open_desk(
+def open_context(
     profile_name: str | None,
     *,
     org: str | None = None,
     notice: Callable[[float, str], None] | None = None,
-) -> Desk:
-    """Answer a desk with a client on the profile's server; nothing is sent yet."""
+) -> CommandContext:
+    """Answer a context with a client on the profile's server; nothing is sent yet."""
     from clients.client import Client  # noqa: PLC0415  HTTP takes a tenth of a second to import
     from clients.retries import Retries  # noqa: PLC0415  see above
 
@@ -84,11 +84,11 @@ def open_desk(
     client = Client.from_profile(
         profile, document=document_of(profile), retries=Retries(notice=notice or _tell_retry)
     )
-    desk = Desk(profile, client, profile.org_id)
+    context = CommandContext(profile, client, profile.org_id)
     _warn_of_plain_http(profile)
     if org:
-        desk.org_id = desk.identify_at("/orgs/{org_id}", org)
-    return desk
+        context.org_id = context.identify_at("/orgs/{org_id}", org)
+    return context
 
 
 def _warn_of_plain_http(profile: Profile) -> None:
@@ -131,8 +131,8 @@ def current_document(args: list[str], *, even_if_fresh: bool = False) -> Documen
     profile = profiles.resolve(_named_profile(args))
 
     def fetch(etag: str | None) -> Any:
-        from clients.client import Client  # noqa: PLC0415  see open_desk
-        from clients.retries import Retries  # noqa: PLC0415  see open_desk
+        from clients.client import Client  # noqa: PLC0415  see open_context
+        from clients.retries import Retries  # noqa: PLC0415  see open_context
 
         with Client.from_profile(
             profile, timeout_s=PROBE_TIMEOUT_S, retries=Retries(attempts_max=1)
