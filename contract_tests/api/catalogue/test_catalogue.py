@@ -1,10 +1,14 @@
 """The catalogue and the service itself: engines, plans, regions, sizes, health, description."""
 
+import json
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import yaml
 from sqlalchemy import delete, update
 
 from contract_tests.api.conftest import MakeHouse
@@ -136,6 +140,15 @@ def test_the_description_is_the_document_without_what_is_ours(house: House) -> N
     pause = served["paths"]["/v1/orgs/{org_id}/instances/{instance_id}/actions/pause"]["post"]
     shown = {name for name in pause if name.startswith("x-")}
     assert shown == {"x-authorize", "x-events"}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_command_prints_it_whole(house: House, form: str) -> None:
+    command = [sys.executable, "-m", "menagerie", "openapi", "--output", form]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    whole = json.loads(printed) if form == "json" else yaml.safe_load(printed)
+    assert whole == house.get("/openapi.json").json()
+    assert ".yaml#" not in printed
 
 
 def test_only_the_catalogue_needs_a_token_of_anyone(house: House, tenant: Tenant) -> None:
