@@ -91,7 +91,6 @@ class Rig:
     key: Ed25519PrivateKey = field(default_factory=Ed25519PrivateKey.generate)
     settings: dict[str, Any] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | Forked | None = None
-    operations: int = 0
     clock_off_s: float = 0.0
     under: tuple[str, ...] = ()
     usual: dict[str, Any] = field(default_factory=dict)
@@ -227,11 +226,10 @@ class Rig:
         key: str | None = None,
         lease: int = 1,
     ) -> httpx.Response:
-        self.operations += 1
         content = b"" if body is None else orjson.dumps(body)
         headers = {
             **self.sign(method, path, content),
-            "Operation-Key": key or f"{id(self)}-{self.operations}:step",
+            "Operation-Key": key or f"{new_id()}:step",
             "Operation-Lease": str(lease),
         }
         if content:
