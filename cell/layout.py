@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.reach import passable
 
 # The kernel takes 107 bytes for the path of a unix socket; the rest is room for its name.
@@ -140,7 +142,7 @@ class Layout:
     def site(self, instance_id: str, uid: int) -> "Site":
         directory = self.instances / instance_id
         run = self.sockets / instance_id.rpartition("_")[2].lower()
-        return Site(instance_id, uid, directory, run)
+        return Site(instance_id, uid, directory, EnginePath(run))
 
 
 @dataclass(frozen=True)
@@ -150,11 +152,11 @@ class Site:
     instance_id: str
     uid: int
     directory: Path
-    run: Path
+    run: EnginePath
 
     @property
-    def data(self) -> Path:
-        return self.directory / "data"
+    def data(self) -> EnginePath:
+        return EnginePath(self.directory / "data")
 
     @property
     def configuration(self) -> Path:
@@ -175,7 +177,7 @@ class Site:
         return self.directory / "process.json"
 
     @property
-    def socket(self) -> Path:
+    def socket(self) -> EnginePath:
         return self.run / "engine.sock"
 
     def make(self, owner: int | None) -> None:
@@ -184,29 +186,30 @@ class Site:
         self.directory.chmod(PASSABLE)
         for cells in (self.log.parent, self.snapshots):
             cells.mkdir(mode=0o700, exist_ok=True)
-        for path, mode in ((self.configuration, 0o750), (self.data, 0o700), (self.run, 0o700)):
+        for path, mode in (
+            (self.configuration, 0o750),
+            # Theirs, but they lie in folders of the cell's, where nobody else puts a link.
+            (self.data.outside, 0o700),
+            (self.run.outside, 0o700),
+        ):
             path.mkdir(exist_ok=True)
             path.chmod(mode)
         if os.geteuid() == 0:
             if owner is not None:
                 os.chown(self.configuration, 0, owner)
-            for path in (self.data, self.run):
-                _give(path, os.geteuid() if owner is None else owner)
+            for place in (self.data, self.run):
+                _give(place, os.geteuid() if owner is None else owner)
 
     def empty_run(self) -> None:
         """Removes what an engine left beside its sockets; only while none runs."""
-        for left in self.run.iterdir():
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left)
-            else:
-                left.unlink()
+        engine_files.empty(self.run)
 
 
-def _give(directory: Path, owner: int) -> None:
+def _give(place: EnginePath, owner: int) -> None:
     """What lies inside too, where engines ran as somebody else until now."""
-    if directory.stat().st_uid != owner:
-        for path in (*directory.rglob("*"), directory):
-            os.chown(path, owner, owner, follow_symlinks=False)
+    found = engine_files.find(place)
+    if found is not None and found.st_uid != owner:
+        engine_files.give(place, owner)
 
 
 def _outside(home: Path) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cell.layout import Site
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
@@ -105,7 +106,7 @@ class Driver(Protocol):
         The same for all where the engine knows several passwords of one user.
         """
 
-    def socket(self, site: Site) -> Path:
+    def socket(self, site: Site) -> EnginePath:
         """Where the engine listens, below `site.run`; the gateway follows no link there."""
         return site.socket
 

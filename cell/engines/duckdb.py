@@ -5,7 +5,6 @@ import hashlib
 import math
 import os
 import signal
-import stat
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -28,7 +27,9 @@ from cell.engines.driver import (
 from cell.engines.http import ask
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
-from cell.runtime.host import Host, copy_file
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath, Place
+from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
@@ -73,7 +74,7 @@ class DuckDB:
     def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
         return USERNAME
 
-    def socket(self, site: Site) -> Path:
+    def socket(self, site: Site) -> EnginePath:
         return site.socket
 
     async def provision(self, site: Site, spec: Spec) -> None:  # noqa: ARG002 - the contract's
@@ -96,7 +97,7 @@ class DuckDB:
             *("--storage-bytes", str(size.storage_bytes)),
         ]
         for left in (site.socket, site.data / TROUBLE):
-            left.unlink(missing_ok=True)
+            await asyncio.to_thread(engine_files.remove, left)
         environment = {
             **python.environment,
             # Read-only inside: no point in trying to write what was compiled.
@@ -108,7 +109,7 @@ class DuckDB:
         await process.stop(timeout_s)
 
     async def ready(self, site: Site, login: Login) -> bool:
-        if not site.socket.is_socket():
+        if engine_files.find(site.socket) is None:
             return False
         # Neither waits for the request that runs: a query would, and tell nothing of the login.
         credential = (login.username, login.password)
@@ -208,33 +209,31 @@ def _installed() -> str | None:
         return None
 
 
-def _said(path: Path, days: float = math.inf) -> str | None:
+def _said(place: EnginePath, days: float = math.inf) -> str | None:
     """What the engine wrote for its owner, who may have changed it if he broke out of SQL."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with engine_files.opened(place) as descriptor:
+            if time.time() - os.fstat(descriptor).st_mtime > days * DAY_S:
+                return None
+            text = os.read(descriptor, NOTICE_BYTES_MAX).decode(errors="replace")
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_mtime > days * DAY_S:
-            return None
-        text = file.read(NOTICE_BYTES_MAX).decode(errors="replace")
     return "".join(each for each in text if each.isprintable()) or None
 
 
-def _files(directory: Path) -> list[Path]:
+def _files(directory: Place) -> list[str]:
     """The database, its log, and what says that nobody was told of what is in the log."""
     names = (DATABASE, f"{DATABASE}.wal", f"{DATABASE}.unacknowledged")
-    return [directory / name for name in names if (directory / name).exists()]
+    return [name for name in names if engine_files.find(directory / name) is not None]
 
 
-def _copy(data: Path, target: Path) -> Snapshot:
+def _copy(data: EnginePath, target: Path) -> Snapshot:
     target.mkdir(mode=0o700)
     digest = hashlib.sha256()
     size = 0
-    for path in _files(data):
-        copy_file(path, target / path.name)
-        with (target / path.name).open("rb") as file:
+    for name in _files(data):
+        engine_files.copy_file(data / name, target / name)
+        with (target / name).open("rb") as file:
             while block := file.read(READ_BYTES):
                 digest.update(block)
                 size += len(block)
@@ -242,8 +241,7 @@ def _copy(data: Path, target: Path) -> Snapshot:
 
 
 def _restore(host: Host, site: Site, source: Path) -> None:
-    for path in _files(site.data):
-        path.unlink()
-    for path in _files(source):
-        copy_file(path, site.data / path.name)
-        host.own(site, site.data / path.name)
+    for name in _files(site.data):
+        engine_files.remove(site.data / name)
+    for name in _files(source):
+        engine_files.copy_file(source / name, site.data / name, host.owner(site))

@@ -5,17 +5,15 @@ One that was killed leaves them. They would count, and could keep it from starti
 
 import os
 import re
-from pathlib import Path
+
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
 
 
-def remove(data: Path, pattern: str) -> None:
-    """Files whose path within the data matches; only while no engine runs.
-
-    Links are not followed, whatever the engine has put there.
-    """
+def remove(data: EnginePath, pattern: str) -> None:
+    """Files whose path within the data matches; only while no engine runs."""
     wanted = re.compile(pattern)
-    for here, _, names, descriptor in os.fwalk(data, follow_symlinks=False):
-        within = os.path.relpath(here, data)
+    for here, _, names, descriptor in engine_files.walk(data):
         for name in names:
-            if wanted.fullmatch(f"{within}/{name}"):
+            if wanted.fullmatch(str(here / name)):
                 os.unlink(name, dir_fd=descriptor)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cell.layout import Site
-from cell.runtime.host import FILE_BYTES_MIN, size_bytes
+from cell.runtime.folder_sizes import FILE_BYTES_MIN, size_bytes
 
 # A million tables are as many files: to look at them all must not be all that is done.
 REST = 20

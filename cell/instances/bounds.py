@@ -8,14 +8,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
 from cell.engines.driver import EngineError
 from cell.instances.hosted import HostedInstance
 from cell.runtime import budget
-from cell.runtime.host import FILE_BYTES_MIN, Host
+from cell.runtime.folder_sizes import taken_bytes
+from cell.runtime.host import Host
 
 log = structlog.get_logger("cell.bounds")
 
@@ -78,10 +78,10 @@ async def bounded(
 async def _watch(host: Host, instance: HostedInstance, bound: _Bound) -> None:
     began = time.monotonic()
     directory = instance.site.directory
-    before_bytes = await asyncio.to_thread(_taken_bytes, directory)
+    before_bytes = await asyncio.to_thread(taken_bytes, directory)
     while bound.reason is None:
         looked_at = time.monotonic()
-        grown_bytes = await asyncio.to_thread(_taken_bytes, directory) - before_bytes
+        grown_bytes = await asyncio.to_thread(taken_bytes, directory) - before_bytes
         now = time.monotonic()
         if grown_bytes > COPIES * bound.bytes_max:
             bound.reason = str(budget.exceeded(bound.bytes_max))
@@ -127,15 +127,3 @@ async def _end_processes(host: Host, instance: HostedInstance) -> None:
     for pid in await asyncio.to_thread(host.strays, instance.site):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _taken_bytes(directory: Path) -> int:
-    """Of the disk; a file counts once by however many names."""
-    found: dict[int, int] = {}
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with contextlib.suppress(OSError):
-                status = os.lstat(f"{folder}/{name}")
-                taken = max(status.st_size, status.st_blocks * 512, FILE_BYTES_MIN)
-                found[status.st_ino] = taken
-    return sum(found.values())

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from cell.engines.driver import EngineError
 from cell.instances.hosted import HostedInstance
-from cell.runtime.host import size_bytes
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
+from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.process import Process
 
 GB = 10**9
@@ -31,14 +33,12 @@ def check(instance: HostedInstance) -> None:
         raise FullError(told)
 
 
-def nameless_bytes(process: Process, data: Path) -> int:
+def nameless_bytes(process: Process, data: EnginePath) -> int:
     """The size of files that an engine has removed but keeps open, as MariaDB does for sorting.
 
     In whichever of its processes: a file that several of them hold counts once.
     """
-    try:
-        disk = data.stat().st_dev
-    except OSError:
+    if (folder := engine_files.find(data)) is None:
         return 0
     held: dict[int, int] = {}
     for descriptor in _descriptors(process.tree()):
@@ -46,7 +46,7 @@ def nameless_bytes(process: Process, data: Path) -> int:
             found = descriptor.stat()
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_dev == disk:
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_dev == folder.st_dev:
             held[found.st_ino] = found.st_blocks * 512
     return sum(held.values())
 

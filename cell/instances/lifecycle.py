@@ -1,7 +1,6 @@
 """What is asked of an instance: made, paused, resumed, resized, copied, deleted, erased, woken."""
 
 import asyncio
-import shutil
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +20,7 @@ from cell.instances.state import ERASED
 from cell.instances.supervisor import Supervisor, login_of
 from cell.instances.uids import NoUidError
 from cell.layout import Layout
+from cell.runtime import engine_files
 from cell.runtime.process import Process
 from cell.settings import CellSettings
 from cell.specification import Size, Spec
@@ -95,7 +95,7 @@ class Lifecycle:
 
     def _left_nothing(self, instance: HostedInstance) -> bool:
         """Otherwise an erasure is under way, or failed and will be asked for again."""
-        folders = (instance.site.directory, instance.site.run)
+        folders = (instance.site.directory, instance.site.run.outside)
         return not (
             instance.lock.locked()
             or self.has_credentials(instance)
@@ -188,9 +188,8 @@ class Lifecycle:
             await self._supervisor.drop_domains(instance)
             await self._supervisor.stop(instance)
             await instance.driver.erase(instance.site)
-            for directory in (instance.site.directory, instance.site.run):
-                if directory.exists():
-                    await asyncio.to_thread(shutil.rmtree, directory)
+            for folder in (instance.site.directory, instance.site.run):
+                await asyncio.to_thread(engine_files.remove, folder)
             self._credentials.erase(instance_id)
         log.info("cell.erased", instance_id=instance_id)
         return instance

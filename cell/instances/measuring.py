@@ -5,8 +5,12 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+import structlog
+
 from cell.instances import ceilings
 from cell.instances.hosted import HostedInstance
+
+log = structlog.get_logger("cell.measuring")
 
 SLOW_S: Final = 0.2
 """One that once took so long, as a million files do, is measured apart from then on."""
@@ -51,9 +55,14 @@ class Measuring:
         full = []
         for instance in instances:
             began = time.monotonic()
-            measure(instance)
-            if (told := ceilings.excess(instance)) is not None:
-                full.append((instance, told))
+            try:
+                measure(instance)
+                if (told := ceilings.excess(instance)) is not None:
+                    full.append((instance, told))
+            except OSError as error:
+                # Whatever an engine has made of its files.
+                reason = str(error)
+                log.warning("cell.not_measured", instance_id=instance.instance_id, reason=reason)
             if time.monotonic() - began > SLOW_S:
                 self._apart.setdefault(instance.instance_id, None)
         return full

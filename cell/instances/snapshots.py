@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,8 +16,8 @@ from cell.engines.driver import EngineError, Login
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.layout import Layout, write_atomically
-from cell.runtime import budget
-from cell.runtime.host import size_bytes
+from cell.runtime import budget, engine_files
+from cell.runtime.folder_sizes import size_bytes
 
 log = structlog.get_logger("cell.snapshots")
 
@@ -54,7 +53,7 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
         with budget.limit(allowed_bytes, process, instance.why_work_ends):
             made = await instance.driver.snapshot(instance.site, process, login, target)
     except (EngineError, OSError) as error:
-        await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
+        await asyncio.to_thread(_remove, target)
         raise EngineError(f"the snapshot failed: {error}") from error
     spec = instance.record.spec
     note = {
@@ -109,7 +108,7 @@ async def begin(instance: HostedInstance, layout: Layout) -> None:
         await instance.driver.restore(instance.site, folder)
     write_atomically(instance.site.directory / BEGUN, name.encode())
     if note["label"] == FOR_BRANCH:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(_remove, folder)
 
 
 def renew(instances: Iterable[HostedInstance]) -> None:
@@ -133,7 +132,7 @@ async def sweep(instances: Mapping[str, HostedInstance]) -> None:
     for folder in gone:
         (folder / NOTE).unlink(missing_ok=True)
     for folder in gone:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(_remove, folder)
         log.info("cell.snapshot_abandoned", snapshot_id=folder.name)
 
 
@@ -164,7 +163,7 @@ def _drop_old(instance: HostedInstance, label: str) -> None:
         return
     notes = _labelled(instance, label)
     while len(notes) > KEPT or (len(notes) > 1 and _bytes(notes) > _room(instance)):
-        shutil.rmtree(notes.pop(0).parent, ignore_errors=True)
+        _remove(notes.pop(0).parent)
 
 
 def _check_room(instance: HostedInstance) -> None:
@@ -194,8 +193,17 @@ def _labelled(instance: HostedInstance, label: str) -> list[Path]:
 
 
 def _read(note: Path) -> dict[str, Any] | None:
+    if note.parent.suffix:
+        # A copy that is being made lies in a folder of the engine's, which may say anything.
+        return None
     try:
         found: dict[str, Any] = orjson.loads(note.read_bytes())
     except FileNotFoundError:
         return None
     return found
+
+
+def _remove(folder: Path) -> None:
+    """As far as that is possible; what stays is tried again by `sweep`."""
+    with contextlib.suppress(OSError):
+        engine_files.remove(folder)

@@ -2,11 +2,9 @@
 
 import asyncio
 import contextlib
-import errno
 import hmac
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -21,7 +19,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
-from cell.runtime import budget, cgroups, tools
+from cell.runtime import cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
@@ -41,8 +39,6 @@ OPEN_FILES_MAX = 20_000
 # this limit could not follow.
 PROCESSES_MAX = 8192
 SECRET_BYTES = 32
-# Of the disk's bytes, what a file system usually has for each of its inodes.
-FILE_BYTES_MIN = 16_384
 COMPLAINT_CHARACTERS = 2_000
 
 
@@ -99,7 +95,7 @@ class Host:
     def view(self, site: Site) -> View:
         if self._sandbox.hides_files:
             return View(INSIDE / "data", INSIDE / "conf", INSIDE / "run")
-        return View(site.data, site.configuration, site.run)
+        return View(site.data.outside, site.configuration, site.run.outside)
 
     @property
     def home(self) -> Path:
@@ -263,11 +259,6 @@ class Host:
         """Whom the site's engine runs as; None where that is the cell's own user."""
         return site.uid if self.confinement["uid"].enforced else None
 
-    def own(self, site: Site, path: Path) -> None:
-        """Hands a file of the site's data to its engine."""
-        if self.owner(site) is not None:
-            os.chown(path, site.uid, site.uid, follow_symlinks=False)
-
     def close(self) -> None:
         """Leaves nothing behind on the machine, once no engine runs."""
         self._groups.close()
@@ -363,38 +354,7 @@ def _pids_max(size: Size) -> int:
 def _folders(site: Site, further: Sequence[Mount]) -> list[Mount]:
     return [
         Mount(site.configuration, INSIDE / "conf", writable=False),
-        Mount(site.data, INSIDE / "data", writable=True),
-        Mount(site.run.resolve(), INSIDE / "run", writable=True),
+        Mount(site.data.outside, INSIDE / "data", writable=True),
+        Mount(site.run.outside.resolve(), INSIDE / "run", writable=True),
         *further,
     ]
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """A copy of a file an engine owns; a link it put there instead is not followed."""
-    # Nor is a pipe waited for.
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as reading, target.open("xb") as writing:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file", source.name)
-        os.fchmod(writing.fileno(), 0o600)
-        budget.copy(reading, writing)
-        writing.flush()
-        os.fsync(writing.fileno())
-
-
-def size_bytes(directory: Path) -> int:
-    """What lies in a folder, links not followed.
-
-    Each file and folder counts for FILE_BYTES_MIN at least, as empty ones can use up a disk too,
-    and for what it takes of the disk where that is more than its length.
-    """
-    total = 0
-    for folder, folders, names in os.walk(directory):
-        total += len(folders) * FILE_BYTES_MIN
-        for name in names:
-            try:
-                found = os.lstat(f"{folder}/{name}")
-            except FileNotFoundError:
-                continue
-            total += max(found.st_size, found.st_blocks * 512, FILE_BYTES_MIN)
-    return total

@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from cell.runtime.engine_files import Place
 from gateway import sockets
 
 # Of each verifier that the cell makes.
@@ -62,7 +63,7 @@ class Salting:
 class LimitedRelay:
     """Connects a socket in `folder` to the server's, until a limit is exceeded or it ends."""
 
-    def __init__(self, folder: Path, target: Path, bytes_max: float) -> None:
+    def __init__(self, folder: Path, target: Place, bytes_max: float) -> None:
         self.folder = folder
         self.exceeded = False
         """The server sent more than is allowed."""
@@ -78,7 +79,7 @@ class LimitedRelay:
             stack.callback(self._hang_up, writer)
             self._writers.add(writer)
             with contextlib.suppress(OSError):
-                peer = sockets.connect(self._target, 0)
+                peer = sockets.connect(str(self._target), 0)
                 from_server, to_server = await asyncio.open_unix_connection(sock=peer)
                 stack.callback(self._hang_up, to_server)
                 self._writers.add(to_server)
@@ -128,7 +129,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 @contextlib.asynccontextmanager
 async def opened(
-    target: Path, *, bytes_max: float, within_s: float | None = None
+    target: Place, *, bytes_max: float, within_s: float | None = None
 ) -> AsyncIterator[LimitedRelay]:
     """A relay to the server's socket `target`; its connections end with the block."""
     with tempfile.TemporaryDirectory(prefix="menagerie-") as name:
@@ -146,7 +147,7 @@ async def opened(
 
 
 @contextlib.contextmanager
-def opened_beside(target: Path) -> Iterator[LimitedRelay]:
+def opened_beside(target: Place) -> Iterator[LimitedRelay]:
     """The same for a client that blocks: on a thread of its own, and for as many bytes as come."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=_serve_beside, args=(loop,), daemon=True)

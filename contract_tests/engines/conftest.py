@@ -215,7 +215,7 @@ def _provisioned(
     if made.process is not None and made.process.alive:
         made.kill()
     host.forget(site)
-    for folder in (site.directory, site.run):
+    for folder in (site.directory, site.run.outside):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -12,7 +12,7 @@ from cell.instances import snapshots
 from cell.instances.hosted import HostedInstance
 from cell.instances.records import Record
 from cell.runtime import budget, tools
-from cell.runtime.host import size_bytes
+from cell.runtime.folder_sizes import size_bytes
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import newest
 
@@ -42,7 +42,7 @@ async def _copied(subject: Subject, folder: Path) -> None:
 
 def _sparse(subject: Subject) -> None:
     """The largest file seems larger still."""
-    files = [path for path in subject.site.data.rglob("*") if path.is_file()]
+    files = [path for path in subject.site.data.outside.rglob("*") if path.is_file()]
     os.truncate(max(files, key=lambda path: path.stat().st_size), SPARSE_BYTES)
 
 
@@ -75,7 +75,7 @@ def test_no_snapshot_is_larger_than_it_may_be(running: Subject, folder: Path) ->
 
 @newest
 def test_a_running_server_is_copied_up_to_its_limit(running: Subject, folder: Path) -> None:
-    with (running.site.data / "base" / "sparse").open("wb") as file:
+    with (running.site.data.outside / "base" / "sparse").open("wb") as file:
         file.truncate(SPARSE_BYTES)
     with pytest.raises((EngineError, OSError), match=TOO_LARGE):
         running.run(_copied(running, folder))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cell.engines import leftover_files
+from cell.runtime.engine_files import EnginePath
 from contract_tests.engines.conftest import Subject
 
 # By engine: what goes, and what stays beside it.
@@ -24,7 +25,7 @@ FILES["redis"] = FILES["valkey"]
 @pytest.mark.parametrize("subject", sorted(FILES), indirect=True)
 def test_it_goes_before_the_start_and_nothing_else_does(subject: Subject) -> None:
     subject.site.make(None)
-    data, (going, staying) = subject.site.data, FILES[subject.driver.engine]
+    data, (going, staying) = subject.site.data.outside, FILES[subject.driver.engine]
     for name in (*going, *staying):
         (data / name).parent.mkdir(parents=True, exist_ok=True)
         (data / name).write_text("18")
@@ -41,8 +42,9 @@ def test_links_lead_nowhere(tmp_path: Path) -> None:
     (data / "temp").symlink_to(outside)
     (data / "more").mkdir()
     (data / "more" / "kept").symlink_to(outside / "kept")
-    leftover_files.remove(data, "(temp|more)/.+")
+    leftover_files.remove(EnginePath(data), "(temp|more)/.+")
     assert (outside / "kept").exists()
     assert not (data / "more" / "kept").is_symlink()
-    leftover_files.remove(data / "temp", ".+")
+    with pytest.raises(NotADirectoryError):
+        leftover_files.remove(EnginePath(data) / "temp", ".+")
     assert (outside / "kept").exists()

@@ -69,7 +69,16 @@ def test_both_passwords_work_in_the_systems_own_client(running: Subject) -> None
 
     def ask(login: Login) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [command, "--no-defaults", "-S", running.site.socket, "-u", "app", "-Ne", "SELECT 7"],
+            [
+                command,
+                "--no-defaults",
+                "-S",
+                str(running.site.socket),
+                "-u",
+                "app",
+                "-Ne",
+                "SELECT 7",
+            ],
             env={"MYSQL_PWD": login.password},
             capture_output=True,
             text=True,

@@ -50,7 +50,10 @@ def test_hostile_statements_are_refused(running: Subject) -> None:
     assert [statement for statement in REFUSED if _works(running, statement)] == []
     assert running.works(running.login)
     assert [name for (name,) in rows(running, "SHOW TABLES")] == ["mine"]
-    assert sorted(path.name for path in running.site.run.iterdir()) == ["engine.pid", "engine.sock"]
+    assert sorted(path.name for path in running.site.run.outside.iterdir()) == [
+        "engine.pid",
+        "engine.sock",
+    ]
 
 
 @on_mariadb
@@ -59,10 +62,10 @@ def test_files_cannot_be_read_and_tables_stay_in_their_folder(running: Subject) 
         assert rows(running, f"SELECT LOAD_FILE('{name}')") == [(None,)]
     rows(running, "CREATE TABLE here (a INT) ENGINE=MyISAM DATA DIRECTORY='/instance/run'")
     rows(running, "CREATE TABLE there (a INT) ENGINE=InnoDB DATA DIRECTORY='/instance/run/x'")
-    found = {path.name for path in (running.site.data / "db" / "app").iterdir()}
+    found = {path.name for path in (running.site.data.outside / "db" / "app").iterdir()}
     assert {"here.MYD", "there.ibd"} <= found
-    assert not [path for path in running.site.data.rglob("*") if path.is_symlink()]
-    assert not (running.site.run / "x").exists()
+    assert not [path for path in running.site.data.outside.rglob("*") if path.is_symlink()]
+    assert not (running.site.run.outside / "x").exists()
 
 
 @on_mariadb

@@ -168,7 +168,7 @@ def test_data_goes_to_a_later_server_and_never_back(running: Subject) -> None:
         running.run(upgrade(running.site, _as(running.spec, "99.9"), running.spec))
     # Only one series is installed here: the way is gone, its length is not.
     running.run(upgrade(running.site, _as(running.spec, "10.6"), running.spec))
-    assert [path.name for path in running.site.data.glob("db*")] == ["db"]
+    assert [path.name for path in running.site.data.outside.glob("db*")] == ["db"]
     running.start()
     assert rows(running, "SELECT n FROM numbers") == [(42,)]
     assert running.works(administrator(running))
@@ -186,7 +186,7 @@ def test_a_failed_upgrade_leaves_the_data_as_it_was(
     with pytest.raises(EngineError, match="does not start"):
         running.run(driver.upgrade(running.site, _as(running.spec, "10.6"), running.spec))
     monkeypatch.undo()
-    assert [path.name for path in running.site.data.glob("db*")] == ["db"]
+    assert [path.name for path in running.site.data.outside.glob("db*")] == ["db"]
     running.start()
     assert rows(running, "SELECT n FROM numbers") == [(42,)]
 
@@ -196,7 +196,7 @@ def test_nothing_is_upgraded_where_nothing_is(subject: Subject, layout: Layout) 
     site = layout.site(f"inst_{ULID()}", UID + 2)
     site.make(subject.host.owner(site))
     subject.run(subject.driver.upgrade(site, _as(subject.spec, "10.6"), subject.spec))
-    assert list(site.data.iterdir()) == []
+    assert list(site.data.outside.iterdir()) == []
 
 
 @on_mariadb

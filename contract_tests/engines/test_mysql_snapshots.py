@@ -135,16 +135,16 @@ def test_links_in_the_data_are_not_followed(running: Subject, folder: Path, tmp_
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("canary")
-    database = running.site.data / "db" / "app"
+    database = running.site.data.outside / "db" / "app"
     running.stop()
     (database / "file.ibd").symlink_to(outside / "secret")
-    (running.site.data / "db" / "folder").symlink_to(outside)
+    (running.site.data.outside / "db" / "folder").symlink_to(outside)
     made = running.run(running.driver.snapshot(running.site, None, running.login, folder))
     assert made.size_bytes > 0
     assert not [path for path in folder.rglob("*") if path.name in ("file.ibd", "folder")]
     # Nor written through: what is restored takes the folder's place.
     running.run(running.driver.restore(running.site, folder))
-    (running.site.data / "db.new").symlink_to(outside)
+    (running.site.data.outside / "db.new").symlink_to(outside)
     running.run(running.driver.restore(running.site, folder))
     assert [path.name for path in outside.iterdir()] == ["secret"]
     running.start()
@@ -156,7 +156,7 @@ def test_a_failed_backup_says_why_and_leaves_nothing(running: Subject, folder: P
     if _tool(running) is None:
         pytest.skip("mariadb-backup is not installed")
     rows(running, "CREATE TABLE numbers (n INT PRIMARY KEY)")
-    (running.site.data / "db" / "app" / "numbers.ibd").chmod(0)
+    (running.site.data.outside / "db" / "app" / "numbers.ibd").chmod(0)
     with pytest.raises(EngineError, match="backup failed"):
         _snapshot(running, folder)
     assert not folder.exists()

@@ -23,7 +23,7 @@ def test_a_file_that_a_session_of_postgresql_holds_counts_once(lent: Subject) ->
     with session(lent) as connection:
         connection.execute("SET work_mem = '64kB'")
         connection.execute(SORTED)
-        files = [path for path in data.glob("base/pgsql_tmp/**/*") if path.is_file()]
+        files = [path for path in data.outside.glob("base/pgsql_tmp/**/*") if path.is_file()]
         taken = sum(path.stat().st_blocks * 512 for path in files)
         assert taken > 10 * MB
         assert nameless_bytes(process, data) < MB

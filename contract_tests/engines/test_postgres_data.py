@@ -121,12 +121,12 @@ def test_a_broken_snapshot_leaves_the_data_as_it_is(lent: Subject, folder: Path)
 @newest_lent
 def test_links_in_the_data_are_not_followed(lent: Subject, folder: Path) -> None:
     lent.stop()
-    (lent.site.data / "link").symlink_to("/etc/hostname")
-    (lent.site.data / "linked").symlink_to("/etc")
-    os.mkfifo(lent.site.data / "pipe")
+    (lent.site.data.outside / "link").symlink_to("/etc/hostname")
+    (lent.site.data.outside / "linked").symlink_to("/etc")
+    os.mkfifo(lent.site.data.outside / "pipe")
     lent.run(lent.driver.snapshot(lent.site, None, lent.login, folder))
     lent.run(lent.driver.restore(lent.site, folder))
-    assert not {"link", "linked", "pipe"} & {path.name for path in lent.site.data.iterdir()}
+    assert not {"link", "linked", "pipe"} & {path.name for path in lent.site.data.outside.iterdir()}
     lent.start()
 
 
@@ -134,7 +134,7 @@ def test_links_in_the_data_are_not_followed(lent: Subject, folder: Path) -> None
 def test_why_data_cannot_be_opened_is_in_the_log_alone(lent: Subject, folder: Path) -> None:
     """Who may see an instance's status may not yet read its log."""
     lent.stop()
-    (lent.site.data / "global" / "pg_control").write_bytes(b"damaged")
+    (lent.site.data.outside / "global" / "pg_control").write_bytes(b"damaged")
     lent.run(lent.driver.snapshot(lent.site, None, lent.login, folder))
     with pytest.raises(EngineError) as refused:
         lent.run(lent.driver.restore(lent.site, folder))
@@ -147,11 +147,11 @@ def test_why_data_cannot_be_opened_is_in_the_log_alone(lent: Subject, folder: Pa
 def test_data_that_is_damaged_is_not_taken_for_none(lent: Subject) -> None:
     ask(lent, "CREATE TABLE t AS SELECT 1 n")
     lent.stop()
-    version = lent.site.data / "PG_VERSION"
-    version.rename(lent.site.data / "elsewhere")
+    version = lent.site.data.outside / "PG_VERSION"
+    version.rename(lent.site.data.outside / "elsewhere")
     with pytest.raises(EngineError):
         lent.run(lent.driver.provision(lent.site, lent.spec))
-    (lent.site.data / "elsewhere").rename(version)
+    (lent.site.data.outside / "elsewhere").rename(version)
     lent.run(lent.driver.provision(lent.site, lent.spec))
     lent.start()
     assert value(lent, "SELECT n FROM t") == 1
@@ -161,14 +161,14 @@ def test_data_that_is_damaged_is_not_taken_for_none(lent: Subject) -> None:
 def test_a_neighbours_log_is_not_copied_through_a_link(
     lent: Subject, folder: Path, tmp_path: Path
 ) -> None:
-    log, neighbours = lent.site.data / "pg_wal", tmp_path / "neighbour"
+    log, neighbours = lent.site.data.outside / "pg_wal", tmp_path / "neighbour"
     shutil.copytree(log, neighbours)
-    log.rename(lent.site.data / "moved")
+    log.rename(lent.site.data.outside / "moved")
     log.symlink_to(neighbours)
     with pytest.raises((EngineError, OSError)):
         lent.run(lent.driver.snapshot(lent.site, lent.process, lent.login, folder))
     log.unlink()
-    (lent.site.data / "moved").rename(log)
+    (lent.site.data.outside / "moved").rename(log)
 
 
 # Code of an index runs where its table is analysed, and errors of any length are the tenant's.
@@ -280,7 +280,7 @@ def test_a_failed_upgrade_leaves_its_reason_in_the_log(running: Subject) -> None
 
 def test_of_what_failed_in_an_upgrade_the_errors_are_kept(layout: Layout) -> None:
     site, new_site = (layout.site(f"inst_{ULID()}", os.getuid()) for _ in "12")
-    folder = new_site.data / "pg_upgrade_output.d" / "now" / "log"
+    folder = new_site.data.outside / "pg_upgrade_output.d" / "now" / "log"
     folder.mkdir(parents=True)
     site.log.parent.mkdir(parents=True)
     creating = "pg_restore: creating TABLE one of many\n" * 40_000

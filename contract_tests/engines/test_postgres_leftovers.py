@@ -196,11 +196,11 @@ def test_settings_files_in_the_data_say_nothing(lent: Subject) -> None:
     lent.stop()
     outside = lent.site.directory / "outside"
     outside.write_text("kept")
-    automatic = lent.site.data / "postgresql.auto.conf"
+    automatic = lent.site.data.outside / "postgresql.auto.conf"
     automatic.write_text(said)
-    (lent.site.data / "pg_ident.conf").unlink()
-    (lent.site.data / "pg_ident.conf").symlink_to(outside)
-    (lent.site.data / "standby.signal").touch()
+    (lent.site.data.outside / "pg_ident.conf").unlink()
+    (lent.site.data.outside / "pg_ident.conf").symlink_to(outside)
+    (lent.site.data.outside / "standby.signal").touch()
     lent.start()
     assert automatic.read_text() == ""
     assert outside.read_text() == "kept"

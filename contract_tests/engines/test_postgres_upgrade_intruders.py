@@ -95,7 +95,7 @@ def _upgrade(subject: Subject) -> None:
 def test_an_upgrade_follows_no_link_of_the_engine(running: Subject, tmp_path: Path) -> None:
     """The unit of it is in cell/runtime/test_engine_files.py."""
     tmp_path.chmod(0o755)
-    (running.site.run / server.PRIVATE).symlink_to(tmp_path)
+    (running.site.run.outside / server.PRIVATE).symlink_to(tmp_path)
     _upgrade(running)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
     running.start()

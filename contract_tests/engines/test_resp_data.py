@@ -12,6 +12,7 @@ from ulid import ULID
 
 from cell.engines.driver import EngineError
 from cell.engines.resp import files
+from cell.runtime.engine_files import EnginePath
 from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
@@ -86,14 +87,14 @@ def test_a_branch_has_the_data_and_none_of_the_passwords(running: Subject, folde
         own.function_load("#!lua name=l\nredis.register_function('f', function() return 7 end)")
     running.run(running.driver.snapshot(running.site, running.process, running.login, folder))
     # Nothing of the copy stays among the data.
-    assert [path.name for path in running.site.data.iterdir()] == ["appendonlydir"]
+    assert [path.name for path in running.site.data.outside.iterdir()] == ["appendonlydir"]
     directory = running.site.directory.with_name(f"inst_{ULID()}")
     site = replace(
         running.site,
         instance_id=directory.name,
         uid=UID + 1,
         directory=directory,
-        run=running.site.run.with_name(directory.name.lower()[-26:]),
+        run=EnginePath(running.site.run.outside.with_name(directory.name.lower()[-26:])),
     )
     branch = replace(running, site=site, login=running.new_login(), process=None)
     branch.provision()
@@ -236,7 +237,7 @@ def test_links_an_engine_left_are_not_followed(
     neighbour = tmp_path / "neighbour"
     neighbour.mkdir()
     (neighbour / "appendonly.aof.1.base.rdb").write_text("private")
-    log = running.site.data / "appendonlydir"
+    log = running.site.data.outside / "appendonlydir"
     log.rename(log.with_name("aside"))
     log.symlink_to(neighbour)
     with pytest.raises(EngineError, match="append-only log is not a folder"):

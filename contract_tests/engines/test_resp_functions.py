@@ -43,7 +43,7 @@ def test_libraries_are_left_out_and_put_back(subject: Subject) -> None:
             both.execute()
     subject.stop()
     logs = files.log_files(subject.site.data)
-    before = [path.read_bytes() for path in logs]
+    before = [path.outside.read_bytes() for path in logs]
     changes = subject.run(functions.leave_out(logs))
     subject.start()
     with client(subject) as own:
@@ -52,7 +52,7 @@ def test_libraries_are_left_out_and_put_back(subject: Subject) -> None:
     subject.stop()
     assert subject.run(functions.leave_out(logs)) == []
     functions.put_back(changes)
-    assert [path.read_bytes() for path in logs] == before
+    assert [path.outside.read_bytes() for path in logs] == before
     subject.start()
     with client(subject) as own:
         assert names(own) == {"long", "short", "late"}

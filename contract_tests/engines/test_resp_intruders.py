@@ -97,7 +97,7 @@ def test_connections_end_with_a_password_and_not_before(running: Subject) -> Non
 def test_so_do_those_that_are_not_logged_in(running: Subject, said: str) -> None:
     """They read nothing, and are counted: as many as the size allows would keep the owner out."""
     former, running.login = running.login, running.new_login()
-    path = str(running.site.run / "engine.sock")
+    path = str(running.site.run.outside / "engine.sock")
     with socket.socket(socket.AF_UNIX) as session:
         session.settimeout(10)
         session.connect(path)

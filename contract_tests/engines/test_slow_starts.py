@@ -21,6 +21,7 @@ from cell.engines.postgres.data_folder import LOCK, STATUS_LINE, is_starting
 from cell.instances.hosted import HostedInstance
 from cell.instances.starting import until_usable
 from cell.layout import Site
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
@@ -176,16 +177,16 @@ def test_nothing_is_waited_for_without_end(loads: bool, share: float, within: st
 
 @pytest.mark.parametrize(("status", "starting"), [("starting", True), ("ready   ", False)])
 def test_postgres_says_that_it_recovers(tmp_path: Path, status: str, starting: bool) -> None:
-    site = Site("inst_x", 0, tmp_path, tmp_path)
-    site.data.mkdir()
-    (site.data / LOCK).write_text("\n".join(["x"] * STATUS_LINE + [status]) + "\n")
+    site = Site("inst_x", 0, tmp_path, EnginePath(tmp_path))
+    site.data.outside.mkdir()
+    (site.data.outside / LOCK).write_text("\n".join(["x"] * STATUS_LINE + [status]) + "\n")
     assert is_starting(site) is starting
 
 
 def test_duckdb_says_that_it_ended_in_a_replay(tmp_path: Path, host: Host) -> None:
-    site = Site("inst_x", 0, tmp_path, tmp_path)
-    site.data.mkdir()
-    (site.data / OPENING).write_text("the process ended while it replayed the log")
+    site = Site("inst_x", 0, tmp_path, EnginePath(tmp_path))
+    site.data.outside.mkdir()
+    (site.data.outside / OPENING).write_text("the process ended while it replayed the log")
     with subprocess.Popen(["sleep", "60"]) as child:
         process = Process(child.pid, 0, 0.0, "", child)
         child.kill()

@@ -59,9 +59,10 @@ class Listener:
 def elsewhere(subject: Subject, tmp_path: Path) -> Iterator[Listener]:
     """Where a link leads to that the engine puts in its socket's place."""
     listener = Listener(tmp_path / "foreign.sock", subject.driver.protocol)
-    place = subject.driver.socket(subject.site)
+    place = subject.driver.socket(subject.site).outside
     place.symlink_to(listener.path)
-    subject.host.own(subject.site, place)
+    if (owner := subject.host.owner(subject.site)) is not None:
+        os.chown(place, owner, owner, follow_symlinks=False)
     yield listener
     listener.close()
 
@@ -71,7 +72,7 @@ def instead(subject: Subject) -> Iterator[Listener]:
     """In the socket's place itself, and of another user than the engine."""
     if subject.host.owner(subject.site) in {None, os.geteuid()}:
         pytest.skip("the engine runs as the user of the tests")
-    listener = Listener(subject.driver.socket(subject.site), subject.driver.protocol)
+    listener = Listener(subject.driver.socket(subject.site).outside, subject.driver.protocol)
     yield listener
     listener.close()
 
@@ -105,13 +106,13 @@ def test_who_is_not_the_engine_is_told_nothing(subject: Subject, instead: Listen
 
 
 def test_a_link_in_the_folders_place_is_not_followed(subject: Subject, tmp_path: Path) -> None:
-    run = subject.site.run
+    run = subject.site.run.outside
     run.rename(tmp_path / "run")
     run.symlink_to(tmp_path / "run")
     listener = Listener(tmp_path / "run" / subject.driver.socket(subject.site).name, "resp")
     try:
         with pytest.raises(OSError, match="Not a directory"):
-            sockets.connect(subject.driver.socket(subject.site))
+            sockets.connect(str(subject.driver.socket(subject.site)))
     finally:
         listener.close()
     assert listener.visits == 0

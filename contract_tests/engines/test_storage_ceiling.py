@@ -13,7 +13,8 @@ import redis
 
 from cell.engines import find
 from cell.layout import Layout
-from cell.runtime.host import FILE_BYTES_MIN, Host, size_bytes
+from cell.runtime.folder_sizes import FILE_BYTES_MIN, size_bytes
+from cell.runtime.host import Host
 from cell.specification import Size
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.conftest import UID
@@ -276,7 +277,7 @@ def test_what_the_next_start_removes_keeps_no_server_from_it(rig: Rig, host: Hos
     instance_id = order(rig, host, "postgres", size=TINY)
     tenant = Postgres(rig, instance_id)
     layout = Layout.make(rig.home)
-    snapshots = layout.site(instance_id, UID).data / "pg_snapshots"
+    snapshots = layout.site(instance_id, UID).data.outside / "pg_snapshots"
     with tenant._connect() as connection, contextlib.suppress(psycopg.Error):
         connection.execute("SELECT count(pg_export_snapshot()) FROM generate_series(1, 100000)")
     told = until(lambda: rig.observe(instance_id)["status_reason"], "it is started again")

@@ -10,7 +10,7 @@ from ulid import ULID
 
 from cell.engines import storage_use
 from cell.layout import Layout
-from cell.runtime.host import size_bytes
+from cell.runtime.folder_sizes import size_bytes
 from contract_tests.engines.conftest import UID, Subject
 
 
@@ -58,7 +58,7 @@ def test_files_and_bytes_fill_a_disk(tmp_path: Path) -> None:
     layout = Layout.make(tmp_path / "cell")
     site = layout.site(f"inst_{ULID()}", UID)
     site.make(None)
-    with (site.data / "filled").open("wb") as file:
+    with (site.data.outside / "filled").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 64 * 2**20)
         before = storage_use.on_disk(site)
         os.posix_fallocate(file.fileno(), 0, 512 * 2**20)
@@ -71,7 +71,7 @@ def test_each_instance_is_counted_by_itself(tmp_path: Path) -> None:
         site = layout.site(f"inst_{ULID()}", UID)
         site.make(None)
         assert counted.count(site, lambda _: 60.0) == (size_bytes(site.data), True)
-        (site.data / "more").write_bytes(b"x" * 10**6)
+        (site.data.outside / "more").write_bytes(b"x" * 10**6)
         assert counted.count(site) == (0, False)
         counted.forget(site)
         assert counted.count(site)[0] >= 10**6
@@ -81,20 +81,20 @@ def test_what_lies_beside_the_sockets_counts(tmp_path: Path) -> None:
     layout, counted = Layout.make(tmp_path / "cell"), storage_use.StorageUse()
     site = layout.site(f"inst_{ULID()}", UID)
     site.make(None)
-    (site.run / "engine.sock").touch()
-    (site.run / "engine.pid").write_text("7")
+    (site.run.outside / "engine.sock").touch()
+    (site.run.outside / "engine.pid").write_text("7")
     assert counted.count(site)[0] == size_bytes(site.data), "what every engine has"
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").touch()
-    (site.run / "folder").mkdir()
-    (site.run / "link").symlink_to(outside)
-    (site.run / "folder" / "link").symlink_to(outside)
-    (site.run / "folder" / "filled").write_bytes(b"x" * 3 * 2**20)
+    (site.run.outside / "folder").mkdir()
+    (site.run.outside / "link").symlink_to(outside)
+    (site.run.outside / "folder" / "link").symlink_to(outside)
+    (site.run.outside / "folder" / "filled").write_bytes(b"x" * 3 * 2**20)
     counted.forget(site)
     assert counted.count(site)[0] > 2 * 2**20
     site.empty_run()
-    assert list(site.run.iterdir()) == []
+    assert list(site.run.outside.iterdir()) == []
     assert (outside / "kept").exists()
 
 

@@ -5,12 +5,12 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pymysql
 from pymysql.constants import CR, ER
 
+from cell.runtime.engine_files import EnginePath
 from gateway import sockets
 
 CONNECT_TIMEOUT_S = 5
@@ -44,32 +44,32 @@ class RefusedError(Exception):
 FAILURES = (NotThereError, MySQLHeldUpError, RefusedError)
 
 
-async def can_log_in(socket: Path, username: str, password: str) -> bool:
+async def can_log_in(socket: EnginePath, username: str, password: str) -> bool:
     return await asyncio.to_thread(_can_log_in, socket, username, password)
 
 
-async def answers(socket: Path, username: str, password: str) -> bool:
+async def answers(socket: EnginePath, username: str, password: str) -> bool:
     """Whether somebody is there, be it to refuse; HeldUpError where there is no room for us."""
     return await asyncio.to_thread(_answers, socket, username, password)
 
 
-async def tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:
+async def tell(socket: EnginePath, username: str, password: str, statements: Sequence[str]) -> None:
     """Runs them one after another; one of FAILURES where that was not possible."""
     await asyncio.to_thread(_tell, socket, username, password, statements)
 
 
-async def ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:
+async def ask(socket: EnginePath, username: str, password: str, query: str) -> tuple[Any, ...]:
     """The first row of the answer."""
     return await asyncio.to_thread(_ask, socket, username, password, query)
 
 
-async def end_sessions(socket: Path, username: str, password: str, of: str) -> None:
+async def end_sessions(socket: EnginePath, username: str, password: str, of: str) -> None:
     """Returns when the user `of` has no session any more, or some that will not end for long."""
     await asyncio.to_thread(_end_sessions, socket, username, password, of)
 
 
 async def end_some(
-    socket: Path, username: str, password: str, of: str, numbers: Sequence[int]
+    socket: EnginePath, username: str, password: str, of: str, numbers: Sequence[int]
 ) -> int:
     """Asks those with these numbers to end that are of the user `of`; how many there were."""
     return await asyncio.to_thread(_end_some, socket, username, password, of, numbers)
@@ -77,7 +77,7 @@ async def end_some(
 
 @contextmanager
 def session(
-    socket: Path, username: str, password: str, answer_timeout_s: float = ANSWER_TIMEOUT_S
+    socket: EnginePath, username: str, password: str, answer_timeout_s: float = ANSWER_TIMEOUT_S
 ) -> Iterator[Any]:
     """A cursor; what its session holds is let go at the end."""
     connection = opened(socket, username, password, answer_timeout_s)
@@ -88,7 +88,7 @@ def session(
         connection.close()
 
 
-def opened(socket: Path, username: str, password: str, answer_timeout_s: float) -> Any:
+def opened(socket: EnginePath, username: str, password: str, answer_timeout_s: float) -> Any:
     """A connection that is logged in, for whoever closes it."""
     try:
         connection = pymysql.connect(
@@ -102,7 +102,7 @@ def opened(socket: Path, username: str, password: str, answer_timeout_s: float) 
             charset="utf8mb4",
             autocommit=True,
         )
-        connection.connect(sockets.connect(socket, CONNECT_TIMEOUT_S))
+        connection.connect(sockets.connect(str(socket), CONNECT_TIMEOUT_S))
     except pymysql.err.OperationalError as error:
         raise _failure(error, "the login was refused") from error
     except (pymysql.err.Error, OSError) as error:
@@ -129,7 +129,7 @@ def _failure(error: pymysql.err.Error, refused: str) -> Exception:
     return kind(f"{refused} (error {number})")
 
 
-def _can_log_in(socket: Path, username: str, password: str) -> bool:
+def _can_log_in(socket: EnginePath, username: str, password: str) -> bool:
     try:
         with session(socket, username, password) as cursor:
             return bool(cursor.execute("SELECT 1"))
@@ -137,7 +137,7 @@ def _can_log_in(socket: Path, username: str, password: str) -> bool:
         return False
 
 
-def _answers(socket: Path, username: str, password: str) -> bool:
+def _answers(socket: EnginePath, username: str, password: str) -> bool:
     try:
         with session(socket, username, password, PULSE_TIMEOUT_S):
             return True
@@ -147,20 +147,22 @@ def _answers(socket: Path, username: str, password: str) -> bool:
         return True
 
 
-def _tell(socket: Path, username: str, password: str, statements: Sequence[str]) -> None:
+def _tell(socket: EnginePath, username: str, password: str, statements: Sequence[str]) -> None:
     with session(socket, username, password) as cursor:
         for statement in statements:
             cursor.execute(statement)
 
 
-def _end_sessions(socket: Path, username: str, password: str, of: str) -> None:
+def _end_sessions(socket: EnginePath, username: str, password: str, of: str) -> None:
     deadline = time.monotonic() + END_WITHIN_S
     with session(socket, username, password) as cursor:
         while kill_all(cursor, of) and time.monotonic() < deadline:
             time.sleep(LOOK_AGAIN_S)
 
 
-def _end_some(socket: Path, username: str, password: str, of: str, numbers: Sequence[int]) -> int:
+def _end_some(
+    socket: EnginePath, username: str, password: str, of: str, numbers: Sequence[int]
+) -> int:
     with session(socket, username, password, PULSE_TIMEOUT_S) as cursor:
         return kill_found(cursor, f"{SESSIONS} AND ID IN %s", [of, numbers])
 
@@ -181,7 +183,7 @@ def kill_found(cursor: Any, query: str, values: Sequence[Any] = ()) -> int:
     return len(found)
 
 
-def _ask(socket: Path, username: str, password: str, query: str) -> tuple[Any, ...]:
+def _ask(socket: EnginePath, username: str, password: str, query: str) -> tuple[Any, ...]:
     with session(socket, username, password) as cursor:
         cursor.execute(query)
         return tuple(cursor.fetchone())

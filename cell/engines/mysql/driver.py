@@ -15,7 +15,6 @@ from cell.engines.mysql import (
     administrator,
     client,
     events,
-    files,
     options,
     storage,
     upgrades,
@@ -27,11 +26,14 @@ from cell.engines.mysql.snapshots import Copier
 from cell.engines.mysql.templates import Templates, put
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
 ACCOUNTS = "accounts.sql"
+REPLICATION = f"{options.DATABASES}/multi-master.info"
 APPLY_FOR_S = 30.0
 # A server that answers and refuses: without room for the cell, say, for as long as somebody wants.
 HELD_UP_FOR_S = 5.0
@@ -69,23 +71,23 @@ class MySQLFamily:
     def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
         return accounts.TENANT
 
-    def socket(self, site: Site) -> Path:
+    def socket(self, site: Site) -> EnginePath:
         return site.socket
 
     async def provision(self, site: Site, spec: Spec) -> None:
         server = self._server(spec)
         await asyncio.to_thread(self._make_folders, site, server)
         await asyncio.to_thread(leftover_files.remove, site.data, LEFT_OVER)
-        if not (site.data / options.DATABASES).exists():
+        if engine_files.find(site.data / options.DATABASES) is None:
             await self._templates.copy(server, site)
 
     async def start(self, site: Site, spec: Spec) -> Process:
         server = self._server(spec)
         storage.starts(site, spec.size)
         self.events.hold(site)
-        site.socket.unlink(missing_ok=True)
+        await asyncio.to_thread(engine_files.remove, site.socket)
         # It is a replica of nobody.
-        files.drop(site.data / options.DATABASES, "multi-master.info")
+        await asyncio.to_thread(engine_files.remove, site.data / REPLICATION)
         words = self.command(site, server, spec.size, options.DATABASES, site.socket.name)
         return await self._host.start(site, words, {}, spec.size, mounts=server.mounts)
 
@@ -108,7 +110,7 @@ class MySQLFamily:
         self._background.disconnect(site)
 
     async def ready(self, site: Site, login: Login) -> bool:
-        if not site.socket.is_socket():
+        if engine_files.find(site.socket) is None:
             return False
         return await client.can_log_in(site.socket, login.username, login.password)
 
@@ -162,7 +164,7 @@ class MySQLFamily:
         """To a later series; the server's own tool works on a copy, which then takes the place."""
         if former.engine_version == spec.engine_version:
             return
-        if not (site.data / options.DATABASES).exists():
+        if engine_files.find(site.data / options.DATABASES) is None:
             return
         if _number(spec.engine_version) < _number(former.engine_version):
             versions = f"from {former.engine_version} cannot be opened by {spec.engine_version}"
@@ -240,7 +242,7 @@ class MySQLFamily:
     async def _ask(self, site: Site, *expressions: str) -> tuple[Any, ...]:
         return await client.ask(*self._administrator(site), f"SELECT {', '.join(expressions)}")
 
-    def _administrator(self, site: Site) -> tuple[Path, str, str]:
+    def _administrator(self, site: Site) -> tuple[EnginePath, str, str]:
         ours = administrator.login(self._host, site)
         return site.socket, ours.username, ours.password
 
@@ -264,10 +266,7 @@ class MySQLFamily:
         if self._dialect.library and (path := server.library(self._dialect.library)):
             # Of the release that starts now.
             write_atomically(libraries / path.name, path.read_bytes(), mode=0o644)
-        temporary = site.data / options.TEMPORARY
-        files.remove(temporary)
-        temporary.mkdir(mode=0o700)
-        self._host.own(site, temporary)
+        engine_files.make_folder(site.data / options.TEMPORARY, self._host.owner(site))
 
 
 def mariadb(host: Host) -> MySQLFamily:

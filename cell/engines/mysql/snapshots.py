@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -15,9 +14,11 @@ from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
 from cell.engines.mysql.servers import ServerInstallation, same_release
 from cell.layout import Site
-from cell.runtime import budget
+from cell.runtime import budget, engine_files
 from cell.runtime.confinement import Mount
-from cell.runtime.host import INSIDE, Host, size_bytes
+from cell.runtime.engine_files import EnginePath
+from cell.runtime.folder_sizes import size_bytes
+from cell.runtime.host import INSIDE, Host
 from cell.runtime.process import LaunchError, Process
 
 BACKUP_TIMEOUT_S = 6 * 3600.0
@@ -55,12 +56,13 @@ class Copier:
 
     async def _back_up(self, server: ServerInstallation, tool: Path, target: Path) -> Snapshot:
         """The tool runs as the site's user, so for its time the folder is that user's."""
-        made = target.with_name(f"{target.name}.part")
-        await asyncio.to_thread(self._make_folder, made)
-        inside = INSIDE / "snapshot" if self.host.hides_files else made
+        made = EnginePath(target.with_name(f"{target.name}.part"))
+        owner = self.host.owner(self.site)
+        await asyncio.to_thread(engine_files.make_folder, made, owner)
+        inside = INSIDE / "snapshot" if self.host.hides_files else made.outside
         view = self.host.view(self.site)
         common = [str(tool), "--no-defaults", f"--target-dir={inside / DATABASES}"]
-        mounts = [*server.mounts, Mount(made, INSIDE / "snapshot", writable=True)]
+        mounts = [*server.mounts, Mount(made.outside, INSIDE / "snapshot", writable=True)]
         ours = administrator.login(self.host, self.site)
         copying = [
             *(*common, "--backup", f"--datadir={view.data / DATABASES}", *FILES[:1]),
@@ -93,7 +95,8 @@ class Copier:
             raise EngineError(f"the backup failed: {_last_line(error)}") from error
         finally:
             watch.cancel()
-            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(engine_files.remove, made)
 
     async def _watch(self, ended: list[int]) -> None:
         """Ends the connections of the tool that wait too long, and so the tool; notes which."""
@@ -139,7 +142,7 @@ class Copier:
         target.mkdir(mode=0o700)
         files.copy(self.site.data / DATABASES, target / DATABASES, LEFT_OUT)
 
-    def _keep(self, made: Path, target: Path) -> Snapshot:
+    def _keep(self, made: EnginePath, target: Path) -> Snapshot:
         """Copied once more: what the tool's user could still hold open is not the snapshot."""
         target.mkdir(mode=0o700)
         files.copy(made, target / DATABASES, LEFT_OUT)
@@ -150,12 +153,8 @@ class Copier:
         files.settle(target)
         return files.measure(target)
 
-    def _make_folder(self, made: Path) -> None:
-        made.mkdir(mode=0o700)
-        self.host.own(self.site, made)
 
-
-def _fits(made: Path) -> None:
+def _fits(made: EnginePath) -> None:
     """The tool writes by itself; it is ended where that is too much."""
     budget.spend(0)
     limit = budget.limit_bytes()

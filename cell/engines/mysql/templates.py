@@ -1,8 +1,8 @@
 """An empty data folder for each release of a server: made once for a cell, copied for instances."""
 
 import asyncio
+import contextlib
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +12,8 @@ from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, TEMPORARY
 from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import PASSABLE, Site, sync_folder
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 
 INSTALL_TIMEOUT_S = 300.0
@@ -49,7 +51,6 @@ class Templates:
 def put(host: Host, site: Site, source: Path) -> None:
     """A copy of `source` becomes the site's data, in place of what is there."""
     new = site.data / f"{DATABASES}.new"
-    files.remove(new)
     files.copy(source, new)
     files.settle(new, host.owner(site))
     files.replace(new, site.data / DATABASES)
@@ -63,8 +64,8 @@ async def _make(
             "".join(f"{statement};\n" for statement in dialect.template)
         )
         shop.configuration.joinpath(STATEMENTS).chmod(0o644)
-        (shop.data / TEMPORARY).mkdir()
-        host.own(shop, shop.data / TEMPORARY)
+        temporary = shop.data / TEMPORARY
+        await asyncio.to_thread(engine_files.make_folder, temporary, host.owner(shop))
         view = host.view(shop)
         words = dialect.install(
             server,
@@ -76,10 +77,9 @@ async def _make(
         await asyncio.to_thread(_keep, shop.data / DATABASES, place)
 
 
-def _keep(made: Path, place: Path) -> None:
+def _keep(made: EnginePath, place: Path) -> None:
     """Copied, so that it is the cell's and nothing of it is the user's who made it."""
     part = place.with_name(f"{place.name}.part")
-    files.remove(part)
     files.copy(made, part)
     files.settle(part)
     part.rename(place)
@@ -91,11 +91,13 @@ def _workshop(host: Host, site: Site, folder: Path) -> Iterator[Site]:
     """A site for a moment, of the same user."""
     for left in folder.glob(f"{MAKING}*"):
         # By a cell that ended while it made one.
-        shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            engine_files.remove(left)
     directory = folder / f"{MAKING}{secrets.token_hex(4)}"
-    shop = Site(site.instance_id, site.uid, directory, directory / "run")
+    shop = Site(site.instance_id, site.uid, directory, EnginePath(directory / "run"))
     shop.make(host.owner(site))
     try:
         yield shop
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            engine_files.remove(directory)

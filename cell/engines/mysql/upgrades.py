@@ -8,6 +8,7 @@ from cell.engines.mysql import client, files, options
 from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Site
+from cell.runtime import engine_files
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Spec
@@ -39,7 +40,7 @@ class Upgrade:
         except OSError as error:
             raise EngineError(f"the upgrade failed: {error}") from error
         finally:
-            await asyncio.to_thread(files.remove, copy)
+            await asyncio.to_thread(engine_files.remove, copy)
 
     async def _work(self, words: list[str], login: Login) -> None:
         process = await self.host.start(
@@ -85,6 +86,5 @@ class Upgrade:
 
     def _copy(self) -> None:
         copy = self.site.data / DATABASES
-        files.remove(copy)
         files.copy(self.site.data / options.DATABASES, copy)
         files.settle(copy, self.host.owner(self.site))

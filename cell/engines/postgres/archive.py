@@ -1,19 +1,18 @@
 """A cluster's files in one file: a snapshot, or the template that new instances are made from."""
 
-import contextlib
 import ctypes
 import hashlib
 import io
 import os
-import stat
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO, Self, cast
 
 from cell.engines.driver import EngineError, Snapshot
-from cell.runtime import budget
+from cell.runtime import budget, engine_files
+from cell.runtime.engine_files import EnginePath, Place
 
 NAME = "cluster.tar"
 BUFFER_BYTES = 1 << 20
@@ -88,20 +87,19 @@ class Packing:
     ) -> None:
         self._file.close()
 
-    def tree(self, folder: Path, skip: Callable[[PurePosixPath], bool]) -> None:
+    def tree(self, folder: EnginePath, skip: Callable[[PurePosixPath], bool]) -> None:
         """Ordinary files and folders; nothing else is followed, whoever put it there."""
-        for path, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False):
-            here = PurePosixPath(Path(path).relative_to(folder).as_posix())
-            folders[:] = sorted(name for name in folders if not skip(here / name))
+        for here, folders, names, descriptor in engine_files.walk(folder):
+            folders[:] = [name for name in folders if not skip(here / name)]
             if here.name:
                 self.folder(here)
-            for name in sorted(names):
+            for name in names:
                 if not skip(here / name):
                     self._member(here / name, name, descriptor)
 
-    def files(self, data: Path, folder: str, names: Iterable[str]) -> None:
+    def files(self, data: EnginePath, folder: str, names: Iterable[str]) -> None:
         """Some of one folder of a server's data."""
-        with opened(data / folder) as descriptor:
+        with engine_files.held(data / folder) as descriptor:
             for name in names:
                 self._member(PurePosixPath(folder) / name, name, descriptor)
 
@@ -122,31 +120,16 @@ class Packing:
         self._tar.addfile(member)
 
     def _member(self, name: PurePosixPath, path: str, folder: int) -> None:
-        try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(path, flags, dir_fd=folder)
-        except OSError:
+        if (descriptor := engine_files.open_file(path, folder)) is None:
             # Dropped since the folder was read, or a link, which is none of the server's.
             return
         try:
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode):
-                member = tarfile.TarInfo(str(name))
-                member.size, member.mode = found.st_size, 0o600
-                reading = _Exactly(descriptor, found.st_size)
-                self._tar.addfile(member, cast("IO[bytes]", reading))
+            member = tarfile.TarInfo(str(name))
+            member.size, member.mode = os.fstat(descriptor).st_size, 0o600
+            reading = _Exactly(descriptor, member.size)
+            self._tar.addfile(member, cast("IO[bytes]", reading))
         finally:
             os.close(descriptor)
-
-
-@contextlib.contextmanager
-def opened(folder: Path) -> Iterator[int]:
-    """A folder an engine may have put a link in place of, to one that it could not read itself."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def passing(name: PurePosixPath) -> bool:
@@ -155,42 +138,19 @@ def passing(name: PurePosixPath) -> bool:
     return base in PASSING or base.startswith((TEMPORARY, "pg_internal.init."))
 
 
-def pack(data: Path, target: Path) -> Snapshot:
+def pack(data: EnginePath, target: Path) -> Snapshot:
     """Of a server that does not run."""
     with Packing(target) as packing:
         packing.tree(data, passing)
         return packing.finish()
 
 
-def copy(source: Path, data: Path, owner: int | None) -> None:
+def copy(source: EnginePath, data: EnginePath, owner: int | None) -> None:
     """Into the empty folder `data`, of a server that does not run; nothing else is followed."""
-    for path, folders, names, descriptor in os.fwalk(source, follow_symlinks=False):
-        here = PurePosixPath(Path(path).relative_to(source).as_posix())
-        for name in folders:
-            (data / here / name).mkdir(mode=0o700)
-            if owner is not None:
-                os.chown(data / here / name, owner, owner)
-        for name in names:
-            if not passing(here / name):
-                _copy_file(name, descriptor, data / here / name, owner)
+    engine_files.copy_tree(source, data, passing, owner)
 
 
-def _copy_file(name: str, folder: int, target: Path, owner: int | None) -> None:
-    try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(name, flags, dir_fd=folder)
-    except OSError:
-        return
-    with os.fdopen(descriptor, "rb") as reading:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            with target.open("xb") as writing:
-                os.fchmod(writing.fileno(), 0o600)
-                if owner is not None:
-                    os.fchown(writing.fileno(), owner, owner)
-                budget.copy(reading, writing)
-
-
-def unpack(folder: Path, data: Path, owner: int | None) -> None:
+def unpack(folder: Path, data: EnginePath, owner: int | None) -> None:
     """Fills the empty folder `data`, which the server does not see yet, durably."""
     try:
         with (
@@ -203,18 +163,19 @@ def unpack(folder: Path, data: Path, owner: int | None) -> None:
     synchronise(data)
 
 
-def _unpack(tar: Iterable[tarfile.TarInfo], source: int, data: Path, owner: int | None) -> None:
+def _unpack(
+    tar: Iterable[tarfile.TarInfo], source: int, data: EnginePath, owner: int | None
+) -> None:
     for member in tar:
         parts = PurePosixPath(member.name).parts
         if ".." in parts or member.name.startswith("/") or not (member.isdir() or member.isreg()):
             raise EngineError("the snapshot contains an unexpected entry")
-        path = data.joinpath(*parts)
+        place = data / PurePosixPath(*parts)
         if member.isdir():
-            path.mkdir(mode=0o700)
-            if owner is not None:
-                os.chown(path, owner, owner)
+            engine_files.make_folder(place, owner)
             continue
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with engine_files.parent_of(place) as (parent, name):
+            descriptor = engine_files.create(name, parent, owner)
         try:
             offset, end = member.offset_data, member.offset_data + member.size
             while offset < end:
@@ -224,21 +185,16 @@ def _unpack(tar: Iterable[tarfile.TarInfo], source: int, data: Path, owner: int 
                 if sent == 0:
                     raise EngineError("the snapshot is incomplete")
                 offset += sent
-            if owner is not None:
-                os.fchown(descriptor, owner, owner)
         finally:
             os.close(descriptor)
 
 
-def synchronise(folder: Path) -> None:
+def synchronise(folder: Place) -> None:
     """Everything written into the file system of a folder is on disk when this returns.
 
     One call for a thousand files, each of which would wait for the disk by itself.
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with engine_files.held(folder) as descriptor:
         if _LIBC.syncfs(descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,6 @@
 """A copy of a cluster while its server runs: PostgreSQL's own backup, taken file by file."""
 
 import asyncio
-import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ from pathlib import Path, PurePosixPath
 from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
 
 GLOBAL = "global"
 CONTROL = "pg_control"
@@ -35,7 +36,7 @@ class BackupEnd:
     last: str
 
 
-async def take(folder: Path, login: Login, data: Path, target: Path) -> Snapshot:
+async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path) -> Snapshot:
     """The session must last: with it ends the backup, and what holds its part of the log back."""
     async with connections.administration(folder, login) as connection:
         slot = f"snapshot_{secrets.token_hex(8)}"
@@ -64,12 +65,11 @@ def _left_out(name: PurePosixPath) -> bool:
     return inside or str(name) in LABELS or archive.passing(name)
 
 
-def _complete(packing: Packing, data: Path, ended: BackupEnd) -> Snapshot:
+def _complete(packing: Packing, data: EnginePath, ended: BackupEnd) -> Snapshot:
     """The log first and the control file last, as it tells how far the rest goes."""
     packing.folder(PurePosixPath(LOG) / "archive_status")
-    with archive.opened(data / LOG) as folder, os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if _SEGMENT.fullmatch(entry.name)]
-    needed = sorted(name for name in names if ended.first <= name <= ended.last)
+    names = [name for name in engine_files.names(data / LOG) if _SEGMENT.fullmatch(name)]
+    needed = [name for name in names if ended.first <= name <= ended.last]
     if not needed or (needed[0], needed[-1]) != (ended.first, ended.last):
         raise EngineError("the server removed WAL that the backup needs; try again")
     packing.files(data, LOG, needed)

@@ -6,7 +6,6 @@ that a former holder of a credential left behind.
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import psycopg
 import structlog
@@ -15,6 +14,7 @@ from psycopg import sql
 from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import connections, roles
 from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
+from cell.runtime.engine_files import EnginePath
 
 log = structlog.get_logger("cell.postgres")
 
@@ -25,7 +25,7 @@ WHERE a.rolcanlogin AND a.rolpassword IS DISTINCT FROM w.verifier AND a.rolname 
 """  # noqa: S608 - our own words
 
 
-async def restore(folder: Path, ours: Login, verifiers: Mapping[str, str]) -> list[str]:
+async def restore(folder: EnginePath, ours: Login, verifiers: Mapping[str, str]) -> list[str]:
     """Nothing but passwords: whether a login works at all is a rotation's to say."""
     try:
         async with (

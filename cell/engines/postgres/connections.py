@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import psycopg
 from psycopg.rows import TupleRow
@@ -14,6 +13,7 @@ from cell.engines.postgres import scram
 from cell.engines.postgres.configuration import PORT, SOCKET
 from cell.engines.postgres.scram import Keys
 from cell.runtime import relay
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.relay import LimitedRelay
 from gateway import sockets
 
@@ -89,7 +89,7 @@ class NotRunningError(Exception):
 
 @contextlib.asynccontextmanager
 async def administration(
-    folder: Path,
+    folder: EnginePath,
     login: Login,
     database: str = OURS,
     *,
@@ -104,7 +104,7 @@ async def administration(
     """
     settings = (*SUPERUSERS, *(SINCE_17 if major >= 17 else ()), *limits)  # noqa: PLR2004 - a version
     async with contextlib.AsyncExitStack() as stack:
-        server: Path | LimitedRelay = folder
+        server: EnginePath | LimitedRelay = folder
         if database != OURS:
             bounded = relay.opened(folder / SOCKET, bytes_max=ADMINISTRATION_BYTES_MAX)
             server = await stack.enter_async_context(bounded)
@@ -125,7 +125,7 @@ async def keys(connection: psycopg.AsyncConnection[TupleRow], login: Login) -> K
 
 @contextlib.asynccontextmanager
 async def unhindered(
-    connection: psycopg.AsyncConnection[TupleRow], folder: Path, login: Login
+    connection: psycopg.AsyncConnection[TupleRow], folder: EnginePath, login: Login
 ) -> AsyncIterator[None]:
     """Ends the sessions that keep a statement of this connection waiting; `login` is its own.
 
@@ -150,7 +150,7 @@ async def unhindered(
         raise PostgresHeldUpError("a session that holds a lock does not end") from error
 
 
-async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Timeout) -> None:
+async def _end_blockers(folder: EnginePath, login: Login, pid: int, limit: asyncio.Timeout) -> None:
     await asyncio.sleep(PATIENCE_S)
     looks = 0
     async with administration(folder, login) as connection:
@@ -162,7 +162,7 @@ async def _end_blockers(folder: Path, login: Login, pid: int, limit: asyncio.Tim
 
 
 async def connect(
-    server: Path | LimitedRelay,
+    server: EnginePath | LimitedRelay,
     login: Login,
     database: str,
     settings: tuple[str, ...] = ANYBODYS,
@@ -180,7 +180,7 @@ async def connect(
                 said = f'{SAID}  {WRONG_PASSWORD} for user "{login.username}"'
                 raise WrongPasswordError(said) from error
             raise
-    path = server / SOCKET
+    path = str(server / SOCKET)
     with contextlib.ExitStack() as stack:
         try:
             held = stack.enter_context(sockets.folder_of(path))
@@ -242,7 +242,9 @@ def is_gone(error: NotRunningError | psycopg.Error) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def as_owner(folder: Path, login: Login) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
+async def as_owner(
+    folder: EnginePath, login: Login
+) -> AsyncIterator[psycopg.AsyncConnection[TupleRow]]:
     """To a database where nothing of the owner's runs; what he can change is not trusted."""
     async with relay.opened(folder / SOCKET, bytes_max=OWNERS_BYTES_MAX) as server:
         connection = await connect(server, login, OURS)
@@ -252,7 +254,7 @@ async def as_owner(folder: Path, login: Login) -> AsyncIterator[psycopg.AsyncCon
             await connection.close()
 
 
-async def try_login(folder: Path, login: Login) -> None:
+async def try_login(folder: EnginePath, login: Login) -> None:
     """Raises LoginError where it does not work; where the server is full it may.
 
     OperationalError where the server had no room for it: a session can take that on purpose.

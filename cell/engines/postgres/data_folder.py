@@ -1,15 +1,15 @@
 """Where an instance's data lies, and how other data takes its place whatever happens meanwhile."""
 
 import contextlib
-import os
 import secrets
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
 from cell.engines import leftover_files
 from cell.engines.driver import EngineError
 from cell.layout import Site, sync_folder
+from cell.runtime import engine_files
+from cell.runtime.engine_files import Place
 
 VERSION = "PG_VERSION"
 VERSION_BYTES_MAX = 16
@@ -56,38 +56,17 @@ def _status(site: Site) -> str:
     return lines[STATUS_LINE].strip() if len(lines) > STATUS_LINE else ""
 
 
-def read(path: Path, most: int, *, end: bool = False) -> str:
+def read(place: Place, most: int, *, end: bool = False) -> str:
     """The beginning, or the end, of a file that is the engine's; empty where it is none."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        if end:
-            os.lseek(descriptor, max(0, os.fstat(descriptor).st_size - most), os.SEEK_SET)
-        return os.read(descriptor, most).decode("ascii", errors="replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
+    return engine_files.read(place, most, end=end).decode("ascii", errors="replace")
 
 
 def blank(site: Site, owner: int | None) -> None:
     """Empties settings in the data, where none of ours are, whatever lies in their places."""
-    for name in (*BLANK, *SIGNALS):
-        path = site.data / name
-        try:
-            path.unlink(missing_ok=True)
-        except IsADirectoryError:
-            shutil.rmtree(path)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    for name in SIGNALS:
+        engine_files.remove(site.data / name)
     for name in BLANK:
-        descriptor = os.open(site.data / name, flags, 0o600)
-        try:
-            if owner is not None:
-                os.fchown(descriptor, owner, owner)
-        finally:
-            os.close(descriptor)
+        engine_files.make_file(site.data / name, owner)
 
 
 def prepare(site: Site) -> bool:
@@ -97,7 +76,7 @@ def prepare(site: Site) -> bool:
         # Of a server that was killed; the next start would remove it.
         leftover_files.remove(site.data, LEFT_OVER)
         return True
-    if any(site.data.iterdir()):
+    if engine_files.names(site.data):
         # A new cluster in its place would be the end of it.
         raise EngineError("the data directory is not a valid cluster")
     return False
@@ -105,8 +84,7 @@ def prepare(site: Site) -> bool:
 
 def clear(site: Site) -> None:
     """Removes what an attempt left that did not come to its end."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(staged(site).directory)
+    engine_files.remove(staged(site).directory)
 
 
 def replace(site: Site) -> None:
@@ -114,7 +92,7 @@ def replace(site: Site) -> None:
 
     What was there lies beside it until it is discarded, which takes time nobody should wait for.
     """
-    staged(site).data.rename(_ready(site))
+    engine_files.rename(staged(site).data, _ready(site))
     sync_folder(site.directory)
     finish(site)
     staged(site).directory.rename(_unused(site))
@@ -131,8 +109,8 @@ def finish(site: Site) -> None:
     if not ready.is_dir():
         return
     with contextlib.suppress(FileNotFoundError):
-        site.data.rename(_unused(site))
-    ready.rename(site.data)
+        engine_files.rename(site.data, _unused(site))
+    engine_files.rename(ready, site.data)
     sync_folder(site.directory)
 
 
@@ -146,4 +124,5 @@ def _ready(site: Site) -> Path:
 
 def remove(folders: Iterable[Path]) -> None:
     for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            engine_files.remove(folder)

@@ -48,6 +48,7 @@ from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
@@ -104,7 +105,7 @@ class PostgreSQL:
         """A role has one password, so each credential after the first has a role."""
         return roles.OWNER if generation == 1 else f"{roles.OWNER}_{generation}"
 
-    def socket(self, site: Site) -> Path:
+    def socket(self, site: Site) -> EnginePath:
         return site.run / configuration.SOCKET
 
     async def provision(self, site: Site, spec: Spec) -> None:

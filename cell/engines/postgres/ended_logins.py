@@ -8,7 +8,6 @@ start.
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import psycopg
 import structlog
@@ -17,6 +16,7 @@ from cell.engines.driver import Login
 from cell.engines.postgres import connections, roles
 from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 from cell.engines.postgres.roles import OWNER, Connection
+from cell.runtime.engine_files import EnginePath
 
 log = structlog.get_logger("cell.postgres")
 
@@ -80,7 +80,7 @@ async def end_sessions(connection: Connection, names: Sequence[str]) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def take_apart(folder: Path, ours: Login, names: Sequence[str], major: int) -> None:
+async def take_apart(folder: EnginePath, ours: Login, names: Sequence[str], major: int) -> None:
     """Removes logins that ended; raises nothing that has to do with what they left."""
     try:
         async with (
@@ -95,7 +95,7 @@ async def take_apart(folder: Path, ours: Login, names: Sequence[str], major: int
         _log(error, names)
 
 
-async def _hand_over(folder: Path, ours: Login, name: str, database: str, major: int) -> None:
+async def _hand_over(folder: EnginePath, ours: Login, name: str, database: str, major: int) -> None:
     try:
         async with (
             connections.administration(folder, ours, database, major=major, limits=LIMITS) as there,

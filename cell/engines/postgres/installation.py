@@ -21,13 +21,17 @@ from cell.engines.postgres import archive, builtin_functions, extensions, roles,
 from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
+from cell.runtime import engine_files
 from cell.runtime.confinement import NOBODY, Mount
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 
 TEMPLATE_VERSION = 4
 INSIDE = Path("/opt/postgres")
 SPARES = 2
+# Of the list of functions.
+FUNCTIONS_BYTES_MAX = 2**26
 INITDB_TIMEOUT_S = 120.0
 SECRET = "template"  # noqa: S105 - a purpose
 BUILTIN_LOCALES_SINCE = 17
@@ -72,7 +76,7 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in folder.glob("making-*"):
-            shutil.rmtree(left)
+            engine_files.remove(left)
         yield
     finally:
         os.close(lock)
@@ -88,7 +92,7 @@ class Installations:
 
     def template_site(self) -> Site:
         """Names the secret that the superuser of a template has until its first start."""
-        return Site("postgres-template", 0, self._folder, self._folder)
+        return Site("postgres-template", 0, self._folder, EnginePath(self._folder))
 
     async def ensure(self, source: Source, site: Site) -> Installation:
         """`site` lends its uid and its folder for sockets to what runs while a template is made."""
@@ -186,14 +190,16 @@ class Installations:
             await self.initialise(installation, made)
             await self._fill(installation, made)
             packed = self._folder / "making-template"
-            functions = bytes.fromhex((made.data / builtin_functions.FILE).read_text())
-            (made.data / builtin_functions.FILE).unlink()
+            functions = bytes.fromhex(
+                engine_files.read(made.data / builtin_functions.FILE, FUNCTIONS_BYTES_MAX).decode()
+            )
+            await asyncio.to_thread(engine_files.remove, made.data / builtin_functions.FILE)
             await asyncio.to_thread(archive.pack, made.data, packed)
             (packed / builtin_functions.FILE).write_bytes(functions)
             packed.rename(installation.template)
             with contextlib.suppress(OSError):
-                made.data.rename(installation.spares[0])
-            await asyncio.to_thread(shutil.rmtree, made.directory)
+                engine_files.rename(made.data, installation.spares[0])
+            await asyncio.to_thread(engine_files.remove, made.directory)
         finally:
             site.make(host.owner(site))
 

@@ -9,7 +9,6 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 import structlog
@@ -24,6 +23,7 @@ from cell.engines.postgres.extensions import Called
 from cell.engines.postgres.installation import Installation
 from cell.engines.postgres.roles import OWNER, Connection
 from cell.engines.postgres.scram import Keys
+from cell.runtime.engine_files import EnginePath
 
 log = structlog.get_logger("cell.postgres")
 
@@ -141,13 +141,13 @@ WHERE datname = 'template0' AND (datallowconn OR datconnlimit <> -1)
 class ServerAccess:
     """To the databases of a server."""
 
-    folder: Path
+    folder: EnginePath
     ours: Login
     installation: Installation
     keys: Keys | None
 
 
-async def clear(folder: Path, ours: Login, installation: Installation) -> None:
+async def clear(folder: EnginePath, ours: Login, installation: Installation) -> None:
     """In all databases; raises nothing that has to do with what is in them but ChangedError.
 
     HeldUpError where sessions leave it no room to begin: at a start there are none.

@@ -13,7 +13,8 @@ from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import Installation
 from cell.layout import Site, write_atomically
-from cell.runtime import engine_files
+from cell.runtime import engine_files, log_files
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size
@@ -90,7 +91,7 @@ async def quit_at_once(process: Process) -> None:
 @contextlib.asynccontextmanager
 async def private(
     host: Host, family: Family, installation: Installation, site: Site, log: Path
-) -> AsyncIterator[Path]:
+) -> AsyncIterator[EnginePath]:
     """The folder of its socket, once it answers; it has recovered by then, and ends in order.
 
     What keeps it from that is written to `log`, the instance's, as the site's own may not last.
@@ -98,7 +99,7 @@ async def private(
     await asyncio.to_thread(write_configuration, host, family, installation, site, SIZE)
     access = write(host, site, OPEN_ACCESS, b"local all all trust\n")
     folder = site.run / PRIVATE
-    await asyncio.to_thread(engine_files.make_folder, site.run, PRIVATE, host.owner(site))
+    await asyncio.to_thread(engine_files.make_folder, folder, host.owner(site))
     options = (
         f"unix_socket_directories={host.view(site).run / PRIVATE}",
         f"hba_file={access}",
@@ -118,7 +119,7 @@ async def private(
         await asyncio.to_thread(host.forget, site)
 
 
-async def _until_ready(site: Site, process: Process, folder: Path, log: Path) -> None:
+async def _until_ready(site: Site, process: Process, folder: EnginePath, log: Path) -> None:
     deadline = time.monotonic() + READY_WITHIN_S
     while True:
         if data_folder.takes_logins(site):
@@ -127,7 +128,8 @@ async def _until_ready(site: Site, process: Process, folder: Path, log: Path) ->
                     return
         if not process.alive:
             # Data and paths: for those who may read the log, and for nobody else.
-            complaint = site.log.read_text(errors="replace")[-COMPLAINT_CHARACTERS:]
+            told = await asyncio.to_thread(log_files.tail, site.log, COMPLAINT_CHARACTERS)
+            complaint = told.decode(errors="replace")[-COMPLAINT_CHARACTERS:]
             with log.open("a") as file:
                 file.writelines(f"data not opened: {line}\n" for line in complaint.splitlines())
             raise EngineError("the data cannot be opened; the instance's log has the details")

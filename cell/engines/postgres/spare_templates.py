@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import shutil
 from pathlib import Path
 
 import structlog
@@ -11,6 +9,8 @@ import structlog
 from cell.engines.driver import EngineError
 from cell.engines.postgres import archive
 from cell.engines.postgres.installation import Installation, alone
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
 
 log = structlog.get_logger("cell.postgres")
 
@@ -19,12 +19,13 @@ class Spares:
     def __init__(self) -> None:
         self._refilling: dict[Path, asyncio.Task[None]] = {}
 
-    def take(self, installation: Installation, data: Path, owner: int | None) -> bool:
+    def take(self, installation: Installation, data: EnginePath, owner: int | None) -> bool:
         """Fills the empty folder `data`; False where there is no copy, or no longer."""
         for spare in installation.spares:
             with contextlib.suppress(FileNotFoundError):
-                spare.rename(data)
-                _own(data, owner)
+                engine_files.rename(spare, data)
+                if owner is not None:
+                    engine_files.give(data, owner)
                 archive.synchronise(data)
                 return True
         return False
@@ -51,17 +52,8 @@ def _refill(installation: Installation) -> None:
 def _make(installation: Installation, spare: Path) -> None:
     making = spare.with_name("making-spare")
     making.mkdir(mode=0o700)
-    archive.unpack(installation.template, making, None)
+    archive.unpack(installation.template, EnginePath(making), None)
     if spare.exists():
-        shutil.rmtree(making)
+        engine_files.remove(making)
     else:
         making.rename(spare)
-
-
-def _own(data: Path, owner: int | None) -> None:
-    if owner is None:
-        return
-    for _, _, names, descriptor in os.fwalk(data):
-        os.fchown(descriptor, owner, owner)
-        for name in names:
-            os.chown(name, owner, owner, dir_fd=descriptor, follow_symlinks=False)

@@ -1,7 +1,9 @@
 """From one major version to another, by pg_upgrade, on a copy."""
 
 import asyncio
+import fnmatch
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -22,7 +24,9 @@ from cell.engines.postgres import (
 from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
 from cell.layout import Site
+from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import INSIDE as INSTANCE
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
@@ -32,7 +36,10 @@ log = structlog.get_logger("cell.postgres")
 # Seen through one mount, as there are no hard links from one to another.
 BOTH = INSTANCE / "both"
 FORMER_PROGRAMS = Path("/opt/former")
-DETAILS = "pg_upgrade_output.d/*/log/pg_upgrade_dump_[0-9]*.log"
+DETAILS = "pg_upgrade_output.d"
+DETAILS_NAMES = "pg_upgrade_dump_[0-9]*.log"
+# Of databases; the tool makes one folder.
+DETAILS_MAX, FOLDERS_MAX = 10, 2
 DETAILS_BYTES_MAX = 1 << 20
 COMPLAINT_CHARACTERS = 500
 ERRORS_MAX = 10
@@ -90,7 +97,7 @@ async def upgrade(
         ) from error
 
 
-async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
+async def _prepare(folder: EnginePath, old: Installation, new: Installation) -> None:
     async with connections.administration(folder, server.SELF) as connection:
         await roles.expel(connection)
     await leftovers.clear(folder, server.SELF, old)
@@ -108,12 +115,17 @@ async def _prepare(folder: Path, old: Installation, new: Installation) -> None:
 
 def note(site: Site, new_site: Site, error: Exception) -> None:
     """What the tools said, which is about folders that owners do not see."""
-    logs = new_site.data.glob(DETAILS)
-    details = (data_folder.read(each, DETAILS_BYTES_MAX, end=True) for each in logs)
-    said = [_complaint(each) for each in (str(error), *details)]
+    said = [_complaint(each) for each in (str(error), *_details(new_site.data / DETAILS))]
     log.warning("cell.postgres.upgrade_failed", instance_id=site.instance_id, said=said)
     with site.log.open("a") as file:
         file.writelines(f"upgrade failed: {line}\n" for each in said for line in each.splitlines())
+
+
+def _details(folder: EnginePath) -> Iterator[str]:
+    for each in engine_files.names(folder)[:FOLDERS_MAX]:
+        logs = folder / each / "log"
+        for name in fnmatch.filter(engine_files.names(logs), DETAILS_NAMES)[:DETAILS_MAX]:
+            yield data_folder.read(logs / name, DETAILS_BYTES_MAX, end=True)
 
 
 def _complaint(told: str) -> str:
@@ -122,7 +134,7 @@ def _complaint(told: str) -> str:
     return "\n".join(line[:COMPLAINT_CHARACTERS] for line in errors) or told[-COMPLAINT_CHARACTERS:]
 
 
-async def _refuse_closed(folder: Path) -> None:
+async def _refuse_closed(folder: EnginePath) -> None:
     """The tool would have to look into them."""
     async with connections.administration(folder, server.SELF) as connection:
         found = await (await connection.execute(CLOSED)).fetchall()
@@ -134,7 +146,9 @@ async def _refuse_closed(folder: Path) -> None:
         )
 
 
-async def _refuse_without_extensions(folder: Path, old: Installation, new: Installation) -> None:
+async def _refuse_without_extensions(
+    folder: EnginePath, old: Installation, new: Installation
+) -> None:
     """Its data would be there, and nothing that could read it."""
     lacking: dict[str, list[str]] = {}
     for database in await _databases(folder):
@@ -163,12 +177,13 @@ async def _run(
     old, old_site = former
     new, new_site = wanted
     mounts: tuple[Mount, ...] = ()
-    old_data, new_data, old_binaries = old_site.data, new_site.data, old.binaries
+    old_data, new_data = old_site.data.outside, new_site.data.outside
+    old_binaries = old.binaries
     if host.hides_files:
         programs = [Mount(mount.source, FORMER_PROGRAMS, writable=False) for mount in old.mounts]
         mounts = (*programs, Mount(new_site.directory, BOTH, writable=True))
         old_data, new_data = (
-            BOTH / each.data.relative_to(new_site.directory) for each in (old_site, new_site)
+            BOTH / each.relative_to(new_site.directory) for each in (old_data, new_data)
         )
         old_binaries = FORMER_PROGRAMS / old.binaries.relative_to(INSIDE)
     access = server.write(host, new_site, server.OPEN_ACCESS, b"local all all trust\n")
@@ -186,7 +201,7 @@ async def _run(
     await installations.run(new, new_site, words, mounts=mounts, timeout_s=TIMEOUT_S)
 
 
-async def _finish(folder: Path, major: int) -> None:
+async def _finish(folder: EnginePath, major: int) -> None:
     """Brings extensions to what the new version has.
 
     No statistics: to make them runs code of the owner, without the limits of the size here.
@@ -211,7 +226,7 @@ def _short(error: psycopg.Error) -> str:
     return str(error)[:COMPLAINT_CHARACTERS]
 
 
-async def _databases(folder: Path) -> list[str]:
+async def _databases(folder: EnginePath) -> list[str]:
     async with connections.administration(folder, server.SELF) as connection:
         return [name for (name,) in await (await connection.execute(DATABASES)).fetchall()]
 

@@ -40,7 +40,9 @@ from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_serve
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
+from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
@@ -77,7 +79,7 @@ class RespFamily:
     def username(self, generation: int) -> str:  # noqa: ARG002 - the contract's
         return USERNAME
 
-    def socket(self, site: Site) -> Path:
+    def socket(self, site: Site) -> EnginePath:
         return site.socket
 
     async def provision(self, site: Site, spec: Spec) -> None:  # noqa: ARG002 - the contract's
@@ -88,7 +90,7 @@ class RespFamily:
         view = self._host.view(site)
         content = configuration(view, RespLimits.of(spec.size))
         self._write(site, CONFIGURATION, content)
-        site.socket.unlink(missing_ok=True)
+        await asyncio.to_thread(engine_files.remove, site.socket)
         binary = await asyncio.to_thread(self._host.program, server.binary)
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
         argv = [str(binary), str(view.configuration / CONFIGURATION)]
@@ -216,7 +218,7 @@ class RespFamily:
         except (OSError, RefusalError) as error:
             raise EngineError(f"the engine did not write its data: {error}") from error
         finally:
-            dump.unlink(missing_ok=True)
+            await asyncio.to_thread(engine_files.remove, dump)
 
     async def restore(self, site: Site, source: Path) -> None:
         await asyncio.to_thread(files.restore, self._host, site, source)
@@ -261,11 +263,11 @@ class RespFamily:
             # The one before counts as going on for a moment after its dump is there.
             while await _is_dumping(connection):  # noqa: ASYNC110 - the server tells nobody
                 await asyncio.sleep(LOOK_AGAIN_S)
-            dump.unlink(missing_ok=True)
+            await asyncio.to_thread(engine_files.remove, dump)
             # A rewrite of the log goes first where one runs.
             await connection.ask("BGSAVE", "SCHEDULE")
             busy_at = time.monotonic()
-            while not dump.exists():
+            while engine_files.find(dump) is None:
                 if not process.alive:
                     raise ConnectionResetError("the engine exited meanwhile")
                 now = await _info(connection, "persistence")

@@ -7,93 +7,69 @@ left behind is not trusted to be what it should be; links are not followed.
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
-from collections.abc import Iterable
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
 from cell.engines.resp.configuration import DUMP, LOG, LOG_DIRECTORY
 from cell.layout import Site
-from cell.runtime.host import Host, copy_file
+from cell.runtime import engine_files
+from cell.runtime.engine_files import EnginePath
+from cell.runtime.host import Host
 
 BASE = f"{LOG}.1.base.rdb"
 MANIFEST = f"{LOG}.manifest"
 READ_BYTES = 1 << 20
 
 
-def copy_dump(dump: Path, target: Path) -> Snapshot:
+def copy_dump(dump: EnginePath, target: Path) -> Snapshot:
     target.mkdir(mode=0o700)
-    copy_file(dump, target / BASE)
+    engine_files.copy_file(dump, target / BASE)
     (target / MANIFEST).write_text(f"file {BASE} seq 1 type b\n")
     return _sum_up(target)
 
 
-def copy_log(data: Path, target: Path) -> Snapshot:
+def copy_log(data: EnginePath, target: Path) -> Snapshot:
     """The log of an engine that does not run."""
     target.mkdir(mode=0o700)
-    for path in log_files(data):
-        copy_file(path, target / path.name)
+    for place in log_files(data):
+        engine_files.copy_file(place, target / place.name)
     return _sum_up(target)
 
 
 def restore(host: Host, site: Site, source: Path) -> None:
-    _remove(site.data / LOG_DIRECTORY)
     clear_leftovers(site.data)
-    directory = site.data / LOG_DIRECTORY
-    directory.mkdir(mode=0o700)
-    for path in _log_files(source):
-        copy_file(path, directory / path.name)
-        host.own(site, directory / path.name)
-    host.own(site, directory)
+    directory, owner = site.data / LOG_DIRECTORY, host.owner(site)
+    engine_files.make_folder(directory, owner)
+    for path in sorted(source.iterdir()):
+        if path.name.startswith(LOG):
+            engine_files.copy_file(path, directory / path.name, owner)
 
 
-def clear_leftovers(data: Path) -> None:
+def clear_leftovers(data: EnginePath) -> None:
     """What a server that was killed had not finished."""
     for folder in (data, data / LOG_DIRECTORY):
-        if _is_folder(folder):
-            for path in folder.glob("temp-*"):
-                _remove(path)
-    _remove(data / DUMP)
+        for name in engine_files.names(folder):
+            if name.startswith("temp-"):
+                engine_files.remove(folder / name)
+    engine_files.remove(data / DUMP)
 
 
-def flush(data: Path) -> None:
+def flush(data: EnginePath) -> None:
     """Brings to disk what the engine has written so far."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for path in sorted((data / LOG_DIRECTORY).iterdir()):
-            # Replaced by a rewrite meanwhile, or never ours.
-            with contextlib.suppress(OSError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-                try:
-                    os.fdatasync(descriptor)
-                finally:
-                    os.close(descriptor)
+    directory = data / LOG_DIRECTORY
+    for name in engine_files.names(directory):
+        # Replaced by a rewrite meanwhile, or never ours.
+        with contextlib.suppress(OSError), engine_files.opened(directory / name) as descriptor:
+            os.fdatasync(descriptor)
 
 
-def log_files(data: Path) -> list[Path]:
-    return list(_log_files(data / LOG_DIRECTORY))
-
-
-def _log_files(directory: Path) -> Iterable[Path]:
-    if not os.path.lexists(directory):
-        return []
-    if not _is_folder(directory):
+def log_files(data: EnginePath) -> list[EnginePath]:
+    directory = data / LOG_DIRECTORY
+    found = engine_files.find(directory)
+    if found is not None and not stat.S_ISDIR(found.st_mode):
         raise EngineError("the path of its append-only log is not a folder")
-    return sorted(path for path in directory.iterdir() if path.name.startswith(LOG))
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except FileNotFoundError:
-        return False
-
-
-def _remove(path: Path) -> None:
-    if _is_folder(path):
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    return [directory / name for name in engine_files.names(directory) if name.startswith(LOG)]
 
 
 def _sum_up(target: Path) -> Snapshot:

@@ -8,14 +8,13 @@ changed within moments, and can be changed back.
 import contextlib
 import mmap
 import os
-import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cell.runtime.daemon_threads import in_daemon_thread
+from cell.runtime.engine_files import Place, opened
 
 MAGIC = (b"REDIS", b"VALKEY")
 # What a dump begins with: its format's name and version, of nine bytes in all.
@@ -48,12 +47,12 @@ _LOOKING = threading.Lock()
 class Change:
     """What stood at a place of a file before."""
 
-    path: Path
+    path: Place
     offset: int
     former: bytes
 
 
-async def leave_out(files: Sequence[Path]) -> list[Change]:
+async def leave_out(files: Sequence[Place]) -> list[Change]:
     """Of a server that does not run; answers what was changed, in order.
 
     Whoever gives up meanwhile may start the server: nothing is written from then on.
@@ -66,25 +65,24 @@ async def leave_out(files: Sequence[Path]) -> list[Change]:
         is_wanted.clear()
 
 
-def _leave_out_all(files: Sequence[Path], is_wanted: threading.Event) -> list[Change]:
+def _leave_out_all(files: Sequence[Place], is_wanted: threading.Event) -> list[Change]:
     with _LOOKING:
         return [change for path in files for change in _leave_out(path, is_wanted)]
 
 
 def put_back(changes: Sequence[Change]) -> None:
     for change in reversed(changes):
-        with contextlib.suppress(OSError), _opened(change.path) as descriptor:
+        with contextlib.suppress(OSError), opened(change.path, os.O_RDWR) as descriptor:
             os.pwrite(descriptor, change.former, change.offset)
             os.fdatasync(descriptor)
 
 
-def _leave_out(path: Path, is_wanted: threading.Event) -> list[Change]:
+def _leave_out(path: Place, is_wanted: threading.Event) -> list[Change]:
     if not is_wanted.is_set():
         return []
     try:
-        with _opened(path) as descriptor:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+        with opened(path, os.O_RDWR) as descriptor:
+            if os.fstat(descriptor).st_size == 0:
                 return []
             with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
                 wanted = _changes(content, descriptor)
@@ -101,15 +99,6 @@ def _leave_out(path: Path, is_wanted: threading.Event) -> list[Change]:
     except OSError:
         # Not a file of a server's; the server will say so.
         return []
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _changes(content: mmap.mmap, descriptor: int) -> list[tuple[int, bytes]]:

@@ -35,11 +35,11 @@ class Upgrading:
 
     async def upgrade(self, site: Site, _former: Spec, _wanted: Spec) -> None:
         self.began.set()
-        program = self.program.format(site.data)
+        program = self.program.format(site.data.outside)
         try:
             await self.cell.host.run(site, ["/bin/sh", "-c", program], timeout_s=LONG_S)
         finally:
-            (site.data / "too-much").unlink(missing_ok=True)
+            (site.data.outside / "too-much").unlink(missing_ok=True)
 
     async def begin(self) -> tuple[HostedInstance, "asyncio.Task[HostedInstance]"]:
         instance = await self.cell.lifecycle.put(new_id(), SPEC)

@@ -58,3 +58,14 @@ async def look(slow: Counted, quick: Counted) -> None:
 
 def test_a_slow_one_is_counted_beside_the_others() -> None:
     asyncio.run(look(Counted(), Counted()))
+
+
+def test_one_that_cannot_be_counted_keeps_no_other_from_it() -> None:
+    class Uncountable(Counted):
+        def metrics(self, _site: Any, _process: Any) -> Metrics:
+            raise OSError("cannot be read")
+
+    there = Counted()
+    measured = Measuring(asyncio.create_task, lambda _one, _reason: None)
+    asyncio.run(measured.look([instance("inst_a", Uncountable()), instance("inst_b", there)]))
+    assert there.counts == 1

@@ -20,7 +20,8 @@ from ulid import ULID
 
 from cell.layout import Layout, Site
 from cell.runtime import cgroups
-from cell.runtime.host import PIDS_MAX, Host, copy_file
+from cell.runtime.engine_files import copy_file
+from cell.runtime.host import PIDS_MAX, Host
 from cell.runtime.process import MARK, Process
 from cell.specification import Size
 from contract_tests import kernel, skips
@@ -110,7 +111,7 @@ async def run(host: Host, site: Site, program: str, *words: str, vcpu: float | N
     process = await host.start(site, argv, {}, SIZE)
     if vcpu is not None:
         host.limit_cpu(process, vcpu)
-        (site.data / "go").touch()
+        (site.data.outside / "go").touch()
     try:
         async with asyncio.timeout(ENDED_S):
             await process.ended()
@@ -123,7 +124,7 @@ async def run(host: Host, site: Site, program: str, *words: str, vcpu: float | N
 def seen(host: Host, layout: Layout) -> dict[str, Any]:
     """What a hostile program found out and could do, next to a listener it must not reach."""
     site, neighbour = new_site(host, layout, 299_101), new_site(host, layout, 299_102)
-    (neighbour.data / "secret").write_text("x")
+    (neighbour.data.outside / "secret").write_text("x")
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port = listener.getsockname()[1]
         words = [str(layout.home), str(neighbour.data), str(host.view(site).data), str(port)]
@@ -143,7 +144,7 @@ def test_an_engine_has_its_own_uid_and_no_rights(host: Host, seen: dict[str, Any
 
 def test_an_engine_sees_its_own_files_and_no_others(host: Host, seen: dict[str, Any]) -> None:
     assert seen["own"][0], seen["own"]
-    assert (seen["site"].data / "mine").read_text() == "x"
+    assert (seen["site"].data.outside / "mine").read_text() == "x"
     needs(host, "filesystem")
     for name in ("seal", "neighbour", "passwd", "outside", "cell"):
         assert not seen[name][0], (name, seen[name])
@@ -271,11 +272,11 @@ def test_files_follow_the_user_that_the_engine_runs_as(tmp_path: Path) -> None:
     site = Layout.make(tmp_path / "cell").site(f"inst_{ULID()}", 299_120)
     for owner, expected in ((None, 0), (299_120, 299_120), (None, 0)):
         site.make(owner)
-        (site.data / "file").touch()
+        (site.data.outside / "file").touch()
         site.make(owner)
         # An engine without its own uid has no right to pass by modes either.
-        assert site.data.stat().st_uid == site.run.stat().st_uid == expected
-    assert (site.data / "file").stat().st_uid == 0
+        assert site.data.outside.stat().st_uid == site.run.outside.stat().st_uid == expected
+    assert (site.data.outside / "file").stat().st_uid == 0
 
 
 def test_uids_that_cannot_be_had_are_not_asked_for() -> None:
