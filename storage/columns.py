@@ -29,14 +29,14 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class Timestamp(TypeDecorator[datetime]):
-    """An aware UTC moment in milliseconds: timestamptz(3), or whole milliseconds on SQLite."""
+    """An aware UTC moment in whole milliseconds: timestamptz, or their number on SQLite."""
 
     impl = BigInteger
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         if dialect.name == "postgresql":
-            return dialect.type_descriptor(TIMESTAMP(timezone=True, precision=3))
+            return dialect.type_descriptor(TIMESTAMP(timezone=True))
         return dialect.type_descriptor(BigInteger())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | int | None:

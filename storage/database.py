@@ -49,8 +49,6 @@ class Database:
         # Every table is known before the first statement, whichever records a process works with.
         importlib.import_module("storage.records")
         self.url = make_url(url)
-        if self.url.drivername == "postgresql":
-            self.url = self.url.set(drivername="postgresql+psycopg")
         self.dialect = self.url.get_backend_name()
         self.clock_offset = timedelta(seconds=clock_offset_s)
         self.engine = _sqlite(self.url) if self.dialect == "sqlite" else _postgresql(self.url)

@@ -293,14 +293,9 @@ def _failure(connection: Connection, cursor: Any, sql: str, error: Exception) ->
         # As SQLAlchemy does: the others of the pool were lost with it.
         connection.engine.pool._invalidate(pooled, error)  # noqa: SLF001 - it has no name for it
         connection.invalidate(error)
+    # Without the parameters: a traceback in the log must not hold what was stored.
     return DBAPIError.instance(
-        sql,
-        None,
-        error,
-        dialect.loaded_dbapi.Error,
-        hide_parameters=True,
-        connection_invalidated=lost,
-        dialect=dialect,
+        sql, None, error, dialect.loaded_dbapi.Error, connection_invalidated=lost
     )
 
 

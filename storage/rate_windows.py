@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import EPOCH, Record
@@ -34,10 +34,8 @@ def lock(db: Session, key: str) -> Moments:
     stored = db.scalar(statement)
     if stored is None:
         values = {"key": key, "hits": b"", "last_at": EPOCH}
-        if db.get_bind().dialect.name == "postgresql":
-            db.execute(postgresql.insert(RateWindow).values(values).on_conflict_do_nothing())
-        else:
-            db.execute(sqlite.insert(RateWindow).values(values).on_conflict_do_nothing())
+        # SQLite writes its clause alike.
+        db.execute(postgresql.insert(RateWindow).values(values).on_conflict_do_nothing())
         stored = db.execute(statement).scalar_one()
     moments = array("q")
     moments.frombytes(bytes(stored))

@@ -61,7 +61,7 @@ def keep(db: Session, **values: Any) -> None:
 
 def large_bytes(db: Session, scope: str) -> int:
     """How much large answers of the scope take together; its few rows are all in one index."""
-    kept = select(func.coalesce(func.sum(Replay.large_bytes), 0))
+    kept = select(func.sum(Replay.large_bytes))
     return int(db.scalar(kept.where(Replay.scope == scope, Replay.large_bytes.is_not(None))) or 0)
 
 

@@ -52,9 +52,11 @@ class Pace:
     lives: int
     at_once: int
     changes_between_kills: int
+    rounds: int
+    """How often each kind of process is killed, at most."""
 
 
-BY_DAY, AT_NIGHT = Pace(2, 2, 2), Pace(24, 6, 4)
+BY_DAY, AT_NIGHT = Pace(2, 2, 2, rounds=1), Pace(24, 6, 4, rounds=99)
 
 
 @dataclass
@@ -258,7 +260,8 @@ def kill_while(plane: ControlPlane, owner: Owner, pace: Pace) -> int:
     with ThreadPoolExecutor(pace.at_once) as threads:
         lives = [threads.submit(owner.live, f"life-{number}") for number in range(pace.lives)]
         while not all(life.done() for life in lives):
-            if owner.changes() >= (kills + 1) * pace.changes_between_kills:
+            is_due = owner.changes() >= (kills + 1) * pace.changes_between_kills
+            if is_due and kills < pace.rounds * len(kinds):
                 kinds[kills % len(kinds)]()
                 kills += 1
             time.sleep(0.02)

@@ -10,6 +10,7 @@ from storage.access import organizations, projects
 from storage.access.api_keys import ApiKey
 from storage.catalogue import cells
 from storage.instances.instances import Instance
+from storage.network.domains import Domain
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,20 @@ def key(db: Session, org_id: str, user_id: str, **values: Any) -> ApiKey:
         prefix="mk_live_0000",
         token_hash=key_id,
         **values,
+    )
+    db.add(made)
+    db.flush()
+    return made
+
+
+def domain(db: Session, instance: Instance, hostname: str, status: str = "pending") -> Domain:
+    made = Domain(
+        id=identifiers.new("dom_"),
+        org_id=instance.org_id,
+        instance_id=instance.id,
+        hostname=hostname,
+        cname_target=instance.host,
+        status=status,
     )
     db.add(made)
     db.flush()

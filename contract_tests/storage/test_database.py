@@ -1,25 +1,27 @@
 """Transactions, clock, types and the translation of errors, on both databases."""
 
 import contextlib
-import re
-import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
-from sqlalchemy.exc import IntegrityError, OperationalError, StatementError
+from sqlalchemy import Table, event, select, text
+from sqlalchemy.exc import IntegrityError, StatementError
+from sqlalchemy.schema import CreateTable
 
-import storage.database
 from contract_tests.databases import Databases
 from contract_tests.storage import tenants
 from storage import identifiers
 from storage.access import organizations, projects, users
 from storage.access.organizations import Organization
 from storage.access.projects import Project
-from storage.database import Database, _outage, on_commit
+from storage.access.teams import Team, everyone_of
+from storage.access.users import User
+from storage.columns import Timestamp, is_among
+from storage.database import Database, on_commit, unwritten
 from storage.errors import RecordNotFound, StateConflict, StorageUnavailable
 from storage.instances.changes import Change
 
@@ -61,6 +63,37 @@ def test_a_read_session_writes_nothing(database: Database) -> None:
         organizations.fetch(db, org_id).name = "changed"
         with pytest.raises(RuntimeError, match="asked to write"):
             db.flush()
+
+
+def test_what_a_read_session_was_given_to_write_is_told(database: Database) -> None:
+    org_id = make_org(database)
+    with database.read() as db:
+        assert unwritten(db) == []
+        changed, gone = organizations.fetch(db, org_id), db.get_one(Team, everyone_of(org_id))
+        changed.name = "changed"
+        db.delete(gone)
+        added = User(id="usr_1", email="ada@example.org", name="Ada")
+        db.add(added)
+        assert unwritten(db) == [added, changed, gone]
+    with database.write() as db:
+        organizations.fetch(db, org_id).name = "changed"
+        assert unwritten(db) == []
+
+
+def test_moments_and_lists_are_types_of_postgresql_there() -> None:
+    dialect = Database("postgresql://nobody@/none?host=/nonexistent").engine.dialect
+    columns = str(CreateTable(cast("Table", User.__table__)).compile(dialect=dialect))
+    assert "created_at TIMESTAMP WITH TIME ZONE NOT NULL" in columns
+    among = select(User.id).where(is_among(User.id, "ids")).compile(dialect=dialect)
+    assert str(among).endswith("users.id = ANY(%(ids)s::TEXT[])")
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
+    there = Timestamp().process_bind_param(moment, dialect)
+    assert there == moment.replace(microsecond=678_000)
+    elsewhere = moment.astimezone(timezone(timedelta(hours=2)))
+    found = Timestamp().process_result_value(elsewhere, dialect)
+    assert found is not None
+    assert (found, found.tzinfo) == (moment, UTC)
+    assert dialect.driver == "psycopg"
 
 
 def test_what_waits_for_the_commit_runs_after_it_once_or_never(database: Database) -> None:
@@ -304,27 +337,6 @@ def test_identifiers_ascend_also_within_a_millisecond() -> None:
     assert all(len(each) == len("inst_") + 26 for each in made)
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (
-            "database or disk is full",
-            "the database has no space left",
-        ),
-        (
-            "could not extend file: No space left on device",
-            "the database has no space left",
-        ),
-        ("database is locked", "the database is busy with other writes"),
-        ("database table is busy", "the database is busy with other writes"),
-        ("connection refused", "the database cannot be reached"),
-    ],
-)
-def test_an_outage_is_told_in_words_for_who_looks_after_it(said: str, told: str) -> None:
-    assert _outage(sqlite3.OperationalError(said)) == told
-    assert _outage(OperationalError("SELECT 1", None, sqlite3.OperationalError(said))) == told
-
-
 def test_a_database_in_memory_is_refused() -> None:
     for url in ("sqlite://", "sqlite:///:memory:"):
         with pytest.raises(ValueError, match="sqlite needs a file: every connection to :memory:"):
@@ -343,25 +355,16 @@ def test_an_error_tells_nothing_of_what_was_stored(database: Database) -> None:
     assert "a secret" not in str(cause)
 
 
-def test_short_space_is_told_before_a_write_fails(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert database.lacks_space() is None
-    monkeypatch.setattr(storage.database, "FREE_MIN_BYTES", 2**80)
-    if database.dialect == "postgresql":
-        assert database.lacks_space() is None
-        return
-    told = database.lacks_space()
-    assert told is not None
-    assert re.fullmatch(r"\d+ MiB are free on the database's disk; free some space on it", told)
+def test_postgresql_is_asked_in_utc_and_its_errors_hold_nothing_stored() -> None:
+    database = Database("postgresql://nobody@/none?host=/nonexistent")
+    asked: list[str] = []
 
+    @event.listens_for(database.engine, "do_connect")
+    def _asked(_dialect: Any, _record: Any, _given: Any, named: dict[str, Any]) -> None:
+        asked.append(named["options"])
 
-def test_a_write_that_failed_for_lack_of_space_is_told_for_a_while(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(StorageUnavailable), database.write():
-        raise OperationalError("INSERT", None, sqlite3.OperationalError("disk is full"))
-    told = "a write failed for lack of disk space; free some space on the database's disk"
-    assert database.lacks_space() == told
-    monkeypatch.setattr(storage.database, "FULL_FOR_S", 0)
-    assert database.lacks_space() is None
+    with pytest.raises(StorageUnavailable, match="cannot be reached"), database.read() as db:
+        db.execute(text("SELECT 1"))
+    assert asked == ["-c timezone=UTC"]
+    assert database.engine.hide_parameters
+    database.dispose()

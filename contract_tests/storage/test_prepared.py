@@ -1,5 +1,6 @@
 """Prepared queries go around the session, and nothing that holds of its statements is lost."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,7 +26,6 @@ from storage.tenancy import TenancyBroken
 
 ALL = Prepared(select(Project).order_by(Project.id))
 OF_NAME = Prepared(select(Project.name).where(Project.name == bindparam("name")))
-AMONG = Prepared(select(Project.name).where(is_among(Project.name, "names")).order_by(Project.name))
 
 
 @pytest.fixture
@@ -124,14 +124,31 @@ def test_a_list_of_any_length_is_one_parameter(
     database: Database, two: tuple[str, str], asked: list[str]
 ) -> None:
     assert two
+    query = select(Project.name).where(is_among(Project.name, "names")).order_by(Project.name)
     with database.read() as db:
-        assert [row.name for row in AMONG.rows(db, names=asked)] == sorted({*asked} - {"three"})
+        found = Prepared(query).rows(db, names=asked)
+        assert [row.name for row in found] == sorted({*asked} - {"three"})
+
+
+def test_a_list_of_constants_is_part_of_the_statement(
+    database: Database, two: tuple[str, str]
+) -> None:
+    with database.read() as db:
+        made = {project.name: project.created_at for (project,) in ALL.rows(db)}
+        asked = [made["one"], made["two"] + timedelta(days=1)]
+        found = Prepared(select(Project.created_at).where(Project.created_at.in_(asked))).rows(db)
+        assert made["one"] in [at for (at,) in found]
+        of_two = Prepared(select(Project.name).where(Project.org_id.in_([two[1]])))
+        assert [name for (name,) in of_two.rows(db)] == ["two"]
 
 
 def test_one_that_fails_says_so_as_the_session_does(database: Database) -> None:
-    broken = Prepared(select(text("1 / nothing")))
-    with database.read() as db, pytest.raises(DBAPIError):
-        broken.rows(db)
+    broken = Prepared(select(text("1 / nothing")).where(bindparam("given") == "a secret"))
+    with database.read() as db, pytest.raises(DBAPIError) as failed:
+        broken.rows(db, given="a secret")
+    assert "SELECT 1 / nothing" in str(failed.value)
+    assert "a secret" not in str(failed.value)
+    assert not failed.value.connection_invalidated
     with database.read() as db:
         assert names(db) == []
 

@@ -1,25 +1,29 @@
 """Queries that every room relies on: tenancy, pages, names, quotas, sessions, keys, windows."""
 
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
+from sqlalchemy import event, update
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
+from contract_tests.storage.query_plans import query_plans
 from storage import identifiers, rate_windows, tenancy
 from storage.access import api_keys, memberships, organizations, projects, sessions, users
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
+from storage.catalogue import cells
+from storage.catalogue.cells import Cell
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances import allocations, changes, instances
+from storage.network import domains
 
 FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
     "instance": instances.fetch,
@@ -44,6 +48,37 @@ def test_another_tenants_record_and_none_are_the_same(database: Database, what: 
             with pytest.raises(RecordNotFound) as refused:
                 FETCHES[what](db, mine.org_id, wanted)
             assert refused.value.detail == f"{what} not found"
+
+
+def test_what_is_locked_is_read_anew(database: Database) -> None:
+    """Whoever holds a record decides by what it is, and not by what it was."""
+    with database.write() as db:
+        tenant = tenants.make(db)
+        org_id, project_id, now = tenant.org_id, tenant.project_id, database.now(db)
+        user_id = users.create(db, email="a@example.org", name="A").id
+        there = tenants.instance(db, tenant)
+        key_id = tenants.key(db, org_id, user_id).id
+        domain_id = tenants.domain(db, there, "a.example").id
+        session = UserSession(id="ses_1", user_id=user_id, token_hash="hash", prefix="ms_")
+        session.expires_at = now + timedelta(hours=1)
+        db.add(session)
+        fetches: list[tuple[str, Callable[..., Any]]] = [
+            ("name", partial(instances.fetch, db, org_id, there.id)),
+            ("name", partial(projects.fetch, db, org_id, project_id)),
+            ("name", partial(api_keys.fetch, db, org_id, key_id)),
+            ("prefix", partial(sessions.fetch, db, user_id, "ses_1", now)),
+            ("hostname", partial(domains.fetch, db, there, domain_id)),
+        ]
+        for column, fetch in fetches:
+            known = fetch()
+            was, behind = getattr(known, column), update(type(known)).values({column: "changed"})
+            db.execute(behind, execution_options={"synchronize_session": False})
+            assert getattr(fetch(), column) == was
+            assert getattr(fetch(lock=True), column) == "changed"
+        cell = cells.fetch(db, tenant.cell_id)
+        behind = update(Cell).values(region="changed")
+        db.execute(behind, execution_options={"synchronize_session": False})
+        assert cells.fetch(db, tenant.cell_id).region == cell.region == "local"
 
 
 def test_pages_walk_every_instance_once_newest_first(database: Database) -> None:
@@ -81,6 +116,28 @@ def test_a_page_that_ends_with_the_last_item_has_no_next(database: Database) -> 
             instances.page(db, tenant.org_id, teams=None, limit=3, after=None).next_after
             is not None
         )
+
+
+def test_a_page_reads_one_more_than_it_shows(database: Database) -> None:
+    read: list[int] = []
+
+    def count(_: Any, cursor: Any, statement: str, parameters: Any, *_rest: Any) -> None:
+        if statement.startswith("SELECT"):
+            told = cursor.connection.cursor()
+            told.execute(f"SELECT count(*) FROM ({statement}) AS read", parameters)
+            read.append(told.fetchone()[0])
+
+    with database.write() as db:
+        tenant = tenants.make(db)
+        for slug in ("a", "b", "c"):
+            projects.create(db, tenant.org_id, name=slug, slug=slug)
+            tenants.instance(db, tenant)
+        tenants.instance(db, tenant)
+        event.listen(db.connection(), "before_cursor_execute", count)
+        asked: dict[str, Any] = {"teams": None, "limit": 2, "after": None}
+        assert len(projects.page(db, tenant.org_id, **asked).items) == 2
+        assert len(instances.page(db, tenant.org_id, **asked).items) == 2
+        assert read == [3, 3]
 
 
 def test_instances_are_filtered_and_the_gone_are_left_out(database: Database) -> None:
@@ -203,10 +260,15 @@ def test_a_user_sees_the_organizations_of_its_memberships(database: Database) ->
         user = users.create(db, email="a@example.org", name="A")
         mine, other = tenants.make(db), tenants.make(db)
         memberships.create(db, mine.org_id, user.id, "owner")
-        assert [(o.id, role) for o, role in organizations.of_user(db, user.id)] == [
-            (mine.org_id, "owner")
-        ]
         assert memberships.find(db, other.org_id, user.id) is None
+        latest = tenants.make(db)
+        memberships.create(db, latest.org_id, user.id, "member")
+        memberships.create(db, other.org_id, user.id, "admin")
+        assert [(o.id, role) for o, role in organizations.of_user(db, user.id)] == [
+            (mine.org_id, "owner"),
+            (other.org_id, "admin"),
+            (latest.org_id, "member"),
+        ]
     with pytest.raises(StateConflict, match="already a member"), database.write() as db:
         memberships.create(db, mine.org_id, user.id, "admin")
 
@@ -215,7 +277,7 @@ def test_a_closed_organization_cannot_be_closed_again(database: Database) -> Non
     with database.write() as db:
         organization = organizations.fetch(db, tenants.make(db).org_id)
         organization.close(database.now(db))
-        with pytest.raises(StateConflict, match="cannot close an organization that is closed"):
+        with pytest.raises(StateConflict, match=r"^cannot close an organization that is closed$"):
             organization.close(database.now(db))
 
 
@@ -231,6 +293,17 @@ def test_rate_windows_are_kept_by_key_and_forgotten_when_idle(database: Database
         assert rate_windows.forget_idle(db, moment - timedelta(seconds=60), 10) == 1
         assert list(rate_windows.lock(db, "idle")) == []
         assert list(rate_windows.lock(db, "busy")) == [at - 5, at]
+
+
+def test_so_many_idle_rate_windows_are_forgotten_at_once(database: Database) -> None:
+    with database.write() as db:
+        at = database.now(db)
+        for key in "abc":
+            rate_windows.lock(db, key)
+            rate_windows.keep(db, key, array("q", [int(at.timestamp() * 1000)]))
+        assert rate_windows.forget_idle(db, at, 10) == 0
+        after = at + timedelta(milliseconds=1)
+        assert [rate_windows.forget_idle(db, after, 2) for _ in range(3)] == [2, 1, 0]
 
 
 def test_the_instances_of_a_cell_are_counted_whoever_they_belong_to(database: Database) -> None:
@@ -254,7 +327,7 @@ def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Datab
         there = tenants.instance(db, tenant)
         tenants.instance(db, tenant, status="erased", desired_status="erased")
         cell_id, org_id, project_id = there.cell_id, tenant.org_id, tenant.project_id
-    with database.read() as db, _plans(db) as plans:
+    with database.read() as db, query_plans(db) as plans:
         assert [one.id for one in instances.of_cell(db, cell_id)] == [there.id]
         assert allocations.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
         assert instances.usage(db, org_id)[0] == 1
@@ -268,31 +341,6 @@ def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Datab
     used = {step.partition(" INDEX ")[2].partition(" ")[0] for step in plans}
     hosted = {f"ix_instances_{which}hosted" for which in ("", "org_", "project_")}
     assert used <= hosted | {"ix_instances_live_name", "ix_changes_pending"}
-
-
-@contextmanager
-def _plans(db: Session) -> Iterator[list[str]]:
-    """How SQLite goes about each query of the session: whether it reads a table, and by what."""
-    found: list[str] = []
-
-    def explain(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
-            told = connection.connection.cursor()
-            told.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
-            steps = [row[-1] for row in told.fetchall()]
-            # Lists of parameters are tables too.
-            found.extend(
-                step
-                for step in steps
-                if step.startswith(("SCAN", "SEARCH")) and "json_each" not in step
-            )
-
-    if db.get_bind().dialect.name != "sqlite":
-        yield found
-        return
-    event.listen(db.connection(), "before_cursor_execute", explain)
-    yield found
-    assert found
 
 
 def test_changes_are_kept_for_a_time_and_for_as_long_as_they_wait(database: Database) -> None:

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from contract_tests.storage.query_plans import query_plans
 from storage import replays
 from storage.database import Database
 
@@ -54,7 +55,9 @@ def test_large_responses_are_counted_for_each_scope(database: Database) -> None:
             keep(db, f"large {number}", ends, large_bytes=size)
         keep(db, "small", ends)
         keep(db, "large", ends, scope="b", large_bytes=100)
-        assert replays.large_bytes(db, "a") == 7
+        with query_plans(db) as plans:
+            assert replays.large_bytes(db, "a") == 7
+        assert all("ix_replays_large" in step for step in plans)
 
 
 def test_the_latest_of_each_scope_are_kept(database: Database) -> None:
@@ -69,6 +72,9 @@ def test_the_latest_of_each_scope_are_kept(database: Database) -> None:
         for scope in ("a", "b"):
             assert keys(db, "k0", "k1", "k2", "k3", scope=scope) == ["k1", "k2", "k3"]
         assert keys(db, "k0", scope="c") == ["k0"]
+        assert [replays.forget_surplus(db, 1, 3) for _ in range(3)] == [3, 1, 0]
+        for scope in ("a", "b"):
+            assert keys(db, "k1", "k2", "k3", scope=scope) == ["k3"]
 
 
 def test_what_is_over_is_forgotten(database: Database) -> None:
@@ -79,3 +85,6 @@ def test_what_is_over_is_forgotten(database: Database) -> None:
         assert replays.forget_expired(db, ends, 10) == 0
         assert replays.forget_expired(db, ends + TICK, 10) == 1
         assert keys(db, "k", "later") == ["later"]
+        keep(db, "other", ends)
+        keep(db, "another", ends)
+        assert [replays.forget_expired(db, ends + TICK, 1) for _ in range(3)] == [1, 1, 0]

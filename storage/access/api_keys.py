@@ -65,12 +65,10 @@ def revoke_created_with(db: Session, key: ApiKey, at: datetime) -> int:
 
     Found behind revoked ones too, which former versions revoked alone.
     """
-    with_it = ApiKey.created_by_key_id == key.id
-    first = select(ApiKey.id).where(ApiKey.org_id == key.org_id, with_it)
-    found = first.cte("created_with_it", recursive=True)
+    with_it = select(ApiKey.id).where(ApiKey.created_by_key_id == key.id)
+    found = with_it.cte(recursive=True)
     child = aliased(ApiKey)
-    after = select(child.id).join(found, child.created_by_key_id == found.c.id)
-    found = found.union(after.where(child.org_id == key.org_id))
+    found = found.union(select(child.id).join(found, child.created_by_key_id == found.c.id))
     return _revoke(db, key.org_id, at, ApiKey.id.in_(select(found.c.id)))
 
 

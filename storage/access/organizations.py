@@ -128,7 +128,7 @@ def _count_owned_by(db: Session, user_id: str, matches: ColumnElement[bool]) -> 
         .where(Membership.user_id == user_id, Membership.role == "owner", matches)
     )
     with tenancy.across(db, "a user may own many"):
-        return db.scalar(rows) or 0
+        return db.scalars(rows).one()
 
 
 def is_slug_taken(db: Session, slug: str) -> bool:

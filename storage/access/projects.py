@@ -56,4 +56,4 @@ def is_slug_taken(db: Session, org_id: str, slug: str) -> bool:
 
 def count(db: Session, org_id: str) -> int:
     rows = select(func.count()).select_from(Project).where(Project.org_id == org_id)
-    return db.scalar(rows) or 0
+    return db.scalars(rows).one()

@@ -55,7 +55,7 @@ def by_token_hash(db: Session, token_hash: str) -> UserSession | None:
 
 def addresses(db: Session, user_id: str, now: datetime) -> list[str]:
     """Where the user's live sessions began."""
-    rows = select(UserSession.ip).where(_live(user_id, now), UserSession.ip.is_not(None))
+    rows = select(UserSession.ip).where(_live(user_id, now))
     return [ip for ip in db.scalars(rows.distinct().limit(_ADDRESSES_MAX)) if ip is not None]
 
 

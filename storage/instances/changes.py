@@ -89,7 +89,6 @@ def order(
             kind=kind,
             old=getattr(instance, COLUMNS[kind]),
             new=new,
-            status="pending",
             requested_by=requested_by,
         )
         if kind in IMMEDIATE:

@@ -79,7 +79,7 @@ def page(db: Session, instance: Instance, *, limit: int, after: str | None) -> P
 
 def count(db: Session, instance: Instance) -> int:
     rows = select(func.count()).select_from(Domain).where(Domain.instance_id == instance.id)
-    return db.scalar(rows.where(Domain.org_id == instance.org_id)) or 0
+    return db.scalars(rows.where(Domain.org_id == instance.org_id)).one()
 
 
 def verified_hostnames(db: Session, instance: Instance) -> list[str]:

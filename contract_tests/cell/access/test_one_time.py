@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import jwt
 import pytest
+import redis
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract_tests.cell.rig import Rig, _base64url, until
@@ -133,28 +134,32 @@ def test_logs_are_streamed_once_and_followed(shared_rig: Rig, instance_id: str) 
         assert "a line written later" in next(stream.iter_lines())
 
 
-def test_a_rotation_keeps_the_old_credential_for_the_overlap(shared_rig: Rig) -> None:
-    instance_id = shared_rig.make(rotation_overlap_s=86400)
-    first = shared_rig.reveal(instance_id)["password"]
-    rotated = shared_rig.rotate(instance_id)
+def test_a_rotation_keeps_the_old_credential_for_the_overlap(light_rig: Rig) -> None:
+    instance_id = light_rig.make(rotation_overlap_s=86400)
+    first = light_rig.reveal(instance_id)["password"]
+    rotated = light_rig.rotate(instance_id)
     second = rotated["password"]
     assert second != first
-    seen = shared_rig.observe(instance_id)["credentials"]
+    seen = light_rig.observe(instance_id)["credentials"]
     assert (seen["generation"], seen["overlap_until"]) == (2, rotated["overlap_until"])
-    assert works(shared_rig, instance_id, first)
-    assert works(shared_rig, instance_id, second)
+    assert works(light_rig, instance_id, first)
+    assert works(light_rig, instance_id, second)
 
     # A shorter overlap ends all that came before, also what had a longer one.
-    shared_rig.put(instance_id, rotation_overlap_s=0.3)
-    third = shared_rig.rotate(instance_id)["password"]
-    until(lambda: not works(shared_rig, instance_id, first), "the first credential ends")
-    until(lambda: not works(shared_rig, instance_id, second), "the second credential ends")
-    assert works(shared_rig, instance_id, third)
-    assert shared_rig.reveal(instance_id)["password"] == third
+    light_rig.put(instance_id, rotation_overlap_s=0.3)
+    third = light_rig.rotate(instance_id)["password"]
+    until(lambda: not works(light_rig, instance_id, first), "the first credential ends")
+    until(lambda: not works(light_rig, instance_id, second), "the second credential ends")
+    assert works(light_rig, instance_id, third)
+    assert light_rig.reveal(instance_id)["password"] == third
     # The engine hears of an end first; only then is it put down.
     ended = {"generation": 3, "overlap_until": None}
-    until(lambda: shared_rig.observe(instance_id)["credentials"] == ended, "no overlap is left")
+    until(lambda: light_rig.observe(instance_id)["credentials"] == ended, "no overlap is left")
 
 
 def works(rig: Rig, instance_id: str, password: str) -> bool:
-    return rig.query(instance_id, password, "SELECT 1").status_code == 200
+    try:
+        rig.numbers(instance_id, password)
+    except redis.ConnectionError:  # refused, or cut off as it ended at that moment
+        return False
+    return True

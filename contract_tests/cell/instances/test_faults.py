@@ -57,6 +57,7 @@ def test_engines_outlive_a_killed_cell_and_are_adopted(make_rig: Callable[..., R
     # The adopted engine is this cell's now: it is watched, and it is stopped.
     os.kill(pid, signal.SIGKILL)
     until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is restarted")
+    rig.status_is(instance_id, "running")
     assert rig.numbers(instance_id, password) == [1]
     second = rig.engine_pid(instance_id)
     assert rig.terminate() == 0

@@ -55,6 +55,17 @@ def test_an_instance_keeps_its_rows_through_all_that_stops_it(light_rig: Rig) ->
     assert light_rig.action(instance_id, "erase")["status"] == "erased"
 
 
+def test_a_folder_in_its_sockets_place_keeps_no_engine_from_starting(light_rig: Rig) -> None:
+    """Left by an engine that somebody had taken over."""
+    instance_id = light_rig.make()
+    route = light_rig.route(instance_id)
+    assert route is not None
+    light_rig.action(instance_id, "pause")
+    (Path(route["socket"]) / "more").mkdir(parents=True)
+    assert light_rig.action(instance_id, "resume")["status"] == "running"
+    light_rig.action(instance_id, "erase")
+
+
 def test_a_resize_changes_what_the_engine_may_use(shared_rig: Rig) -> None:
     instance_id = shared_rig.make()
     password = shared_rig.reveal(instance_id)["password"]

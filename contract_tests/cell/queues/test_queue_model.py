@@ -157,7 +157,7 @@ def check(rig: Rig, examples: int, steps: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_queue_is_what_the_model_says(shared_rig: Rig) -> None:
-    check(shared_rig, 4, 12)
+    check(shared_rig, 2, 14)
 
 
 @pytest.mark.nightly

@@ -16,9 +16,7 @@ SEND = "SELECT pgmq_public.send(%s, '{}')"
 POP = "SELECT msg_id FROM pgmq_public.pop(%s)"
 # A sequence writes ahead so many of its values, and after a crash goes on behind them.
 LEFT_OUT_MAX = 32
-# Of each version by itself: by day of one, as what moves is alike in all.
-AT_NIGHT = pytest.param("15", marks=pytest.mark.nightly, id="15")
-both = pytest.mark.parametrize("version", [AT_NIGHT, pytest.param(None, id="newest")])
+each = pytest.mark.parametrize("version", ["15", pytest.param(None, id="newest")])
 
 
 def fill(queues: Queues) -> None:
@@ -96,7 +94,7 @@ def check_working(queues: Queues, name: str, last: int) -> None:
     assert queues.send(later, {}) == [1]
 
 
-@pytest.mark.parametrize("version", [AT_NIGHT, "16"])
+@pytest.mark.parametrize("version", ["15", "16"])
 @pytest.mark.nightly
 def test_an_upgrade_keeps_queues(shared_rig: Rig, version: str) -> None:
     """The server is stopped in order before it, so that unlogged queues keep their messages too."""
@@ -117,7 +115,28 @@ def test_an_upgrade_keeps_queues(shared_rig: Rig, version: str) -> None:
     check_kept(queues, UNLOGGED)
 
 
-@both
+def crash(queues: Queues) -> None:
+    os.kill(queues.rig.engine_pid(queues.instance_id), signal.SIGKILL)
+    until(
+        lambda: queues.rig.observe(queues.instance_id)["restarts"] == 1, "the engine starts again"
+    )
+    queues.rig.status_is(queues.instance_id, "running")
+
+
+def test_a_branch_has_the_queues_and_after_a_crash_the_source_too(shared_rig: Rig) -> None:
+    """At night each by itself, and of each version: what moves is alike in all."""
+    queues = make(shared_rig)
+    fill(queues)
+    branch = branched(queues)
+    check_kept(branch, LOGGED)
+    check_emptied(branch, UNLOGGED)
+    crash(queues)
+    check_kept(queues, LOGGED)
+    check_emptied(queues, UNLOGGED)
+
+
+@each
+@pytest.mark.nightly
 def test_a_branch_has_the_queues(shared_rig: Rig, version: str | None) -> None:
     """And what a snapshot of a server that runs has: nothing in unlogged ones."""
     queues = make(shared_rig, version)
@@ -139,16 +158,13 @@ def test_a_snapshot_of_a_paused_instance_has_unlogged_queues_too(shared_rig: Rig
     check_kept(branch, UNLOGGED)
 
 
-@both
+@each
+@pytest.mark.nightly
 def test_ids_go_on_after_a_crash(shared_rig: Rig, version: str | None) -> None:
     """A message that is new never has the id of one that is archived, or with a worker."""
     queues = make(shared_rig, version)
     fill(queues)
-    os.kill(shared_rig.engine_pid(queues.instance_id), signal.SIGKILL)
-    until(
-        lambda: shared_rig.observe(queues.instance_id)["restarts"] == 1, "the engine starts again"
-    )
-    shared_rig.status_is(queues.instance_id, "running")
+    crash(queues)
     check_kept(queues, LOGGED)
     check_emptied(queues, UNLOGGED)
 

@@ -46,18 +46,37 @@ def live(db: Session, of: User, now: datetime) -> list[str]:
 def test_a_session_lives_until_the_moment_at_which_it_expires(database: Database) -> None:
     with database.write() as db:
         ends = database.now(db) + SOON
-        ada = user(db)
+        ada, bob = user(db), user(db, "bob@example.org")
         one = session(db, ada, ends, "192.0.2.1")
         session(db, ada, ends)
+        session(db, bob, ends, "192.0.2.2")
         for now, there in ((ends - TICK, True), (ends, False)):
             assert one.is_live(now) == there
             assert (one.id in live(db, ada, now)) == there
             assert sessions.addresses(db, ada.id, now) == (["192.0.2.1"] if there else [])
+        page = sessions.page(db, ada.id, now=ends - TICK, limit=1, after=None)
+        rest = sessions.page(db, ada.id, now=ends - TICK, limit=1, after=page.next_after)
+        assert rest.items == [one]
         assert sessions.fetch(db, ada.id, one.id, ends - TICK) is one
         with pytest.raises(RecordNotFound, match=r"^session not found$"):
             sessions.fetch(db, ada.id, one.id, ends)
         assert sessions.forget_ended(db, ends, 10) == 0
-        assert sessions.forget_ended(db, ends + TICK, 10) == 2
+        assert [sessions.forget_ended(db, ends + TICK, 2) for _ in range(3)] == [2, 1, 0]
+
+
+def test_addresses_of_sessions_are_told_once_and_so_many_at_most(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_ADDRESSES_MAX", 3)
+    with database.write() as db:
+        now = database.now(db)
+        ada = user(db)
+        for last in (1, 1, 2):
+            session(db, ada, now + SOON, f"192.0.2.{last}")
+        assert sorted(sessions.addresses(db, ada.id, now)) == ["192.0.2.1", "192.0.2.2"]
+        for last in (3, 4):
+            session(db, ada, now + SOON, f"192.0.2.{last}")
+        assert len(sessions.addresses(db, ada.id, now)) == 3
 
 
 def test_others_of_the_same_user_end_and_those_of_nobody_else(database: Database) -> None:
@@ -78,6 +97,7 @@ def test_the_oldest_sessions_without_a_second_factor_end_first(database: Databas
         now = database.now(db)
         ada = user(db)
         passed = session(db, ada, now + SOON, mfa=True)
+        his = session(db, user(db, "bob@example.org"), now + SOON, mfa=True)
         plain = [session(db, ada, now + SOON) for _ in range(LIVE_MAX - 1)]
         sessions.revoke_surplus(db, plain[-1], now)
         assert len(live(db, ada, now)) == LIVE_MAX
@@ -91,17 +111,21 @@ def test_the_oldest_sessions_without_a_second_factor_end_first(database: Databas
         sessions.forget_second_factor(db, ada.id)
     with database.read() as db:
         assert db.get_one(UserSession, passed.id).mfa_at is None
+        assert db.get_one(UserSession, his.id).mfa_at is not None
 
 
 def test_a_key_is_good_until_the_moment_at_which_it_expires(database: Database) -> None:
     with database.write() as db:
         ends = database.now(db) + SOON
-        tenant = tenants.make(db)
+        tenant, other = tenants.make(db), tenants.make(db)
         key = tenants.key(db, tenant.org_id, user(db).id, expires_at=ends)
         for now, there in ((ends - TICK, True), (ends, False)):
             assert key.is_live(now) == there
             page = api_keys.page(db, tenant.org_id, now=now, limit=9, after=None)
             assert page.items == ([key] if there else [])
+            assert api_keys.page(db, other.org_id, now=now, limit=9, after=None).items == []
+            page = api_keys.page(db, tenant.org_id, now=now, limit=9, after=key.id)
+            assert page.items == []
         key.revoke(ends)
         key.revoke(ends + SOON)
         assert key.revoked_at == ends
@@ -118,13 +142,19 @@ def test_keys_created_with_a_key_end_with_it_and_no_others(database: Database) -
         first = tenants.key(db, tenant.org_id, owner)
         child = tenants.key(db, tenant.org_id, owner, created_by_key_id=first.id, revoked_at=now)
         grandchild = tenants.key(db, tenant.org_id, owner, created_by_key_id=child.id)
+        second = tenants.key(db, tenant.org_id, owner, created_by_key_id=first.id)
         apart = tenants.key(db, tenant.org_id, owner)
-        foreign = tenants.key(db, other.org_id, owner)
-        assert api_keys.revoke_created_with(db, first, now) == 1
-        assert api_keys.revoke_all(db, tenant.org_id, now) == 2
-        for key in (first, child, grandchild, apart, foreign):
+        beside = tenants.key(db, tenant.org_id, owner, created_by_key_id=apart.id)
+        foreign = tenants.key(db, other.org_id, owner, created_by_key_id=first.id)
+        every = (first, child, grandchild, second, apart, beside, foreign)
+        assert api_keys.revoke_created_with(db, first, now) == 2
+        for key in every:
             db.refresh(key)
-        assert [each.revoked_at for each in (first, grandchild, apart)] == [now] * 3
+        assert [key for key in every if key.revoked_at] == [child, grandchild, second]
+        assert api_keys.revoke_all(db, tenant.org_id, now) == 3
+        for key in every:
+            db.refresh(key)
+        assert [key.revoked_at for key in every[:-1]] == [now] * 6
         assert foreign.revoked_at is None
 
 
@@ -142,9 +172,11 @@ def test_what_a_person_owns_is_counted_while_it_is_open_or_has_data(database: Da
         organizations.fetch(db, left.org_id).close(now)
         db.flush()
         assert organizations.count_owned(db, ada.id) == 2
+        tenants.instance(db, joined)
         data.status = data.desired_status = "erased"
         db.flush()
         assert organizations.count_owned(db, ada.id) == 1
+        assert organizations.count_owned(db, ada.id, "free") == 1
         assert organizations.count_closed(db, ada.id, now) == 1
         assert organizations.count_closed(db, ada.id, now + TICK) == 0
         assert organizations.count_closed(db, joined.org_id, now) == 0

@@ -1,12 +1,15 @@
 """People, their organizations, teams and projects: found by what names them, and counted."""
 
+import pytest
 from sqlalchemy import select
 
 from contract_tests.storage import tenants
+from storage import tenancy
 from storage.access import memberships, organizations, projects, teams, users
 from storage.access.memberships import Membership
 from storage.access.teams import TeamMember
 from storage.database import Database
+from storage.errors import RecordNotFound
 
 
 def test_a_person_is_found_by_the_address_however_it_is_written(database: Database) -> None:
@@ -16,6 +19,7 @@ def test_a_person_is_found_by_the_address_however_it_is_written(database: Databa
         assert users.is_anyone(db)
         assert users.by_email(db, "aDA@example.ORG") is ada
         assert users.by_email(db, "bob@example.org") is None
+        assert ada.id.startswith("usr_")
         assert (ada.email, ada.name, ada.password_hash) == ("ada@example.org", "Ada", "hash")
 
 
@@ -34,16 +38,40 @@ def test_a_membership_is_of_one_person_in_one_organization(database: Database) -
         assert names == [other.org_id]
 
 
+def test_an_organization_begins_as_it_is_ordered(database: Database) -> None:
+    with database.write() as db:
+        plain = organizations.create(db, name="Plain", slug="plain")
+        chosen = organizations.create(
+            db, name="Chosen", slug="chosen", default_region="eu", plan="team"
+        )
+        assert (plain.name, plain.slug, plain.default_region, plain.plan) == (
+            "Plain", "plain", None, "free",
+        )  # fmt: skip
+        assert (chosen.default_region, chosen.plan, chosen.status) == ("eu", "team", "open")
+        everyone = db.get_one(teams.Team, teams.everyone_of(plain.id))
+        assert (everyone.name, everyone.slug, everyone.org_id) == (
+            "Everyone", "everyone", plain.id,
+        )  # fmt: skip
+        assert everyone.id == f"team_{plain.id.removeprefix('org_')}"
+        key = tenants.key(db, chosen.id, users.create(db, email="a@example.org", name="A").id)
+        tenancy.restrict(db, plain.id)
+        assert organizations.of_key(db, key) is chosen
+        with pytest.raises(RecordNotFound, match=r"^organization not found$"):
+            organizations.fetch(db, "org_none")
+
+
 def test_roles_in_teams_are_those_of_the_member_alone(database: Database) -> None:
     with database.write() as db:
         ada = users.create(db, email="ada@example.org", name="Ada")
         bob = users.create(db, email="bob@example.org", name="Bob")
-        org_id = tenants.make(db).org_id
+        org_id, other = tenants.make(db).org_id, tenants.make(db).org_id
         everyone = teams.everyone_of(org_id)
-        assert db.get_one(teams.Team, everyone).name == "Everyone"
         first = memberships.create(db, org_id, ada.id, "member")
         second = memberships.create(db, org_id, bob.id, "member")
+        memberships.create(db, other, ada.id, "member")
+        elsewhere = {"team_id": teams.everyone_of(other), "org_id": other}
         db.add(TeamMember(team_id=everyone, user_id=ada.id, org_id=org_id, role="viewer"))
+        db.add(TeamMember(**elsewhere, user_id=ada.id, role="admin"))
         db.flush()
         assert teams.roles_of(db, first) == {everyone: "viewer"}
         assert teams.roles_of(db, second) == {}
@@ -66,12 +94,17 @@ def test_projects_are_those_of_the_organization(database: Database) -> None:
         assert oldest.id == tenant.project_id
         assert projects.is_slug_taken(db, tenant.org_id, "a")
         assert not projects.is_slug_taken(db, other.org_id, "a")
-        assert made[0].team_id == teams.everyone_of(tenant.org_id)
+        assert not projects.is_slug_taken(db, tenant.org_id, "c")
+        everyone = teams.everyone_of(tenant.org_id)
+        assert made[0].team_id == everyone
+        assert made[0].id.startswith("proj_")
         page = projects.page(db, tenant.org_id, teams=None, limit=2, after=None)
         assert page.items == made[::-1]
         rest = projects.page(db, tenant.org_id, teams=None, limit=2, after=page.next_after)
         assert [one.id for one in rest.items] == [tenant.project_id]
         nobodys = projects.page(db, tenant.org_id, teams=frozenset(), limit=2, after=None)
         assert nobodys.items == []
+        theirs = projects.page(db, tenant.org_id, teams=frozenset({everyone}), limit=9, after=None)
+        assert len(theirs.items) == 3
         assert organizations.is_slug_taken(db, organizations.fetch(db, other.org_id).slug)
         assert not organizations.is_slug_taken(db, "free")

@@ -73,6 +73,9 @@ def test_all_that_is_told_of_an_entry_is_kept(database: Database, org_id: str) -
         assert kept.action == "instance.resize"
         assert {name: getattr(kept, name) for name in told} == told
         assert db.get_one(AuditEntry, bare).detail == {}
+        page = audit.page(db, org_id, AuditFilter(), limit=1, after=None)
+        rest = audit.page(db, org_id, AuditFilter(), limit=1, after=page.next_after)
+        assert [one.id for one in (*page.items, *rest.items)] == [bare, made]
 
 
 def test_the_oldest_are_forgotten_first_and_so_many_at_once(

@@ -1,10 +1,14 @@
 """Events are numbered as they are committed: whoever has read up to one has missed none before."""
 
 import threading
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from contract_tests.storage import tenants
+from storage.access import projects, teams
+from storage.access.teams import Team
 from storage.database import Database
 from storage.events import events
 from storage.events.events import Event
@@ -111,3 +115,63 @@ def test_events_are_those_of_one_instance_or_of_all(database: Database, org_id: 
         assert events.position(db, org_id, event_id) is None
         assert events.position(db, org_id, events.FIRST) == 0
         assert events.newest(db, "org_none") == (0, events.FIRST)
+
+
+def test_who_sees_some_teams_sees_what_happens_to_their_instances(database: Database) -> None:
+    with database.write() as db:
+        tenant = tenants.make(db)
+        db.add(Team(id="team_two", org_id=tenant.org_id, name="Two", slug="two"))
+        db.flush()
+        everyones = tenants.instance(db, tenant)
+        others = tenants.instance(db, tenant, team_id="team_two")
+        for instance_id in (everyones.id, others.id, None):
+            events.append(db, tenant.org_id, "instance.paused.v1", {}, instance_id)
+
+    def found(*of: str) -> list[str | None]:
+        with database.read() as db:
+            rows = events.after(db, tenant.org_id, 0, teams=frozenset(of), limit=9)
+            return [row.instance_id for row in rows]
+
+    assert found() == []
+    assert found("team_two") == [others.id]
+    assert found("team_two", teams.everyone_of(tenant.org_id)) == [everyones.id, others.id]
+
+
+def test_events_of_several_organizations_are_written_as_they_were_told(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        instance = tenants.instance(db, tenant)
+        for number in range(2):
+            events.append(db, tenant.org_id, "instance.paused.v1", {"n": number}, instance.id)
+            events.append(db, other.org_id, "org.closed.v1", {"n": number})
+    with database.write() as db:
+        events.append(db, tenant.org_id, "org.closed.v1", {})
+        # What the transaction changes besides is written before the numbers are taken.
+        project = projects.create(db, tenant.org_id, name="late", slug="late")
+    told = [
+        (each.seq, each.type, each.data, each.instance_id) for each in read(database, other.org_id)
+    ]
+    assert told == [(1, "org.closed.v1", {"n": 0}, None), (2, "org.closed.v1", {"n": 1}, None)]
+    told = [
+        (each.seq, each.type, each.data, each.instance_id) for each in read(database, tenant.org_id)
+    ]
+    assert told == [
+        (1, "instance.paused.v1", {"n": 0}, instance.id),
+        (2, "instance.paused.v1", {"n": 1}, instance.id),
+        (3, "org.closed.v1", {}, None),
+    ]
+    with database.read() as db:
+        assert projects.fetch(db, tenant.org_id, project.id).name == "late"
+        seen = db.scalars(select(Event.time).where(Event.org_id == tenant.org_id)).all()
+        assert all(abs(at - database.now(db)) < timedelta(minutes=1) for at in seen)
+
+
+def test_the_oldest_are_forgotten_first_and_so_many_at_once(
+    database: Database, org_id: str
+) -> None:
+    made = [append(database, org_id) for _ in range(3)]
+    with database.write() as db:
+        now = database.now(db)
+        assert events.forget_old(db, now - timedelta(minutes=1), 9) == 0
+        assert events.forget_old(db, now + timedelta(minutes=1), 2) == 2
+    assert [one.id for one in read(database, org_id)] == made[2:]

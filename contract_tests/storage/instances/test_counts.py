@@ -5,10 +5,13 @@ from datetime import UTC, datetime
 import pytest
 
 from contract_tests.storage import tenants
+from storage.access import projects, teams
+from storage.access.teams import Team, Teams
 from storage.catalogue import cells
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances import allocations, changes, instances
+from storage.instances.instances import Instance
 
 GB = 10**9
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,11 +105,80 @@ def test_an_instance_that_is_to_move_is_not_counted_where_it_is(database: Databa
         counted = allocations.by_cell(db, [tenant.cell_id, "cell_other"])[tenant.cell_id]
         assert (counted.instances, counted.storage_bytes) == (2, 4 * GB)
         assert counted.growing == [("f0", "s0")]
+        tenants.instance(db, tenant, size="s1")
+        changes.order(db, one, {"storage": GB // 2}, requested_by=None, now=AT)
+        counted = allocations.by_cell(db, [tenant.cell_id])[tenant.cell_id]
+        assert (counted.instances, counted.storage_bytes) == (3, 5 * GB)
+        assert counted.sizes == {"f0": 2, "s1": 1}
 
 
 def test_a_cell_is_found_by_its_id(database: Database) -> None:
     with database.write() as db:
         tenant = tenants.make(db)
-        assert cells.fetch(db, tenant.cell_id).region == "local"
+        first = cells.fetch(db, tenant.cell_id)
+        assert first.region == "local"
+        named = {
+            "region": "eu",
+            "url": "https://cell.eu",
+            "public_url": "https://eu.example",
+            "instance_domain": "eu.example",
+        }
+        cells.register(db, "cell_a", **named)
+        again = cells.register(db, tenant.cell_id, **named)
+        assert again is first
+        assert [one.id for one in cells.every(db)] == ["cell_a", tenant.cell_id]
+        for cell in cells.every(db):
+            assert {name: getattr(cell, name) for name in named} == named
         with pytest.raises(RecordNotFound, match=r"^cell not found$"):
             cells.fetch(db, "cell_other")
+
+
+def test_instances_are_listed_by_what_is_asked_of_them(database: Database) -> None:
+    with database.write() as db:
+        tenant, other = tenants.make(db), tenants.make(db)
+        db.add(Team(id="team_two", org_id=tenant.org_id, name="Two", slug="two"))
+        project = projects.create(db, tenant.org_id, name="second", slug="second")
+        db.flush()
+        first = tenants.instance(db, tenant, status="running").id
+        second = tenants.instance(db, tenant, status="paused", desired_status="paused")
+        second.team_id, second.project_id, second.branch_of = "team_two", project.id, first
+        third = tenants.instance(db, tenant, status="deleted", desired_status="deleted").id
+        erased = tenants.instance(db, tenant, status="erased", desired_status="erased").id
+        theirs = tenants.instance(db, other, status="running").id
+        elsewhere = tenants.instance(db, other, status="running")
+        cells.register(db, "cell_a", region="eu", url="", public_url="", instance_domain="")
+        elsewhere.cell_id = "cell_a"
+        db.flush()
+        two, org_id, cell_id = second.id, tenant.org_id, tenant.cell_id
+    everyones = frozenset({teams.everyone_of(org_id)})
+
+    with database.read() as db:
+
+        def page(teams: Teams = None, after: str | None = None, **filters: str | None) -> list[str]:
+            found = instances.page(db, org_id, teams=teams, limit=9, after=after, **filters)
+            return [one.id for one in found.items]
+
+        def ids(found: list[Instance]) -> list[str]:
+            return [one.id for one in found]
+
+        assert page() == [two, first]
+        assert page(name=None) == [two, first]
+        assert page(after=two) == [first]
+        assert page(everyones) == [first]
+        assert page(frozenset()) == []
+        assert page(project_id=project.id) == page(branch_of=first) == [two]
+        assert page(status="deleted") == [third]
+        assert ids(instances.live(db, org_id, teams=None)) == [first, two]
+        assert ids(instances.live(db, org_id, teams=everyones)) == [first]
+        assert ids(instances.in_statuses(db, org_id, ["deleted", "running", "erased"])) == [
+            first, third,
+        ]  # fmt: skip
+        assert sorted(ids(instances.of_cell(db, cell_id))) == [first, two, third, theirs]
+    with database.write() as db:
+        instances.leave_project(db, other.org_id, tenant.project_id)
+        assert db.get_one(Instance, erased).project_id == tenant.project_id
+        instances.leave_project(db, org_id, project.id)
+        assert db.get_one(Instance, erased).project_id == tenant.project_id
+        instances.leave_project(db, org_id, tenant.project_id)
+        assert db.get_one(Instance, erased).project_id is None
+        assert db.get_one(Instance, first).project_id == tenant.project_id

@@ -75,7 +75,8 @@ def test_a_url_may_be_used_until_the_moment_at_which_it_expires(database: Databa
         assert one_time_urls.cells_with_unexpired(db, ends) == []
         one_time_urls.forget(db, ["url_0"])
         assert {url.id for url in one_time_urls.of(db, one, ends - TICK)} == {"url_1"}
-        one_time_urls.forget_expired(db, ends, 10)
+        assert one_time_urls.forget_expired(db, ends, 10) == 0
         assert one_time_urls.of(db, one, ends - TICK)
-        one_time_urls.forget_expired(db, ends + TICK, 10)
+        gone = [one_time_urls.forget_expired(db, ends + TICK, 3) for _ in range(3)]
+        assert gone == [3, 1, 0]
         assert one_time_urls.asked_for(db, tenant.cell_id, ends - TICK) == []

@@ -86,6 +86,9 @@ def test_nothing_brings_one_back_that_is_to_go(status: str) -> None:
         with pytest.raises(StateConflict) as refused:
             move(one(status, "deleted"))
         assert refused.value.detail == f"cannot {verb} an instance that is {status}{going}"
+    with pytest.raises(StateConflict) as refused:
+        one(status, "deleted").change(waits=True)
+    assert refused.value.detail == f"cannot change an instance that is {status}{going}"
 
 
 def test_what_is_wanted_follows_what_was_asked() -> None:

@@ -6,29 +6,14 @@ import pytest
 from sqlalchemy.orm import Session
 
 from contract_tests.storage import tenants
-from storage import identifiers, tenancy
+from storage import tenancy
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
 from storage.instances.instances import Instance
 from storage.network import domains, networks
-from storage.network.domains import Domain
 from storage.network.networks import Network
 
 TICK = timedelta(milliseconds=1)
-
-
-def domain(db: Session, instance: Instance, hostname: str, status: str = "pending") -> Domain:
-    made = Domain(
-        id=identifiers.new("dom_"),
-        org_id=instance.org_id,
-        instance_id=instance.id,
-        hostname=hostname,
-        cname_target=instance.host,
-        status=status,
-    )
-    db.add(made)
-    db.flush()
-    return made
 
 
 def network(db: Session, instance: Instance, updated_at: datetime, **values: object) -> Network:
@@ -96,7 +81,7 @@ def test_a_branch_begins_with_the_network_of_its_source(database: Database) -> N
 def test_a_domain_is_in_force_while_it_is_verified(database: Database) -> None:
     with database.write() as db:
         at = database.now(db)
-        one = domain(db, tenants.instance(db, tenants.make(db)), "a.example")
+        one = tenants.domain(db, tenants.instance(db, tenants.make(db)), "a.example")
         one.became_failed("no record", at)
         assert (one.status, one.status_reason, one.checked_at) == ("failed", "no record", at)
         one.verify_again()
@@ -119,11 +104,11 @@ def test_domains_are_those_of_an_instance_of_a_cell_or_of_whoever_holds_a_name(
         tenant, stranger = tenants.make(db), tenants.make(db)
         mine, beside = tenants.instance(db, tenant), tenants.instance(db, tenant)
         theirs = tenants.instance(db, stranger)
-        second = domain(db, mine, "b.example", "verified")
-        first = domain(db, mine, "a.example", "verified")
-        pending = domain(db, mine, "c.example")
-        of_beside = domain(db, beside, "d.example", "verified")
-        of_stranger = domain(db, theirs, "c.example", "verified")
+        second = tenants.domain(db, mine, "b.example", "verified")
+        first = tenants.domain(db, mine, "a.example", "verified")
+        pending = tenants.domain(db, mine, "c.example")
+        of_beside = tenants.domain(db, beside, "d.example", "verified")
+        of_stranger = tenants.domain(db, theirs, "c.example", "verified")
         db.flush()
         assert domains.verified_hostnames(db, mine) == ["a.example", "b.example"]
         assert domains.count(db, mine) == 3
@@ -148,4 +133,4 @@ def test_domains_are_those_of_an_instance_of_a_cell_or_of_whoever_holds_a_name(
         pytest.raises(StateConflict, match="the instance already has this domain"),
         database.write() as db,
     ):
-        domain(db, db.get_one(Instance, mine.id), "A.EXAMPLE".lower())
+        tenants.domain(db, db.get_one(Instance, mine.id), "A.EXAMPLE".lower())
