@@ -66,5 +66,5 @@ def delete_some(
     """Delete at most `limit` of those that it is true of; how many went."""
     key = record.__mapper__.primary_key
     some = select(*key).where(which).order_by(*in_order).limit(limit)
-    gone = delete(record).where(tuple_(*key).in_(some) if len(key) > 1 else key[0].in_(some))
+    gone = delete(record).where(tuple_(*key).in_(some))
     return len(db.execute(gone.returning(key[0])).all())

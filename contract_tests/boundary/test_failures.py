@@ -6,12 +6,17 @@ import sqlite3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from structlog.testing import capture_logs
 
 from contract_tests.boundary.desk import Desk
+from control.boundary.addresses import Proxies
 from control.boundary.cursors import Cursors
-from specserver import Invalid
+from control.boundary.failures import as_problem
+from control.boundary.unrouted import UnroutedLimit
+from control.settings import ControlSettings, RateLimits
+from specserver import Invalid, Request, TooManyRequests
+from storage.errors import StorageUnavailable
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,44 @@ def test_a_text_the_database_cannot_hold_is_no_server_error(desk: Desk) -> None:
     assert answer.status_code in (201, 422)
     assert desk.get(f"/v1/orgs/{org}/projects/%00", ann.session).status_code in (404, 422)
     assert desk.get("/v1/orgs/%00", ann.session).status_code == 404
+
+
+def test_what_postgresql_cannot_store_is_for_the_caller_to_change() -> None:
+    problem = as_problem(DataError("INSERT", None, ValueError("a number out of range")))
+    assert (problem.status, problem.code) == (422, "value_unstorable")
+    assert problem.detail == "the request contains a value that cannot be stored"
+
+
+def test_a_use_that_cannot_be_noted_stops_nobody(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise StorageUnavailable("the database has no space left")
+
+    ann = desk.person()
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(desk.database, "write", full)
+        assert desk.get("/v1/me", ann.session).status_code == 200
+        desk.boundary.last_used.flush()
+    (told,) = [entry for entry in logs if entry["event"] == "last_used_not_noted"]
+    assert told["reason"] == "the database has no space left"
+    assert told["id"].startswith("ses_")
+
+
+def test_too_many_requests_for_pages_say_when_to_try_again() -> None:
+    settings = ControlSettings(cursor_key=b"k" * 32, rates=RateLimits(pages_per_minute=1))
+    limit = UnroutedLimit(Proxies([]), settings)
+    scope = {"method": "GET", "path": "/docs", "headers": [], "client": ("192.0.2.1", 1)}
+    request = Request(scope)
+    limit.charge(request)
+    with pytest.raises(TooManyRequests) as refused:
+        limit.charge(request)
+    assert refused.value.code == "rate_limited"
+    assert re.fullmatch(
+        r"too many requests for pages and for paths and methods that do not exist; try again in"
+        r" \d+ s",
+        refused.value.detail,
+    )
 
 
 def test_an_unreachable_database_is_503_and_a_retry_works(

@@ -22,7 +22,7 @@ from storage.access.teams import Team, everyone_of
 from storage.access.users import User
 from storage.columns import Timestamp, is_among
 from storage.database import Database, on_commit, unwritten
-from storage.errors import RecordNotFound, StateConflict, StorageUnavailable
+from storage.errors import RecordNotFound, SchemaUnknown, StateConflict, StorageUnavailable
 from storage.instances.changes import Change
 
 moments = st.datetimes(
@@ -258,7 +258,7 @@ def test_a_broken_constraint_is_a_conflict_in_plain_words(database: Database) ->
     ):
         tenants.instance(db, tenant, name="same")
     with (
-        pytest.raises(StateConflict, match="conflicts with another record"),
+        pytest.raises(StateConflict, match=r"^the change conflicts with another record$"),
         database.write() as db,
     ):
         projects.create(db, "org_nowhere", name="Nowhere", slug="nowhere")
@@ -368,3 +368,15 @@ def test_postgresql_is_asked_in_utc_and_its_errors_hold_nothing_stored() -> None
     assert asked == ["-c timezone=UTC"]
     assert database.engine.hide_parameters
     database.dispose()
+
+
+def test_a_database_that_another_version_has_upgraded_is_left_alone(database: Database) -> None:
+    with database.engine.begin() as connection:
+        known = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaUnknown) as refused:
+        database.migrate()
+    assert refused.value.detail == (
+        "the database is at revision 9999, but this version knows revisions up to"
+        f" {known}: start the version that upgraded it, or a newer one"
+    )

@@ -119,6 +119,14 @@ def test_what_an_outer_join_does_not_find_is_none(database: Database) -> None:
         assert query.rows(db) == [(made, None, 1)]
 
 
+def test_columns_may_come_before_a_record(database: Database, two: tuple[str, str]) -> None:
+    query = Prepared(select(Project.name, Project.slug, Project, Project.org_id))
+    with database.read() as db:
+        own = projects.first(db, two[0])
+        assert own is not None
+        assert ("one", "one", own, two[0]) in query.rows(db)
+
+
 @pytest.mark.parametrize("asked", [[], ["two"], ["one", "two", "three"]])
 def test_a_list_of_any_length_is_one_parameter(
     database: Database, two: tuple[str, str], asked: list[str]

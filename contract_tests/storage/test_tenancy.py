@@ -132,6 +132,15 @@ def test_what_cannot_be_held_is_refused(mine: tuple[Session, Project, Project], 
         db.execute(REFUSED[name]())
 
 
+def test_a_refusal_says_of_what_and_why(mine: tuple[Session, Project, Project]) -> None:
+    db, _, _ = mine
+    with pytest.raises(TenancyBroken) as refused:
+        db.execute(select(Project.__table__.c.id))
+    assert str(refused.value) == (
+        "a statement on projects cannot be held to one: it is no query of records"
+    )
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_request_of_no_organization_touches_none(database: Database, name: str) -> None:
     with database.read() as db:

@@ -141,7 +141,6 @@ class Call:
         instance: Instance | None = None,
         *,
         lane: str | None = None,
-        after_s: float = 0,
         **args: Any,
     ) -> None:
         """Start a workflow with this transaction, in the lane of the instance or the one named.
@@ -155,7 +154,7 @@ class Call:
         if lane is None:
             raise ValueError(f"{started.kind} is started in no lane: name one, or an instance")
         args = {"request_id": self.request_id, **args}
-        work.enqueue(self.db, started, lane, args, after_s=after_s)
+        work.enqueue(self.db, started, lane, args)
 
     @property
     def requester(self) -> Requester:

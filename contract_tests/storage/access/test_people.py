@@ -52,6 +52,7 @@ def test_an_organization_begins_as_it_is_ordered(database: Database) -> None:
         assert (everyone.name, everyone.slug, everyone.org_id) == (
             "Everyone", "everyone", plain.id,
         )  # fmt: skip
+        assert plain.id.startswith("org_")
         assert everyone.id == f"team_{plain.id.removeprefix('org_')}"
         key = tenants.key(db, chosen.id, users.create(db, email="a@example.org", name="A").id)
         tenancy.restrict(db, plain.id)

@@ -88,6 +88,9 @@ def test_changes_are_listed_newest_first_and_given_up_with_the_instance(
         rest = changes.page(db, tenant.org_id, mine.id, limit=2, after=page.next_after)
         assert (rest.items, rest.next_after) == ([made[0]], None)
         assert changes.pending(db, tenant.org_id, mine.id) == made[:2]
+        other = tenants.make(db).org_id
+        assert changes.page(db, other, mine.id, limit=2, after=None).items == []
+        assert changes.pending(db, other, mine.id) == []
         changes.give_up(db, tenant.org_id, mine.id)
         db.flush()
         assert changes.pending(db, tenant.org_id, mine.id) == []

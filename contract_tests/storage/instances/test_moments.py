@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from contract_tests.storage import tenants
+from storage.catalogue import cells
 from storage.database import Database
 from storage.instances import one_time_urls, samples
 from storage.instances.one_time_urls import OneTimeUrl
@@ -53,6 +54,11 @@ def test_a_url_may_be_used_until_the_moment_at_which_it_expires(database: Databa
         ):
             ids = {"id": f"url_{number}", "org_id": tenant.org_id, "instance_id": instance.id}
             db.add(OneTimeUrl(**ids, holder=holder, action=action, expires_at=ends))
+        cells.register(db, "cell_a", region="eu", url="", public_url="", instance_domain="")
+        third = tenants.instance(db, tenant)
+        third.cell_id = "cell_a"
+        ids = {"id": "url_third", "org_id": tenant.org_id, "instance_id": third.id}
+        db.add(OneTimeUrl(**ids, holder="key_1", action="console", expires_at=ends))
         db.flush()
         asked = one_time_urls.asked_for(db, tenant.cell_id, ends - TICK)
         assert {(one.instance.id, one.holder, one.action) for one in asked} == {
@@ -71,12 +77,12 @@ def test_a_url_may_be_used_until_the_moment_at_which_it_expires(database: Databa
         assert one_time_urls.of(db, one, ends) == []
         assert one_time_urls.asked_for(db, tenant.cell_id, ends) == []
         assert one_time_urls.asked_for(db, "cell_other", ends - TICK) == []
-        assert one_time_urls.cells_with_unexpired(db, ends - TICK) == [tenant.cell_id]
+        assert one_time_urls.cells_with_unexpired(db, ends - TICK) == ["cell_a", "cell_one"]
         assert one_time_urls.cells_with_unexpired(db, ends) == []
         one_time_urls.forget(db, ["url_0"])
         assert {url.id for url in one_time_urls.of(db, one, ends - TICK)} == {"url_1"}
         assert one_time_urls.forget_expired(db, ends, 10) == 0
         assert one_time_urls.of(db, one, ends - TICK)
         gone = [one_time_urls.forget_expired(db, ends + TICK, 3) for _ in range(3)]
-        assert gone == [3, 1, 0]
+        assert gone == [3, 2, 0]
         assert one_time_urls.asked_for(db, tenant.cell_id, ends - TICK) == []
