@@ -4,7 +4,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -123,7 +122,8 @@ def test_what_no_branch_began_with_is_removed_also_after_a_start(
 
 
 def test_what_a_branch_still_waits_for_stays(make_rig: Callable[..., Rig]) -> None:
-    rig = replace(make_rig(), usual=VALKEY)
+    rig = make_rig()
+    rig.usual = VALKEY
     source = rig.make()
     copy, other = copy_of(rig, source), copy_of(rig, source)
     note = orjson.loads((copy / "snapshot.json").read_bytes())

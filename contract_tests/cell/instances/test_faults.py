@@ -9,7 +9,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -40,7 +39,8 @@ def none_is_left(rig: Rig) -> None:
 
 
 def test_engines_outlive_a_killed_cell_and_are_adopted(make_rig: Callable[..., Rig]) -> None:
-    rig = replace(make_rig(), usual=VALKEY)
+    rig = make_rig()
+    rig.usual = VALKEY
     instance_id, sleeper = rig.make(), rig.make()
     rig.action(sleeper, "pause")
     password = rig.reveal(instance_id)["password"]
@@ -105,7 +105,8 @@ def spoil(rig: Rig, instance_id: str) -> Callable[[], object]:
 
 
 def test_an_engine_that_ended_says_so_before_it_is_back(make_rig: Callable[..., Rig]) -> None:
-    rig = replace(make_rig(failures_max=50, restart_max_s=0.5), usual=VALKEY)
+    rig = make_rig(failures_max=50, restart_max_s=0.5)
+    rig.usual = VALKEY
     instance_id = rig.make()
     os.kill(rig.engine_pid(instance_id), signal.SIGSTOP)
     heal = spoil(rig, instance_id)
@@ -168,7 +169,8 @@ def test_what_fails_says_no_place_of_the_host(light_rig: Rig) -> None:
 def test_an_engine_that_always_dies_is_failed_with_a_reason_and_can_recover(
     make_rig: Callable[..., Rig],
 ) -> None:
-    rig = replace(make_rig(failures_max=2, restart_max_s=0.2), usual=VALKEY)
+    rig = make_rig(failures_max=2, restart_max_s=0.2)
+    rig.usual = VALKEY
     instance_id = rig.make()
     password = rig.reveal(instance_id)["password"]
     rig.add(instance_id, password, 1)
