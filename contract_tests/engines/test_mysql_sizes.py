@@ -134,7 +134,7 @@ def test_one_template_is_made_for_two_who_want_it(
     assert len(installs) == 1
     assert [path.name for path in (home / "templates").iterdir()] == [f"mariadb-{server.version}"]
     # Small, as it is copied for each instance.
-    assert sum(path.stat().st_size for path in (home / "templates").rglob("*")) < 24 * 2**20
+    assert sum(path.stat().st_size for path in (home / "templates").rglob("*")) < 44 * 2**20
 
 
 @on_mariadb

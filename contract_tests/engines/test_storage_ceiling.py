@@ -257,6 +257,22 @@ def test_mariadb_refuses_what_adds_and_not_what_frees(rig: Rig, host: Host) -> N
 
 
 @pytest.mark.nightly
+def test_what_an_open_transaction_kept_is_given_back(rig: Rig, host: Host) -> None:
+    """One that was forgotten keeps all that others change, until there is no room for more."""
+    instance_id = order(rig, host, "mariadb", size=MODEST)
+    tenant = MariaDB(rig, instance_id)
+    change = "UPDATE kept SET x = REPEAT(CHAR(65 + RAND() * 25), 200)"
+    with tenant.connect() as forgotten, forgotten.cursor() as cursor:
+        cursor.execute("CREATE TABLE kept (n INT PRIMARY KEY, x VARCHAR(200))")
+        cursor.execute("INSERT INTO kept SELECT seq, REPEAT('x', 200) FROM seq_1_to_50000")
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        until(lambda: tenant.refuses(change), "there is no room for more")
+    until(lambda: not tenant.refuses(change), "it is given back")
+    assert tenant.does("SELECT 1 FROM kept LIMIT 1")
+    rig.action(instance_id, "erase")
+
+
+@pytest.mark.nightly
 def test_a_file_without_a_name_counts(rig: Rig, host: Host) -> None:
     instance_id = order(rig, host, "mariadb", size=TINY)
     with (

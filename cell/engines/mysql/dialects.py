@@ -12,6 +12,8 @@ from cell.specification import Size
 
 POOLED_ABOVE = 200
 """Beyond as many connections threads are shared: thousands would take more memory than work."""
+UNDO_SINCE = (10, 11, 18)
+"""The oldest release of MariaDB seen to give such files to data that was made without."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def _install_mariadb(
         *(f"--tmpdir={scratch}", f"--extra-file={statements}"),
         # Nothing is looked up by name, and no account is the operating system's.
         *("--cross-bootstrap", "--skip-name-resolve", "--auth-root-authentication-method=normal"),
-        *("--skip-test-db", *FILES, TEMPLATE_LOG, "--innodb-use-native-aio=0"),
+        *("--skip-test-db", *FILES, TEMPLATE_LOG, *undo(server), "--innodb-use-native-aio=0"),
         # Copied and synced when it is whole; until then it may as well be lost.
         *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M"),
     ]
@@ -73,8 +75,14 @@ def _install_mysql(
     ]
 
 
-def _mariadb_options(server: ServerInstallation, size: Size) -> list[str]:  # noqa: ARG001 - the dialect's form
+def undo(server: ServerInstallation) -> list[str]:
+    """What transactions undo lies in files that shrink again; in `ibdata1` it stays for good."""
+    return ["--innodb-undo-tablespaces=2"] if server.number >= UNDO_SINCE else []
+
+
+def _mariadb_options(server: ServerInstallation, size: Size) -> list[str]:
     return [
+        *(*undo(server), "--innodb-undo-log-truncate=ON", "--innodb-max-undo-log-size=10M"),
         *("--collation-server=utf8mb4_unicode_ci", "--feedback=OFF", "--unix-socket=OFF"),
         "--skip-slave-start",
         # Nobody sets a password by a statement.
@@ -107,7 +115,8 @@ def _mysql_options(server: ServerInstallation, size: Size) -> list[str]:
     log = [f"--innodb-redo-log-capacity={log_bytes(size)}"]
     if server.number < (8, 0, 30):
         log = [f"--innodb-log-file-size={log_bytes(size) // 2}"]
-    return [*native, *log, "--mysqlx=OFF", "--partial-revokes=ON"]
+    undone = ["--innodb-undo-log-truncate=ON", "--innodb-max-undo-log-size=10M"]
+    return [*native, *log, *undone, "--mysqlx=OFF", "--partial-revokes=ON"]
 
 
 MARIADB = Dialect(

@@ -61,11 +61,11 @@ class Copier:
         await asyncio.to_thread(engine_files.make_folder, made, owner)
         inside = INSIDE / "snapshot" if self.host.hides_files else made.outside
         view = self.host.view(self.site)
-        common = [str(tool), "--no-defaults", f"--target-dir={inside / DATABASES}"]
+        common = [str(tool), "--no-defaults", f"--target-dir={inside / DATABASES}", *FILES[:1]]
         mounts = [*server.mounts, Mount(made.outside, INSIDE / "snapshot", writable=True)]
         ours = administrator.login(self.host, self.site)
         copying = [
-            *(*common, "--backup", f"--datadir={view.data / DATABASES}", *FILES[:1]),
+            *(*common, "--backup", f"--datadir={view.data / DATABASES}"),
             *(f"--socket={view.run / self.site.socket.name}", "--innodb-use-native-aio=0"),
             *("--user", ours.username, f"--tmpdir={inside}"),
         ]
