@@ -14,6 +14,8 @@ log = structlog.get_logger("cell.measuring")
 
 SLOW_S: Final = 0.2
 """One that once took so long, as a million files do, is measured apart from then on."""
+FIRST_S: Final = 5.0
+"""So long a look waits for those that are new; at its start, the cell serves nobody before."""
 
 
 def measure(instance: HostedInstance) -> None:
@@ -31,21 +33,31 @@ class Measuring:
     ) -> None:
         self._spawn = spawn
         self._end_full = end_full
-        # By instance, the last time that each of the slow ones was begun with.
-        self._apart: dict[str, asyncio.Task[None] | None] = {}
+        # By instance; the first time, too, as nobody knows yet how long it takes.
+        self._apart: dict[str, asyncio.Task[None]] = {}
+        self._slow: set[str] = set()
+        self._quick: set[str] = set()
 
     async def look(self, instances: Iterable[HostedInstance]) -> None:
-        """Returns when all but the slow ones have been measured."""
+        """Returns when those that are quick have been measured, and new ones had a while."""
         there = [each for each in instances if each.record.desired != "erased"]
-        gone = self._apart.keys() - {each.instance_id for each in there}
-        for instance_id in gone:
-            del self._apart[instance_id]
+        self._forget(each.instance_id for each in there)
+        new = [each.instance_id for each in there if each.instance_id not in self._apart]
         for instance in there:
-            if instance.instance_id in self._apart:
-                task = self._apart[instance.instance_id]
-                if task is None or task.done():
-                    self._apart[instance.instance_id] = self._spawn(self._measured([instance]))
-        await self._measured([each for each in there if each.instance_id not in self._apart])
+            task = self._apart.get(instance.instance_id)
+            if instance.instance_id not in self._quick and (task is None or task.done()):
+                task = self._spawn(self._measured([instance]))
+                self._apart[instance.instance_id] = task
+        if new:
+            await asyncio.wait([self._apart[name] for name in new], timeout=FIRST_S)
+        quick = self._quick - set(new)
+        await self._measured([each for each in there if each.instance_id in quick])
+
+    def _forget(self, there: Iterable[str]) -> None:
+        for gone in self._apart.keys() - set(there):
+            del self._apart[gone]
+            self._slow.discard(gone)
+            self._quick.discard(gone)
 
     async def _measured(self, instances: list[HostedInstance]) -> None:
         for instance, reason in await asyncio.to_thread(self._measure, instances):
@@ -64,5 +76,8 @@ class Measuring:
                 reason = str(error)
                 log.warning("cell.not_measured", instance_id=instance.instance_id, reason=reason)
             if time.monotonic() - began > SLOW_S:
-                self._apart.setdefault(instance.instance_id, None)
+                self._slow.add(instance.instance_id)
+                self._quick.discard(instance.instance_id)
+            elif instance.instance_id not in self._slow:
+                self._quick.add(instance.instance_id)
         return full

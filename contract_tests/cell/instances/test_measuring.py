@@ -6,6 +6,8 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from cell.engines.driver import Metrics
 from cell.instances import measuring
 from cell.instances.hosted import HostedInstance
@@ -43,17 +45,31 @@ async def look(slow: Counted, quick: Counted) -> None:
     measured = Measuring(spawn, lambda _instance, _reason: None)
     slow.takes_s = measuring.SLOW_S * 1.5
     await measured.look(both)
-    assert (slow.counts, quick.counts, len(tasks)) == (1, 1, 0)
+    assert (slow.counts, quick.counts, len(tasks)) == (1, 1, 2)
     slow.go_on.clear()
     for _ in range(3):
         await measured.look(both)
-    assert (slow.counts, quick.counts, len(tasks)) == (1, 4, 1)
+    assert (slow.counts, quick.counts, len(tasks)) == (1, 4, 3)
     slow.go_on.set()
-    await tasks[0]
+    await tasks[2]
     assert slow.counts == 2
     await measured.look(both)
-    await tasks[1]
+    await tasks[3]
     assert slow.counts == 3
+
+
+async def begin(slow: Counted, quick: Counted) -> None:
+    slow.go_on.clear()
+    both = [instance("inst_slow", slow), instance("inst_quick", quick)]
+    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    await measured.look(both)
+    assert (slow.counts, quick.counts) == (0, 1)
+    slow.go_on.set()
+
+
+def test_a_start_does_not_wait_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "FIRST_S", 0.2)
+    asyncio.run(begin(Counted(), Counted()))
 
 
 def test_a_slow_one_is_counted_beside_the_others() -> None:
