@@ -248,6 +248,29 @@ class FlushesWrites(Protocol):
         """Everything written until now is on disk; called about once a second while it runs."""
 
 
+@dataclass(frozen=True)
+class Room:
+    """How much storage an instance has and uses; it is stopped above `ceiling_bytes`."""
+
+    used_bytes: int
+    limit_bytes: int
+    ceiling_bytes: int
+
+
+@runtime_checkable
+class HoldsWrites(Protocol):
+    """A driver whose engine keeps more than its data, and drops the rest only while it runs."""
+
+    async def hold_writes(self, site: Site, room: Room) -> None:
+        """Keeps it below its limit; called about once a second while logins work."""
+
+    def refuse_writes(self, site: Site) -> None:
+        """Of an engine that does not run: its next start lets nobody add data.
+
+        Until `hold_writes` finds room.
+        """
+
+
 @runtime_checkable
 class FinishesUpgrades(Protocol):
     """A driver whose upgrades leave work that waits until the engine runs under its limits."""

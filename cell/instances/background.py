@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cell.engines.driver import FinishesUpgrades, FlushesWrites
+from cell.engines.driver import FinishesUpgrades, FlushesWrites, HoldsWrites
+from cell.instances import ceilings
 from cell.instances.hosted import HostedInstance
 from cell.runtime.process import Process
 
@@ -16,6 +17,13 @@ def flush(instance: HostedInstance, spawn: Spawn) -> None:
     driver, former = instance.driver, instance.flush
     if isinstance(driver, FlushesWrites) and instance.process and (former is None or former.done()):
         instance.flush = spawn(driver.flush(instance.site))
+
+
+def hold_writes(instance: HostedInstance, spawn: Spawn) -> None:
+    """With what was measured just now."""
+    driver, former = instance.driver, instance.holding
+    if isinstance(driver, HoldsWrites) and instance.usable and (former is None or former.done()):
+        instance.holding = spawn(driver.hold_writes(instance.site, ceilings.room(instance)))
 
 
 async def until_ended(instance: HostedInstance, process: Process, spawn: Spawn) -> None:

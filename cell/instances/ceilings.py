@@ -2,10 +2,11 @@
 
 import contextlib
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, HoldsWrites, Room
 from cell.instances.hosted import HostedInstance
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
@@ -13,6 +14,10 @@ from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.process import Process
 
 GB = 10**9
+# For a start that reads a long log, and for its rewrite.
+LENT_S = 1800.0
+# Times the ceiling.
+LENT_SHARE = 2
 
 
 class FullError(EngineError):
@@ -24,13 +29,38 @@ def excess(instance: HostedInstance) -> str | None:
     if instance.process is None:
         return None
     nameless = nameless_bytes(instance.process, instance.site.data)
-    return _told(instance, instance.metrics.storage_bytes + nameless)
+    told = _told(instance, instance.metrics.storage_bytes + nameless)
+    if told is None and instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
+        instance.lent_until = None
+    return told
 
 
 def check(instance: HostedInstance) -> None:
     """Raises FullError if an engine that is not running must not be started."""
     if (told := _told(instance, size_bytes(instance.site.data))) is not None:
         raise FullError(told)
+
+
+def lend(instance: HostedInstance) -> bool:
+    """Whether it may start above its ceiling for a while, to drop what is not its data.
+
+    Nobody can add to it meanwhile.
+    """
+    driver, until = instance.driver, instance.lent_until
+    if not isinstance(driver, HoldsWrites):
+        return False
+    if until is not None and time.monotonic() < until + LENT_S:
+        return False
+    if size_bytes(instance.site.data) > LENT_SHARE * instance.record.spec.size.ceiling_bytes:
+        return False
+    instance.lent_until = time.monotonic() + LENT_S
+    driver.refuse_writes(instance.site)
+    return True
+
+
+def room(instance: HostedInstance) -> Room:
+    storage_bytes = instance.record.spec.size.storage_bytes
+    return Room(instance.metrics.storage_bytes, storage_bytes, _ceiling_bytes(instance))
 
 
 def nameless_bytes(process: Process, data: EnginePath) -> int:
@@ -58,9 +88,15 @@ def _descriptors(pids: Iterable[int]) -> Iterator[Path]:
             yield from Path(f"/proc/{pid}/fd").iterdir()
 
 
+def _ceiling_bytes(instance: HostedInstance) -> int:
+    ceiling_bytes = instance.record.spec.size.ceiling_bytes
+    lent = instance.lent_until is not None and time.monotonic() < instance.lent_until
+    return LENT_SHARE * ceiling_bytes if lent else ceiling_bytes
+
+
 def _told(instance: HostedInstance, used_bytes: int) -> str | None:
     size = instance.record.spec.size
-    if used_bytes <= size.ceiling_bytes:
+    if used_bytes <= _ceiling_bytes(instance):
         return None
     return (
         f"the storage is full: {used_bytes / GB:.2f} GB of {size.storage_bytes / GB:.2f} GB were "

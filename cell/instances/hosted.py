@@ -29,6 +29,7 @@ class HostedInstance(InstanceState):
         self.wake: asyncio.Task[None] | None = None
         self.watch: asyncio.Task[None] | None = None
         self.flush: asyncio.Task[None] | None = None
+        self.holding: asyncio.Task[None] | None = None
         self.look: asyncio.Task[None] | None = None
         self.looked_at = time.monotonic()
         self.unwell_since: float | None = None
@@ -36,6 +37,8 @@ class HostedInstance(InstanceState):
         self.proofs: dict[str, str] = {}
         self.checking: asyncio.Task[None] | None = None
         self.checked_at = 0.0
+        # It may be above its ceiling until then (monotonic).
+        self.lent_until: float | None = None
         # What is done with it while its engine does not run as usual; a deletion ends that.
         self.work: str | None = None
         # For a place to do it.

@@ -135,8 +135,17 @@ class Supervisor:
             async with bounds.in_turn(instance, slot):
                 await self.prepare(instance)
                 await asyncio.to_thread(instance.site.empty_run)
-                await asyncio.to_thread(ceilings.check, instance)
+                await self._check_storage(instance)
                 await self.start(instance, slot)
+
+    async def _check_storage(self, instance: HostedInstance) -> None:
+        try:
+            await asyncio.to_thread(ceilings.check, instance)
+        except ceilings.FullError:
+            if not await asyncio.to_thread(ceilings.lend, instance):
+                raise
+            # Without the rights to write.
+            await self.hand_out_credentials(instance)
 
     async def prepare(self, instance: HostedInstance) -> None:
         """Whatever an engine needs before it starts; what is there already stays."""
@@ -242,7 +251,15 @@ class Supervisor:
         for instance_id in self.overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
             self.spawn(self.overlaps.end(instance_id, self.instances.get(instance_id)))
+<<<<<<< HEAD
         await self._measuring.look(list(self.instances.values()))
+=======
+        full = await asyncio.to_thread(self._measure, list(self.instances.values()))
+        for instance in list(self.instances.values()):
+            background.hold_writes(instance, self.spawn)
+        for instance_id, reason in full.items():
+            self._end_full(self.instances[instance_id], reason)
+>>>>>>> 35386f8 (Hold writers back at the storage limit of Redis and Valkey)
 
     def _end_full(self, instance: HostedInstance, reason: str) -> None:
         """What works on it must not let it grow on: there it ends as a crashed one does."""

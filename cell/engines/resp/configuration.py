@@ -35,6 +35,7 @@ ADMINISTRATOR_RULES = (
     *("+multi", "+exec"),
     *("+bgrewriteaof", "+function|stats", "+function|list", "+function|delete", "+function|flush"),
     *("+acl|setuser", "+acl|list", "+acl|users", "+acl|deluser", "+client|kill"),
+    *("+client|pause", "+client|unpause"),
 )
 # Nobody can log in as it, but it is whose rights Redis 7.0 holds the transactions of its own log
 # against when it starts; without them it would drop what scripts and MULTI wrote.
@@ -51,6 +52,16 @@ TENANT_RULES = (
     *("+client|list", "+client|unblock", "+role", "+lastsave"),
     # A library that is restored may run for as long as a script: at each start, and before that.
     *("+slowlog", "+latency", "-script|debug", "-function|restore"),
+)
+# Beyond these, where the storage is full. What would write a log without removing anything, as
+# EXPIRE, is not among them.
+ONLY_FREEING = (
+    "-@write",
+    *("+del", "+unlink", "+getdel", "+flushdb", "+flushall", "+hdel", "+srem", "+spop"),
+    *("+lpop", "+rpop", "+lmpop", "+blpop", "+brpop", "+blmpop", "+ltrim", "+lrem"),
+    *("+zrem", "+zremrangebyrank", "+zremrangebyscore", "+zremrangebylex", "+zpopmin", "+zpopmax"),
+    *("+zmpop", "+bzpopmin", "+bzpopmax", "+bzmpop", "+xdel", "+xtrim", "+xack"),
+    *("+xgroup|destroy", "+xgroup|delconsumer", "+function|delete", "+function|flush"),
 )
 
 

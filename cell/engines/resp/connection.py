@@ -46,6 +46,10 @@ class RespConnection:
         """The answer's texts, where it is a list."""
         return await self._asked(words, self._answers)
 
+    async def info(self, *sections: str) -> dict[str, str]:
+        lines = (await self.ask("INFO", *sections)).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
     async def ask_nested(self, *words: str) -> Answer:
         """Lists within lists, nothing as an empty one."""
         return await self._asked(words, self._nested)

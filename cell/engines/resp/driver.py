@@ -16,6 +16,7 @@ from cell.engines.driver import (
     Health,
     Login,
     Metrics,
+    Room,
     Snapshot,
     measured,
 )
@@ -27,7 +28,6 @@ from cell.engines.resp.configuration import (
     DEFAULT_RULES,
     DUMP,
     SCRIPT_MS,
-    TENANT_RULES,
     USERNAME,
     USERS,
     RespLimits,
@@ -37,6 +37,7 @@ from cell.engines.resp.configuration import (
 )
 from cell.engines.resp.connection import RefusalError, RespConnection, connected, is_full
 from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_servers
+from cell.engines.resp.storage import Writers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
@@ -71,6 +72,7 @@ class RespFamily:
         self._servers = servers
         self._storage_use = StorageUse()
         self._upkeep = Upkeep()
+        self._writers = Writers(self._connected)
         self.source = ", ".join(f"{each.origin} {each.release}" for each in servers) or "none found"
 
     def versions(self) -> tuple[str, ...]:
@@ -91,6 +93,7 @@ class RespFamily:
         content = configuration(view, RespLimits.of(spec.size))
         self._write(site, CONFIGURATION, content)
         await asyncio.to_thread(engine_files.remove, site.socket)
+        self._writers.started(site)
         binary = await asyncio.to_thread(self._host.program, server.binary)
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
         argv = [str(binary), str(view.configuration / CONFIGURATION)]
@@ -128,14 +131,19 @@ class RespFamily:
             try:
                 async with self._connected(site, PULSE_TIMEOUT_S) as connection:
                     health = await _health(connection)
-                    if health is Health.WELL:
+                    # A library that is deleted is written to the log, too.
+                    if health is Health.WELL and not self._writers.wait(site):
                         await self._upkeep.look(connection, site)
             except RefusalError as error:
                 return Health.FULL if is_full(error) else Health.WELL
         return health
 
     async def set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
-        tenant = rules_of(logins, TENANT_RULES)
+        async with self._writers.lock(site):
+            return await self._set_credentials(site, logins)
+
+    async def _set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
+        tenant = rules_of(logins, self._writers.rules(site))
         administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
         self._write(site, USERS, users(tenant, administrator))
         deadline = time.monotonic() + TOLD_WITHIN_S
@@ -178,7 +186,7 @@ class RespFamily:
         words = [word for setting in limits.settings() for word in setting]
         try:
             async with self._connected(site) as connection:
-                used = await _info(connection, "memory")
+                used = await connection.info("memory")
                 if int(used["used_memory"]) > limits.memory_bytes:
                     raise EngineError(
                         f"its data uses {int(used['used_memory'])} bytes of memory, but the size "
@@ -226,9 +234,18 @@ class RespFamily:
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)
         self._upkeep.forget(site)
+        self._writers.forget(site)
 
     async def flush(self, site: Site) -> None:
         await asyncio.to_thread(files.flush, site.data)
+
+    async def hold_writes(self, site: Site, room: Room) -> None:
+        # One that does not answer now is looked at again.
+        with contextlib.suppress(OSError, RefusalError):
+            await self._writers.look(site, room)
+
+    def refuse_writes(self, site: Site) -> None:
+        self._writers.refuse(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         return measured(self._host, process, self._storage_use.count(site)[0])
@@ -270,7 +287,7 @@ class RespFamily:
             while engine_files.find(dump) is None:
                 if not process.alive:
                     raise ConnectionResetError("the engine exited meanwhile")
-                now = await _info(connection, "persistence")
+                now = await connection.info("persistence")
                 if "1" in (now["rdb_bgsave_in_progress"], now["aof_rewrite_in_progress"]):
                     busy_at = time.monotonic()
                 elif time.monotonic() - busy_at > DUMP_BEGINS_S:
@@ -353,12 +370,7 @@ async def _health(connection: RespConnection) -> Health:
 
 
 async def _is_dumping(connection: RespConnection) -> bool:
-    return (await _info(connection, "persistence"))["rdb_bgsave_in_progress"] == "1"
-
-
-async def _info(connection: RespConnection, section: str) -> dict[str, str]:
-    lines = (await connection.ask("INFO", section)).splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
+    return (await connection.info("persistence"))["rdb_bgsave_in_progress"] == "1"
 
 
 def _series(version: str) -> tuple[int, ...]:

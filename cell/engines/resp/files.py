@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from cell.engines.driver import EngineError, Snapshot
@@ -48,11 +49,22 @@ def restore(host: Host, site: Site, source: Path) -> None:
 
 def clear_leftovers(data: EnginePath) -> None:
     """What a server that was killed had not finished."""
+    for place in _passing_files(data):
+        engine_files.remove(place)
+
+
+def passing_bytes(data: EnginePath) -> int:
+    """What a snapshot and a rewrite of the log write until they are done."""
+    found = (engine_files.find(place) for place in _passing_files(data))
+    return sum(each.st_size for each in found if each is not None)
+
+
+def _passing_files(data: EnginePath) -> Iterator[EnginePath]:
     for folder in (data, data / LOG_DIRECTORY):
         for name in engine_files.names(folder):
             if name.startswith("temp-"):
-                engine_files.remove(folder / name)
-    engine_files.remove(data / DUMP)
+                yield folder / name
+    yield data / DUMP
 
 
 def flush(data: EnginePath) -> None:

@@ -104,7 +104,7 @@ def _tell(site: Site, deleted: str) -> None:
 
 async def _bound_replay(connection: RespConnection, site: Site, seen: _Seen) -> None:
     """Has the log written anew, as short as the data, once it took long to come to be."""
-    told = _info(await connection.ask("INFO", "server", "cpu", "persistence"))
+    told = await connection.info("server", "cpu", "persistence")
     worked_s = float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
     rewrite = (told["run_id"], told["aof_rewrites"])
     if rewrite != seen.rewrite:
@@ -137,7 +137,3 @@ def _member(answer: Answer, name: str) -> Answer:
 
 def _sequence(answer: Answer) -> list[Answer]:
     return answer if isinstance(answer, list) else []
-
-
-def _info(text: str) -> dict[str, str]:
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
