@@ -251,15 +251,9 @@ class Supervisor:
         for instance_id in self.overlaps.due():
             # Apart: an engine that does not answer holds up no other, nor the cell's start.
             self.spawn(self.overlaps.end(instance_id, self.instances.get(instance_id)))
-<<<<<<< HEAD
         await self._measuring.look(list(self.instances.values()))
-=======
-        full = await asyncio.to_thread(self._measure, list(self.instances.values()))
         for instance in list(self.instances.values()):
             background.hold_writes(instance, self.spawn)
-        for instance_id, reason in full.items():
-            self._end_full(self.instances[instance_id], reason)
->>>>>>> 35386f8 (Hold writers back at the storage limit of Redis and Valkey)
 
     def _end_full(self, instance: HostedInstance, reason: str) -> None:
         """What works on it must not let it grow on: there it ends as a crashed one does."""

@@ -9,7 +9,8 @@ import pytest
 import redis
 
 from cell.engines.driver import Health, Room
-from cell.engines.resp import files, storage
+from cell.engines.resp import storage
+from cell.engines.resp.configuration import DUMP
 from cell.engines.resp.driver import RespFamily
 from cell.runtime.folder_sizes import size_bytes
 from contract_tests.cell.rig import SMALL, Rig, until
@@ -185,7 +186,7 @@ def test_a_log_is_rewritten_before_the_limit(
 @on_either_resp
 def test_a_snapshot_keeps_nobody_from_writing(running: Subject) -> None:
     with client(running) as own:
-        (running.site.data.outside / files.DUMP).write_bytes(bytes(2 * LIMIT))
+        (running.site.data.outside / DUMP).write_bytes(bytes(2 * LIMIT))
         own.set("key", "value")
         look(running)
         assert not is_held(running)
