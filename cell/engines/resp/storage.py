@@ -149,7 +149,7 @@ class Writers:
         if self._refused(site):
             await self._set(connection, site, full=False)
         elif self.wait(site):
-            await self._let_go(connection, site)
+            await self._release(connection, site)
         # Half of what is left is for what is written until the rewrite has ended.
         left_bytes = (room.limit_bytes - now.base_bytes) / 2
         if now.grown_bytes > max(left_bytes, room.limit_bytes * GROWN_MIN):
@@ -173,7 +173,7 @@ class Writers:
             return now.bytes <= room.limit_bytes * LIFTED_BELOW
         return time.monotonic() - seen.held_since < PAUSED_MAX_S
 
-    async def _let_go(self, connection: RespConnection, site: Site) -> None:
+    async def _release(self, connection: RespConnection, site: Site) -> None:
         await connection.ask("CLIENT", "UNPAUSE")
         self._seen[site.instance_id].held_since = None
 
@@ -185,7 +185,7 @@ class Writers:
             else:
                 (site.configuration / FULL).unlink(missing_ok=True)
             await connection.ask("ACL", "SETUSER", USERNAME, *self.rules(site))
-        await self._let_go(connection, site)
+        await self._release(connection, site)
         event = "cell.storage_full" if full else "cell.storage_freed"
         log.warning(event, instance_id=site.instance_id)
         if full:
