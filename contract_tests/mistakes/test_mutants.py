@@ -1,12 +1,20 @@
 """`make mutants` tells which mutants survive, and fails when too many do or its list is stale."""
 
+import signal
+import tempfile
+import time
+from contextlib import chdir
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tools.mutants import listed
 from tools.mutants.__main__ import main, report, sample
+from tools.mutants.forks import Forks
 from tools.mutants.listed import Entry
+from tools.mutants.reach import Reach
+from tools.mutants.results import NO_VERDICT, TIMEOUT, change_of
 from tools.mutants.rooms import ROOMS, Room
 from tools.mutants.work_folder import WorkFolder
 
@@ -50,6 +58,22 @@ def test_a_high_price_is_reduced(cents: int, less: int) -> None:
 def test_a_till() -> None:
     assert Till().add(2) == 3
 """
+COUNTED = '''\
+"""Counts."""
+
+
+def down(count: int) -> int:
+    while count != 0:
+        count -= 1
+    return count
+'''
+COUNTS = """\
+from shop.prices import down
+
+
+def test_down() -> None:
+    assert down(3) == 0
+"""
 NEVER = Entry("shop/*.py", "if cents > 100:", "if cents > 999:", "a reason")
 BOUND = Entry("shop/prices.py", "if cents > 100:", "if cents … 10…:", "a reason")
 
@@ -57,15 +81,19 @@ BOUND = Entry("shop/prices.py", "if cents > 100:", "if cents … 10…:", "a rea
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
     """Two mutants of `reduced` survive its test, and nothing tests `Till`."""
-    root = tmp_path_factory.mktemp("shop")
-    files = {"shop/__init__": "", "shop/prices": PRICES, "shop_tests/test_it": WEAK}
+    folder = made(tmp_path_factory.mktemp("shop"), PRICES, WEAK)
+    folder.run([], 1)
+    return folder
+
+
+def made(root: Path, code: str, tests: str) -> WorkFolder:
+    files = {"shop/__init__": "", "shop/prices": code, "shop_tests/test_it": tests}
     for name, text in files.items():
         path = root / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     folder = WorkFolder(root, "shop", ROOM)
     folder.make(anew=False)
-    folder.run([], 1)
     return folder
 
 
@@ -143,10 +171,70 @@ def test_a_run_goes_on_and_fails_no_more_but_for_a_stale_entry(
 def test_tests_that_fail_without_any_mutant_judge_nothing(shop: WorkFolder) -> None:
     (shop.root / "shop_tests/test_it.py").write_text(STRONG.replace("== 3", "== 4"))
     shop.make(anew=True)
-    assert shop.mutants() == []
-    with pytest.raises(SystemExit, match="mutmut ended with 1") as ended:
+    assert {each.outcome for each in shop.mutants()} == {"not checked"}
+    with pytest.raises(SystemExit, match="pytest ended with 1") as ended:
         shop.run([], 1)
     assert "FAILED shop_tests/test_it.py::test_a_till" in str(ended.value)
+
+
+@pytest.mark.nightly
+def test_a_mutant_that_takes_forever_is_killed(tmp_path: Path) -> None:
+    folder = made(tmp_path, COUNTED, COUNTS)
+    folder.run([], 2)
+    with chdir(folder.path):
+        forever = [each for each in folder.mutants() if "count += 1" in change_of(each).new]
+    assert [each.outcome for each in forever] == ["timeout"]
+    assert "killed" in {each.outcome for each in folder.mutants()}
+
+
+@pytest.mark.nightly
+def test_what_a_run_that_was_ended_has_found_is_kept(tmp_path: Path) -> None:
+    folder = made(tmp_path, PRICES, STRONG)
+    (first, *_) = folder.names()
+    (folder.path / "verdicts").write_text(f"1 {first}\n")
+    assert [each.outcome for each in folder.mutants()] == ["killed"] + ["not checked"] * 5
+    folder.make(anew=False)
+    folder.run([], 1)
+    verdicts = (folder.path / "verdicts").read_text().splitlines()
+    assert sorted(verdicts) == sorted(f"1 {name}" for name in folder.names()[1:])
+
+
+def later(seconds: float) -> int:
+    time.sleep(seconds)
+    return 0
+
+
+def interrupted() -> int:
+    signal.raise_signal(signal.SIGINT)
+    return 0
+
+
+def test_a_fork_ends_with_its_status_or_by_its_time_and_leaves_nothing(tmp_path: Path) -> None:
+    told: dict[str, int] = {}
+    forks = Forks(2, told.__setitem__)
+    for name, work, limit_s in (
+        ("seven", lambda: (tmp_path / "where").write_text(tempfile.mkdtemp()) and 7, 60),
+        ("late", partial(later, 600), 0.2),
+        ("broken", lambda: 1 // 0, 60),
+        ("interrupted", interrupted, 60),
+    ):
+        forks.start(name, work, limit_s)
+    forks.wait()
+    assert told == {"seven": 7, "late": TIMEOUT, "broken": NO_VERDICT, "interrupted": NO_VERDICT}
+    assert not Path((tmp_path / "where").read_text()).parent.exists()
+    forks.start("forgotten", partial(later, 600), 60)
+    forks.kill()
+    assert "forgotten" not in told
+
+
+def test_the_fastest_tests_judge_first() -> None:
+    reach = Reach()
+    reach.add("slow", 2, ["a.x_f", "a.x_g"], "")
+    reach.add("fast", 1, ["a.x_f"], "")
+    reach.add("elsewhere", 0, [], "FAILED elsewhere")
+    assert reach.judges("a.x_f__mutmut_12") == ["fast", "slow"]
+    assert reach.judges("a.x_h__mutmut_1") == []
+    assert reach.failures == ["FAILED elsewhere"]
 
 
 def test_without_a_room_the_rooms_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,11 @@ def main(arguments: Sequence[str]) -> int:
         seed = random.randrange(10**6) if options.seed is None else options.seed  # noqa: S311
         print(f"a sample of {options.sample}, with --seed {seed}", flush=True)
         chosen = sample(chosen, options.sample, seed)
-    folder.run(chosen, options.jobs)
+    try:
+        folder.run(chosen, options.jobs)
+    except KeyboardInterrupt:
+        print("ended; the same command goes on, and tries no more what was killed", flush=True)
+        chosen = [each.name for each in folder.mutants() if each.code is not None]
     return report(folder, chosen, listed.read())
 
 
@@ -73,7 +77,8 @@ def sample(names: Sequence[str], count: int, seed: int) -> list[str]:
 
 def report(folder: WorkFolder, chosen: Sequence[str], entries: Sequence[Entry]) -> int:
     """Print what became of the mutants, of all or of those chosen; the exit status."""
-    tried = [each for each in folder.mutants() if not chosen or each.name in chosen]
+    wanted = {*chosen}
+    tried = [each for each in folder.mutants() if not wanted or each.name in wanted]
     with chdir(folder.path):
         survivors = [change_of(each) for each in tried if each.is_survivor]
     matter, excused, unused = listed.split(entries, survivors)

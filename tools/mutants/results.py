@@ -11,8 +11,12 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.stats import status_by_exit_code
 from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
+# Exit statuses as mutmut reads them. The second that kills is pytest's for errors of its own.
+SURVIVED: Final = 0
 KILLED: Final = (1, 3)
-"""Exit statuses of pytest."""
+NO_TESTS: Final = 33
+NO_VERDICT: Final = 35
+TIMEOUT: Final = 36
 
 
 @dataclass(frozen=True)
