@@ -122,6 +122,7 @@ def _projects(paths: Paths) -> None:
         "desk.create_project", f"{ORG}/projects", "projects:write", body=PROJECT, query=dry_run
     )
     paths.get("desk.project", f"{ORG}/projects/{{project_id}}", "projects:read")
+    paths.post("desk.forget", f"{ORG}/projects/{{project_id}}/forget", "projects:write")
 
 
 def _instances(paths: Paths) -> None:

@@ -38,6 +38,20 @@ def test_what_reads_loads_a_caller_once(desk: Desk, loads: list[str], kind: str)
     assert len(loads) <= 2  # a session once more in the organization, and when it was last used
 
 
+def test_each_of_several_callers_is_loaded_once(desk: Desk, loads: list[str]) -> None:
+    ann, ben = desk.person(), desk.person()
+    org = desk.org((ann, "owner"), (ben, "owner"))
+    tokens = [desk.key(org, ann), desk.key(org, ben)]
+    for token in tokens:
+        desk.get(f"/v1/orgs/{org}", token)
+    desk.boundary.last_used.flush()
+    for token in tokens:
+        desk.get(f"/v1/orgs/{org}", token)
+    loads.clear()
+    assert {desk.get(f"/v1/orgs/{org}", token).status_code for token in tokens} == {200}
+    assert loads == []
+
+
 def test_what_writes_loads_its_caller_in_its_transaction(desk: Desk, loads: list[str]) -> None:
     ann = desk.person()
     org = desk.org((ann, "owner"))
@@ -77,6 +91,9 @@ def test_so_many_are_known_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     for token in ("a", "b", "a", "c"):
         cache.note((token,), [], resolved)
     assert [cache.get((token,), []) is not None for token in "abc"] == [True, False, True]
+    for token in ("c", "a"):
+        cache.note((token,), ["other"], resolved)
+    assert [cache.get((token,), ["other"]) is not None for token in "abc"] == [True, False, True]
 
 
 def test_a_handler_that_reads_may_not_change_its_caller(

@@ -1,11 +1,19 @@
 """What is written beside the change: audit and events, in one transaction or not at all."""
 
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from sqlalchemy import select
 
 from contract_tests.boundary.desk import Desk, MakeDesk
+from control.boundary import Call
+from control.workflows.instances import erasure
 from storage.events.audit import AuditEntry
 from storage.events.events import Event
+from storage.instances.instances import Instance
+from storage.work import Work
 
 
 def entries(desk: Desk) -> list[AuditEntry]:
@@ -43,6 +51,15 @@ def test_someone_unknown_is_audited_as_anonymous_outside_of_any_org(desk: Desk) 
     desk.post("/v1/sessions", json={"email": "a@example.org", "password": "right"})
     (entry,) = entries(desk)
     assert (entry.actor_kind, entry.actor_id, entry.org_id) == ("anonymous", None, None)
+
+
+def test_what_a_service_account_does_is_its_own(desk: Desk) -> None:
+    ann = desk.person()
+    org = desk.org((ann, "owner"))
+    key = desk.key(org, ann)
+    desk.change_key(key, service_account_id="sa_1")
+    desk.post(f"/v1/orgs/{org}/projects", key, json={"name": "A", "slug": "a"})
+    assert [entry.actor_kind for entry in entries(desk)] == ["service_account"]
 
 
 def test_a_read_can_be_audited(desk: Desk) -> None:
@@ -83,9 +100,18 @@ def test_in_production_a_forgotten_audit_is_written_all_the_same(make_desk: Make
     org = desk.org((ann, "owner"))
     body = {"kind": "instance.paused.v1", "audited": False}
     assert desk.post(f"/v1/orgs/{org}/emit", ann.session, json=body).status_code == 204
-    assert [entry.action for entry in entries(desk)] == ["desk.emit"]
+    assert [(entry.action, entry.target) for entry in entries(desk)] == [("desk.emit", None)]
     (event,) = events(desk)
     assert (event.org_id, event.type, event.data) == (org, "instance.paused.v1", {"said": "so"})
+
+
+def test_a_forgotten_audit_names_the_record_of_the_path(make_desk: MakeDesk) -> None:
+    desk = make_desk(strict=False)
+    ann = desk.person()
+    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+    made = desk.post(path, ann.session, json={"name": "A", "slug": "a"}).json()["id"]
+    assert desk.post(f"{path}/{made}/forget", ann.session).status_code == 204
+    assert [entry.target for entry in entries(desk)] == [made, made]
 
 
 @pytest.mark.parametrize(("strict", "status"), [(True, 500), (False, 204)])
@@ -101,3 +127,20 @@ def test_a_secret_of_the_body_is_written_to_no_log_and_no_event(
     kept = [] if strict else [{"accounts": [{"name": "app"}]}]
     assert [entry.detail for entry in entries(desk)] == kept
     assert [event.data for event in events(desk)] == kept
+
+
+def test_a_workflow_knows_the_request_that_started_it(desk: Desk) -> None:
+    asked = SimpleNamespace(request_id="my-request-7")
+    given: dict[str, Any] = dict.fromkeys(each.name for each in fields(Call) if each.init)
+    with desk.database.write() as db:
+        call = Call(**given | {"db": db, "exchange": asked})
+        call.start(erasure.delete, lane="cell_1", why="a test")
+        instance = cast("Instance", SimpleNamespace(id="inst_1", org_id="org_1"))
+        call.start(erasure.delete, instance)
+        first, second = db.scalars(select(Work).order_by(Work.seq))
+        assert first.lane == "cell_1"
+        assert first.args == {"request_id": "my-request-7", "why": "a test"}
+        ids = {"org_id": "org_1", "instance_id": "inst_1"}
+        assert (second.lane, second.args) == ("inst_1", {"request_id": "my-request-7", **ids})
+        with pytest.raises(ValueError, match=r"is started in no lane: name one, or an instance$"):
+            call.start(erasure.delete)

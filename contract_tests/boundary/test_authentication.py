@@ -1,13 +1,17 @@
 """Who is let in: keys and sessions in force, and nobody else."""
 
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from contract_tests import written
 from contract_tests.boundary.desk import Desk, MakeDesk
 from control.boundary import identity
+from control.boundary.callers import Caller
+from control.boundary.last_used import LastUsed
+from storage.access.api_keys import ApiKey
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,10 @@ def test_without_credentials_in_force_there_is_401(desk: Desk, header: str | Non
     answer = desk.get("/v1/me", headers={} if header is None else {"Authorization": header})
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="menagerie"')
+    told = "the API key or session is unknown, expired or revoked"
+    if header is None:
+        told = "this needs an API key or a user session: send Authorization: Bearer <token>"
+    assert answer.json()["detail"] == told
     assert answer.headers["Content-Type"].startswith("application/problem+json")
     assert ("invalid_token" in answer.headers["WWW-Authenticate"]) == (header is not None)
 
@@ -122,9 +130,12 @@ def test_last_use_is_noted_at_most_once_a_minute(make_desk: MakeDesk) -> None:
     desk = make_desk()
     ann = desk.person()
     key = desk.key(desk.org((ann, "owner")), ann)
+    other = desk.key(desk.org((ann, "owner")), ann)
     assert last_used_at() is None
     desk.get("/v1/me", key)
     first = last_used_at()
+    with desk.database.read() as db:
+        assert written.key_with(db, identity.token_sha256(other)).last_used_at is None
     assert first is not None
     desk.get("/v1/me", key)
     assert last_used_at() == first
@@ -132,3 +143,19 @@ def test_last_use_is_noted_at_most_once_a_minute(make_desk: MakeDesk) -> None:
     later.get("/v1/me", key)
     later.boundary.last_used.flush()
     assert last_used_at() > first
+
+
+def test_of_two_notes_the_later_holds(desk: Desk) -> None:
+    """Two replicas write when they come to it."""
+    ann = desk.person()
+    secret = desk.key(desk.org((ann, "owner")), ann)
+    now = desk.now()
+    for at in (now + timedelta(seconds=10), now):
+        with desk.database.read() as db:
+            key = written.key_with(db, identity.token_sha256(secret))
+        replica = LastUsed(desk.database)
+        replica.note(cast("Caller", SimpleNamespace(key=ApiKey(id=key.id))), at)
+        replica.flush()
+    with desk.database.read() as db:
+        noted = written.key_with(db, identity.token_sha256(secret)).last_used_at
+    assert noted == now + timedelta(seconds=10)

@@ -39,6 +39,17 @@ def test_a_key_may_what_both_roles_hold(desk: Desk, role: str, key_role: str) ->
     assert allowed(desk, org, desk.key(org, ann, key_role)) == ROLES[role] & ROLES[key_role]
 
 
+@pytest.mark.parametrize(
+    ("role", "key_role", "weaker"),
+    [("owner", "admin", "admin"), ("admin", "owner", "admin"), ("admin", "admin", "admin")],
+)
+def test_a_keys_role_is_the_weaker(desk: Desk, role: str, key_role: str, weaker: str) -> None:
+    ann = desk.person()
+    org = desk.org((ann, role))
+    answer = desk.get(path_of("org:read").format(org_id=org), desk.key(org, ann, key_role))
+    assert answer.json()["role"] == weaker
+
+
 def test_scopes_cut_a_key(desk: Desk) -> None:
     ann = desk.person()
     org = desk.org((ann, "admin"))

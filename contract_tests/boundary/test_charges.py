@@ -1,9 +1,14 @@
 """Whom a request counts for: the caller, the person behind keys and sessions, the address."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.boundary.document import operation
+from control.boundary.callers import Caller
+from control.boundary.charges import of
 from control.boundary.rates import Limiter
 from control.boundary.rules import rule_of
 from control.boundary.windows import LibraryMeter, LocalWindows
@@ -94,6 +99,13 @@ def test_a_persons_changes_are_counted_over_all_their_sessions(make_desk: MakeDe
 def _deleting() -> Operation:
     path = "/v1/orgs/{org_id}/things"
     return Operation(path, "DELETE", operation("desk.end", path, "org:write", audit="desk.end"))
+
+
+def test_what_anyone_may_is_counted_by_address_whoever_asks() -> None:
+    path = "/v1/hello"
+    hello = Operation(path, "GET", operation("desk.hello", path, rate="unauthenticated"))
+    caller = cast("Caller", SimpleNamespace(user=SimpleNamespace(id="usr_1"), key=None))
+    assert ("unauthenticated", "203.0.113.7") in [*of(rule_of(hello), caller, "203.0.113.7")]
 
 
 def test_what_is_refused_for_want_of_rights_is_counted_for_the_caller(make_desk: MakeDesk) -> None:

@@ -17,11 +17,15 @@ from sqlalchemy.orm import Session
 from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.databases import Databases
 from control.boundary import replay
-from control.boundary.replay import canonical
+from control.boundary.replay import ReplayKey, Replays, canonical
+from control.sealing import Sealer
+from control.settings import ControlSettings
+from specserver import Reply
 from storage import replays
 from storage.access.projects import Project
 from storage.access.users import User
 from storage.columns import Record
+from storage.database import Database
 from storage.events.audit import AuditEntry
 from storage.replays import Replay
 
@@ -112,7 +116,14 @@ def test_the_same_key_with_another_request_is_422(desk: Desk) -> None:
         desk.post(path + "?dry_run=true", token, **keyed("k1")),
     ):
         assert (changed.status_code, changed.json()["code"]) == (422, "idempotency_key_reused")
-        assert changed.json()["errors"][0]["parameter"] == "Idempotency-Key"
+        assert changed.json()["detail"] == "the Idempotency-Key belongs to another request"
+        assert changed.json()["errors"] == [
+            {
+                "parameter": "Idempotency-Key",
+                "keyword": "unique",
+                "message": "was used for another request in the last 24 hours; use a new one",
+            }
+        ]
     assert count(desk, Project) == 1
 
 
@@ -162,7 +173,14 @@ def test_a_key_is_1_to_255_visible_ascii_characters(desk: Desk, key: str | bytes
     path, token = shop(desk)
     answer = desk.post(path, token, headers={"Idempotency-Key": key}, json=BODY)
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["parameter"] == "Idempotency-Key"
+    assert answer.json()["detail"] == "the Idempotency-Key is not valid"
+    assert answer.json()["errors"] == [
+        {
+            "parameter": "Idempotency-Key",
+            "keyword": "pattern",
+            "message": "must be 1 to 255 visible ASCII characters",
+        }
+    ]
     assert desk.post(path, token, **keyed("x" * 255)).status_code == 201
 
 
@@ -201,6 +219,21 @@ def test_a_key_can_be_used_anew_when_its_window_is_over(make_desk: MakeDesk) -> 
     made = later.post(path, token, **keyed("k1", other))
     assert later.post(path, token, **keyed("k1", other)).json() == made.json()
     assert count(desk, Replay) == 1
+
+
+def test_an_answer_that_is_no_json_is_repeated_as_it_was(database_url: str) -> None:
+    database = Database(database_url)
+    kept = Replays(Sealer(b"s" * 32), ControlSettings(cursor_key=b"k" * 32))
+    key = ReplayKey("org_1", "things.make", "k1", "of what was asked")
+    with database.write() as db:
+        now = database.now(db)
+        made = Reply(201, "made", {"Location": "/v1/things/1"}, "text/plain")
+        kept.keep(db, key, now, made)
+        again = kept.answer(db, key, now)
+    assert again is not None
+    assert (again.status, again.encode(), again.media_type) == (201, b"made", "text/plain")
+    assert again.headers == {"Location": "/v1/things/1", "Idempotency-Replayed": "true"}
+    database.dispose()
 
 
 def first_user(desk: Desk) -> str:
@@ -346,7 +379,10 @@ def test_of_large_answers_an_organization_keeps_so_much_and_no_more(
     assert desk.post(path, token, **keyed("first")).json() == first.json()
     lost = desk.post(path, token, **keyed("second", more))
     assert (lost.status_code, lost.json()["code"]) == (409, "idempotency_answer_lost")
-    assert "too large to keep" in lost.json()["detail"]
+    assert lost.json()["detail"] == (
+        "the response to this Idempotency-Key was too large to keep beside the others of the last"
+        " 24 hours; the request took effect and is not repeated"
+    )
     changed = desk.post(path, token, **keyed("second"))
     assert (changed.status_code, changed.json()["code"]) == (422, "idempotency_key_reused")
     assert count(desk, Project) == 2

@@ -34,8 +34,6 @@ from storage.instances.instances import Instance
 if TYPE_CHECKING:
     from control.boundary.streamed_answers import Again
 
-_FAILURES_FROM = 400
-
 
 class HandlerFault(Exception):  # noqa: N818 -- a fact about a handler
     """A handler left out what the document says of it; raised in tests and --dev only."""
@@ -212,11 +210,10 @@ class Call:
     def cursor_out(self, position: dict[str, Any]) -> str:
         return self._cursors.write(position, self._place)
 
-    def finish(self, reply: Reply) -> None:
+    def finish(self) -> None:
         """The boundary's: see that what was done is in the audit log."""
-        owed = self.rule.audit is not None and reply.status < _FAILURES_FROM
         dry_run = self.exchange.arguments.get("dry_run") is True
-        if not owed or self._audited or dry_run:
+        if self.rule.audit is None or self._audited or dry_run:
             return
         if self.services.settings.strict:
             raise HandlerFault(

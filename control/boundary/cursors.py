@@ -3,7 +3,6 @@
 import hashlib
 from typing import Any
 
-import orjson
 from itsdangerous import BadData, URLSafeSerializer
 
 from specserver import Invalid
@@ -38,16 +37,5 @@ class Cursors:
         return URLSafeSerializer(
             self._key,
             salt=b"cursor\0" + place.encode(),
-            serializer=_Json,
             signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
         )
-
-
-class _Json:
-    @staticmethod
-    def dumps(value: Any, **_options: Any) -> str:
-        return orjson.dumps(value).decode()
-
-    @staticmethod
-    def loads(written: str | bytes) -> Any:
-        return orjson.loads(written)

@@ -39,14 +39,7 @@ from control.boundary.replay import ReplayKey, Replays
 from control.boundary.rules import Rule, rule_of
 from control.boundary.unrouted import UnroutedLimit
 from control.services import Services
-from specserver import (
-    Exchange,
-    NotFound,
-    Operation,
-    Problem,
-    Reply,
-    TooManyRequests,
-)
+from specserver import Exchange, NotFound, Operation, Problem, Reply, TooManyRequests
 from specserver.shares import Stranger
 from storage import tenancy
 from storage.access import organizations
@@ -238,7 +231,7 @@ class RequestPipeline:
                 return before
             tenancy.restrict(db, call.org.id if call.org else None)
             call.record(db)
-            call.finish(reply)
+            call.finish()
             if key is not None:
                 self._replays.keep(db, key, call.now, reply)
         return reply
@@ -246,17 +239,19 @@ class RequestPipeline:
     def _write_once(self, context: RequestContext, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
             # Before all else is read: rights, status and quotas stay as found until the commit.
-            org_id = context.org_id if context.rule.mutating else None
-            if key is not None:
-                self._replays.lock(db, key, org_id)
-            elif org_id is not None:
-                organizations.lock(db, org_id)
+            self._lock(db, key, context.org_id if context.rule.mutating else None)
             admission = self._admit(db, context)
             if key is not None:
                 before = self._replays.answer(db, key, admission.at)
                 if before is not None:
                     return self._still(before, db, context, admission)
             return self._act(db, context, admission, key)
+
+    def _lock(self, db: Session, key: ReplayKey | None, org_id: str | None) -> None:
+        if key is not None:
+            self._replays.lock(db, key, org_id)
+        elif org_id is not None:
+            organizations.lock(db, org_id)
 
     def _still(
         self, before: Reply, db: Session, context: RequestContext, admission: Admission
@@ -279,7 +274,7 @@ class RequestPipeline:
         reply = _invoke(call)
         if reply.status >= _FAILURES_FROM:
             raise _Failed(reply)
-        call.finish(reply)
+        call.finish()
         if key is not None:
             self._replays.keep(db, key, admission.at, reply)
         return reply

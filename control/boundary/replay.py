@@ -28,7 +28,6 @@ HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,255}")
 _MEDIA_TYPE: Final = "Content-Type"
-_SUCCESSES_BELOW: Final = 400
 LARGE_FROM: Final = 2048
 """Bytes of a sealed answer. Smaller ones are limited by the rate of requests alone."""
 LARGE_MAX: Final = 32 * 2**20
@@ -144,13 +143,12 @@ class Replays:
         return self._opened(found, key)
 
     def keep(self, db: Session, key: ReplayKey, now: datetime, reply: Reply) -> None:
-        """Successes only: what was refused changed nothing, and may be asked again."""
-        if reply.status >= _SUCCESSES_BELOW or reply.chunks is not None:
+        """Of a success: what was refused changed nothing, and may be asked again."""
+        if reply.chunks is not None:
             return
-        sealed: bytes | None = self._sealer.seal(reply.encode(), key.sealing)
-        large = len(sealed) if sealed is not None and len(sealed) >= LARGE_FROM else None
-        if large is not None and replays.large_bytes(db, key.scope) + large > LARGE_MAX:
-            sealed = large = None
+        sealed = self._sealer.seal(reply.encode(), key.sealing)
+        large = len(sealed) if len(sealed) >= LARGE_FROM else None
+        is_too_much = large is not None and replays.large_bytes(db, key.scope) + large > LARGE_MAX
         headers = {name: value for name, value in reply.headers.items() if isinstance(value, str)}
         replays.keep(
             db,
@@ -161,8 +159,8 @@ class Replays:
             state="done",
             status=reply.status,
             headers={**headers, _MEDIA_TYPE: reply.media_type},
-            body_sealed=sealed,
-            large_bytes=large,
+            body_sealed=None if is_too_much else sealed,
+            large_bytes=None if is_too_much else large,
             expires_at=now + self._ttl,
         )
 

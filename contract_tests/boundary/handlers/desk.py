@@ -75,6 +75,12 @@ def project(_call: Call, project: Project) -> dict[str, Any]:
     return {"id": project.id}
 
 
+def forget(_call: Call, project: Project) -> Reply:
+    """To audit."""
+    assert project.id
+    return Reply.no_content()
+
+
 def create_key(call: Call, body: dict[str, Any]) -> Reply:
     token = identity.new_api_key()
     key = _key_of(call, token, name=body["name"])
