@@ -95,7 +95,9 @@ def test_a_password_changed_while_it_is_verified_signs_nobody_in(
         return right
 
     monkeypatch.setattr(identity, "verify_password", overtaken)
-    is_problem(send(house, person, asks(person, PASSWORD)["sign in"]), 409, "conflict")
+    answer = send(house, person, asks(person, PASSWORD)["sign in"])
+    is_problem(answer, 409, "conflict")
+    assert answer.json()["detail"] == "the password was changed at the same time; try again"
     monkeypatch.setattr(identity, "verify_password", verify)
     is_problem(send(house, person, asks(person, PASSWORD)["sign in"]), 401)
     assert send(house, person, asks(person, NEW)["sign in"]).status_code == 201
