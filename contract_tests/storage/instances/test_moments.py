@@ -20,7 +20,7 @@ def test_hours_are_those_from_one_moment_until_before_another(database: Database
         first = database.now(db).replace(minute=0, second=0, microsecond=0)
         for instance in (mine, other):
             assert samples.newest(db, tenant.org_id, instance.id) is None
-            for number in (1, 2, 0):
+            for number in (1, 2, 0, -1):
                 hour = first + number * HOUR
                 ids = {"instance_id": instance.id, "org_id": tenant.org_id}
                 db.add(Sample(**ids, hour=hour, seen_at=hour))
