@@ -1,17 +1,11 @@
 """The ceiling of an instance's storage: above it, the engine does not run until it has more."""
 
-import contextlib
-import stat
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from cell.engines.driver import EngineError, HoldsWrites, Room
+from cell.instances import nameless_files
 from cell.instances.hosted import HostedInstance
-from cell.runtime import engine_files
-from cell.runtime.engine_files import EnginePath
 from cell.runtime.folder_sizes import size_bytes
-from cell.runtime.process import Process
 
 GB = 10**9
 # For a start that reads a long log, and for its rewrite.
@@ -28,7 +22,7 @@ def excess(instance: HostedInstance) -> str | None:
     """The reason shown to the owner if a running engine exceeds its ceiling, as last measured."""
     if instance.process is None:
         return None
-    nameless = nameless_bytes(instance.process, instance.site.data)
+    nameless = nameless_files.count(instance.process, instance.site.data)
     told = _told(instance, instance.metrics.storage_bytes + nameless)
     if told is None and instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
         instance.lent_until = None
@@ -61,31 +55,6 @@ def lend(instance: HostedInstance) -> bool:
 def room(instance: HostedInstance) -> Room:
     storage_bytes = instance.record.spec.size.storage_bytes
     return Room(instance.metrics.storage_bytes, storage_bytes, _ceiling_bytes(instance))
-
-
-def nameless_bytes(process: Process, data: EnginePath) -> int:
-    """The size of files that an engine has removed but keeps open, as MariaDB does for sorting.
-
-    In whichever of its processes: a file that several of them hold counts once.
-    """
-    if (folder := engine_files.find(data)) is None:
-        return 0
-    held: dict[int, int] = {}
-    for descriptor in _descriptors(process.tree()):
-        try:
-            found = descriptor.stat()
-        except OSError:
-            continue
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 0 and found.st_dev == folder.st_dev:
-            held[found.st_ino] = found.st_blocks * 512
-    return sum(held.values())
-
-
-def _descriptors(pids: Iterable[int]) -> Iterator[Path]:
-    for pid in pids:
-        # One that has ended meanwhile, or may not be inspected.
-        with contextlib.suppress(OSError):
-            yield from Path(f"/proc/{pid}/fd").iterdir()
 
 
 def _ceiling_bytes(instance: HostedInstance) -> int:

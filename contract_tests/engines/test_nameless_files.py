@@ -1,9 +1,16 @@
 """Files that an engine has removed and keeps open: they fill the disk, in whichever process."""
 
 import contextlib
+import subprocess
+import sys
 import time
+from pathlib import Path
 
-from cell.instances.ceilings import nameless_bytes
+import pytest
+
+from cell.instances import nameless_files
+from cell.runtime.engine_files import EnginePath
+from cell.runtime.process import Process
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import newest_lent, session
 
@@ -19,24 +26,80 @@ LOOKS = 20
 def test_a_file_that_a_session_of_postgresql_holds_counts_once(lent: Subject) -> None:
     process, data = lent.process, lent.site.data
     assert process is not None
-    assert nameless_bytes(process, data) < MB
+    assert nameless_files.count(process, data) < MB
     with session(lent) as connection:
         connection.execute("SET work_mem = '64kB'")
         connection.execute(SORTED)
         files = [path for path in data.outside.glob("base/pgsql_tmp/**/*") if path.is_file()]
         taken = sum(path.stat().st_blocks * 512 for path in files)
         assert taken > 10 * MB
-        assert nameless_bytes(process, data) < MB
+        assert nameless_files.count(process, data) < MB
         for path in files:
             path.unlink()
-        assert taken <= nameless_bytes(process, data) < taken + MB
+        assert taken <= nameless_files.count(process, data) < taken + MB
     with contextlib.ExitStack() as stack:
         for _ in range(SESSIONS):
             stack.enter_context(session(lent)).execute("SELECT FROM pg_class")
         began = time.process_time()
         for _ in range(LOOKS):
-            nameless_bytes(process, data)
+            nameless_files.count(process, data)
         look_s = (time.process_time() - began) / LOOKS
         # Every second, of each instance.
         assert look_s < 0.1
         assert len(process.tree()) > SESSIONS
+
+
+# Each leaves 40 MB on the disk that no descriptor of the process's first thread shows.
+HIDDEN = {
+    "memory": """
+import mmap
+kept = mmap.mmap(file, 4096)
+os.close(file)
+""",
+    "a socket": """
+import socket
+one, other = socket.socketpair()
+socket.send_fds(one, [b"x"], [file])
+os.close(file)
+""",
+    "a thread's own descriptors": """
+import ctypes, threading
+begun = threading.Event()
+def keep():
+    ctypes.CDLL(None).unshare(0x400)
+    begun.set()
+    time.sleep(600)
+threading.Thread(target=keep, daemon=True).start()
+begun.wait()
+os.close(file)
+""",
+    "a thread that outlives the first": """
+import ctypes, threading
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("hidden", flush=True)
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+""",
+}
+HIDE = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.posix_fallocate(file, 0, 40_000_000)
+os.unlink(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_what_is_hidden_counts_too(hidden: str, tmp_path: Path) -> None:
+    program = HIDE + HIDDEN[hidden] + "print('hidden', flush=True)\ntime.sleep(600)"
+    data = EnginePath(tmp_path)
+    words = [sys.executable, "-c", program, str(tmp_path / "filled")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"hidden\n"
+            process = Process(child.pid, 0, 0.0, "")
+            deadline = time.monotonic() + 30
+            while nameless_files.count(process, data) < 40 * MB:
+                assert time.monotonic() < deadline, "what is hidden is not counted"
+        finally:
+            child.kill()
