@@ -18,7 +18,7 @@ from types import FrameType
 
 import structlog
 
-from menagerie import keys, walk
+from menagerie import health, keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
 from menagerie.errors import SettingsError
 from menagerie.processes import Child, RefusedError
@@ -29,6 +29,7 @@ _LOG = structlog.get_logger(__name__)
 # date, which to break off would be to begin again at the next start.
 _READY_S = 600.0
 _HEALTH_BYTES_MAX = 1 << 20
+_TEND_S = 0.05
 _TELL_S = 30.0
 _TRIES = 3
 # Longer than the slowest part may take to end.
@@ -217,12 +218,16 @@ class Serve:
 
     def _wait_until_ready(self) -> bool:
         started = told = time.monotonic()
-        asked = self.settings.api_url_local
-        while not self.stopping.wait(0.05):
+        asked, began, ask_at = self.settings.api_url_local, 0.0, 0.0
+        while not self.stopping.wait(_TEND_S):
             for child in self.children.values():
                 child.tend()
-            if self._gateway_serves() and self._cell_serves() and _is_well(asked):
-                return True
+            now = time.monotonic()
+            if now >= ask_at and self._gateway_serves() and self._cell_serves():
+                if _is_well(asked):
+                    return True
+                began = began or now
+                ask_at = now + health.pause_s(now - began, _TEND_S)
             given_up = [name for name, each in self.children.items() if each.crashes >= _TRIES]
             if given_up:
                 _LOG.error("failed to start; see the log lines above", parts=given_up)
@@ -265,10 +270,16 @@ def _is_well(url: str) -> bool:
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
     try:
         connection.request("GET", "/healthz")
-        said = connection.getresponse().read(_HEALTH_BYTES_MAX)
-        return bool(json.loads(said).get("status") == "ok")
-    except (OSError, ValueError, http.client.HTTPException):
+        answer = connection.getresponse()
+        said = json.loads(answer.read(_HEALTH_BYTES_MAX))
+        if answer.status != http.client.OK or health.missing(said):
+            return False
+    except (OSError, ValueError, LookupError, http.client.HTTPException):
         return False
+    else:
+        for each in health.warnings(said):
+            _LOG.warning("ready", warning=each)
+        return True
     finally:
         connection.close()
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import httpx
 
 from gateway.bounded_answers import AnswerRefused, client
+from menagerie import health
 from menagerie.endpoints import endpoints_file
 from menagerie.ownership import open_regular
 from menagerie.settings import Settings
@@ -33,8 +34,7 @@ class Seen:
 
 def wait(settings: Settings, url: str | None, timeout_s: float) -> int:
     """Says on stderr what is missing, as that changes. The exit status: 0 ready, 1 not in time."""
-    deadline = time.monotonic() + timeout_s
-    told = ""
+    began, told = time.monotonic(), ""
     # One for all looks: each loads the system's authorities, which takes more than the rest of one.
     with client(timeout=ASK_TIMEOUT_S) as http:
         while True:
@@ -42,12 +42,14 @@ def wait(settings: Settings, url: str | None, timeout_s: float) -> int:
             if not seen.missing:
                 print(f"Menagerie is ready: {seen.url}")  # noqa: T201 -- for people
                 return 0
-            if time.monotonic() >= deadline:
+            waited_s = time.monotonic() - began
+            if waited_s >= timeout_s:
                 return _not_in_time(seen, timeout_s)
             if seen.missing != told:
                 told = seen.missing
                 _tell(f"waiting: {told}")
-            time.sleep(LOOK_EVERY_S)
+            pause_s = health.pause_s(waited_s, LOOK_EVERY_S)
+            time.sleep(max(0.0, min(pause_s, timeout_s - waited_s)))
 
 
 def look(settings: Settings, url: str | None = None) -> Seen:
@@ -61,22 +63,22 @@ def _look(http: httpx.Client, settings: Settings, url: str | None) -> Seen:
     where = url or address(settings)
     try:
         answer = http.get(f"{where.rstrip('/')}/healthz")
-        health = answer.json()
-        checks = health.get("checks") or {"database": {"detail": health.get("detail")}}
-        if answer.status_code == httpx.codes.OK and health["status"] == "ok":
-            closed = None if url else _closed_port(settings)
-            if closed:
-                return Seen(where, f"the gateway is not listening on port {closed}")
-            return Seen(where, told="; ".join(c["detail"] for c in checks.values() if c["detail"]))
-        return Seen(where, "; ".join(f"{n}: {c['detail']}" for n, c in checks.items() if _bad(c)))
+        said = answer.json()
+        if missing := _missing(answer.status_code, said):
+            return Seen(where, "; ".join(missing))
+        if (closed := None if url else _closed_port(settings)) is not None:
+            return Seen(where, f"the gateway is not listening on port {closed}")
+        return Seen(where, told="; ".join(health.warnings(said)))
     except (AnswerRefused, ValueError, LookupError, TypeError, AttributeError):
         return Seen(where, f"{where} is not a Menagerie service (unexpected answer from /healthz)")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Seen(where, f"nothing answers at {where} ({error})")
 
 
-def _bad(check: dict[str, str]) -> bool:
-    return check.get("status") != "ok"
+def _missing(status: int, said: dict[str, Any]) -> list[str]:
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        return ["its health: too many asked in the last minute"]
+    return health.missing(said) if status == httpx.codes.OK else [f"database: {said['detail']}"]
 
 
 def address(settings: Settings) -> str:

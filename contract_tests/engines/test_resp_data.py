@@ -15,6 +15,7 @@ from cell.engines.resp import files
 from cell.runtime.engine_files import EnginePath
 from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject, on_either_resp
+from contract_tests.engines.resp_administrator import secret
 from contract_tests.engines.speakers import ONCE
 
 pytestmark = on_either_resp
@@ -36,7 +37,7 @@ def client(subject: Subject, **options: Any) -> redis.Redis:
 
 
 def administrator(subject: Subject) -> redis.Redis:
-    password = subject.host.secret(subject.site, "menagerie")
+    password = secret(subject)
     path = str(subject.site.socket)
     return redis.Redis(unix_socket_path=path, username="menagerie", password=password)
 

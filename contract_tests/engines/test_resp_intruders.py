@@ -12,6 +12,7 @@ from cell.engines.resp import driver
 from cell.engines.resp.connection import RefusalError, RespConnection
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject, on_either_resp
+from contract_tests.engines.resp_administrator import secret
 from contract_tests.engines.speakers import ONCE
 
 pytestmark = on_either_resp
@@ -36,8 +37,8 @@ def client(subject: Subject, username: str, password: str) -> redis.Redis:
 
 def plant(subject: Subject) -> redis.Redis:
     """Answers a session of the intruder's."""
-    secret = subject.host.secret(subject.site, "menagerie")
-    with client(subject, "menagerie", secret) as ours:
+    known = secret(subject)
+    with client(subject, "menagerie", known) as ours:
         for statement in PLANTED:
             ours.execute_command(*statement.split())
     for username in USERNAMES:
@@ -141,7 +142,7 @@ def test_an_engine_without_a_place_for_the_cell_keeps_no_credential_alive(
 ) -> None:
     monkeypatch.setattr(driver, "TOLD_WITHIN_S", 0.5)
     former, running.login = running.login, running.new_login()
-    with client(running, "menagerie", running.host.secret(running.site, "menagerie")) as ours:
+    with client(running, "menagerie", secret(running)) as ours:
         ours.config_set("maxclients", 1)
     with client(running, "app", former.password) as session:
         until(lambda: answers(session), "it has the only place")
@@ -190,7 +191,7 @@ def test_an_engine_that_refuses_its_administrator_keeps_no_credential_alive(
 ) -> None:
     monkeypatch.setattr(driver, "TOLD_WITHIN_S", 0.5)
     former, running.login = running.login, running.new_login()
-    with client(running, "menagerie", running.host.secret(running.site, "menagerie")) as ours:
+    with client(running, "menagerie", secret(running)) as ours:
         ours.execute_command("ACL", "SETUSER", "menagerie", "-acl|setuser")
     told = running.run(running.driver.set_credentials(running.site, [running.login]))
     assert "it did not take new credentials" in (told or "")
@@ -199,3 +200,17 @@ def test_an_engine_that_refuses_its_administrator_keeps_no_credential_alive(
     running.start()
     assert running.works(running.login)
     assert not running.works(former)
+
+
+def test_what_an_intruder_learnt_of_the_administrator_is_good_for_one_start(
+    running: Subject,
+) -> None:
+    """A server that was taken over is told the password, which the gateway lets anybody send."""
+    learnt = secret(running)
+    with client(running, "menagerie", learnt) as theirs:
+        assert theirs.ping()
+    start_anew(running)
+    with client(running, "menagerie", learnt) as theirs, pytest.raises(redis.AuthenticationError):
+        theirs.ping()
+    rotate(running)
+    assert running.works(running.login)

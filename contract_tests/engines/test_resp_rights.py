@@ -8,6 +8,7 @@ import redis
 
 from contract_tests.attacks.statements import fill, said, words
 from contract_tests.engines.conftest import Subject
+from contract_tests.engines.resp_administrator import secret
 from contract_tests.engines.speakers import ONCE
 
 pytestmark = pytest.mark.parametrize("subject", ["redis", "valkey"], indirect=True)
@@ -156,7 +157,10 @@ def test_nobody_gets_in_without_a_password_or_as_somebody_else(running: Subject)
 
 def test_the_administrator_can_read_nothing(running: Subject, tenant: redis.Redis) -> None:
     tenant.set("key", "private")
-    path, password = str(running.site.socket), running.host.secret(running.site, "menagerie")
+    path, password = (
+        str(running.site.socket),
+        secret(running),
+    )
     with redis.Redis(unix_socket_path=path, username="menagerie", password=password) as client:
         assert client.ping()
         for line in ("GET key", "KEYS *", "EVAL 'return 1' 0", "FLUSHALL", "SHUTDOWN", "MONITOR"):
@@ -177,9 +181,9 @@ def test_the_administrator_can_read_nothing(running: Subject, tenant: redis.Redi
 def test_files_of_users_hold_hashes_only(running: Subject) -> None:
     new = running.new_login()
     running.accept(new, running.login)
-    secret = running.host.secret(running.site, "menagerie")
+    known = secret(running)
     for path in running.site.directory.rglob("*"):
         if path.is_file():
             content = path.read_bytes()
-            for password in (new.password, running.login.password, secret):
+            for password in (new.password, running.login.password, known):
                 assert password.encode() not in content, path

@@ -11,6 +11,7 @@ import pymysql
 import redis
 
 from cell.engines.mysql import administrator as mysql_administrator
+from cell.engines.resp import administrator as resp_administrator
 from contract_tests.attacks.statements import said
 from contract_tests.isolation.surroundings import PROBE, Surroundings
 
@@ -82,7 +83,7 @@ def resp(around: Surroundings, instance_id: str) -> list[Any]:
     with redis.Redis(
         unix_socket_path=str(around.socket(instance_id)),
         username="menagerie",
-        password=around.secret(instance_id, "menagerie"),
+        password=resp_administrator.login(around.host, around.site(instance_id)).password,
         decode_responses=True,
     ) as client:
         client.execute_command("ACL", "SETUSER", "menagerie", "~*", "&*", "+@all")

@@ -20,7 +20,7 @@ from cell.engines.driver import (
     Snapshot,
     measured,
 )
-from cell.engines.resp import files, functions
+from cell.engines.resp import administrator, files, functions
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
     ADMINISTRATOR_RULES,
@@ -143,11 +143,13 @@ class RespFamily:
             return await self._set_credentials(site, logins)
 
     async def _set_credentials(self, site: Site, logins: Sequence[Login]) -> str | None:
+        if self._host.find(site) is None:
+            administrator.renew(site)
         tenant = rules_of(logins, self._writers.rules(site))
-        administrator = rules_of([self._administrator(site)], ADMINISTRATOR_RULES)
-        self._write(site, USERS, users(tenant, administrator))
+        ours = rules_of([administrator.login(self._host, site)], ADMINISTRATOR_RULES)
+        self._write(site, USERS, users(tenant, ours))
         deadline = time.monotonic() + TOLD_WITHIN_S
-        while (why := await self._told(site, tenant, administrator)) is not None:
+        while (why := await self._told(site, tenant, ours)) is not None:
             if time.monotonic() > deadline:
                 # Its owner's commands must not keep a credential alive: started anew, it has no
                 # sessions and reads the file.
@@ -159,15 +161,13 @@ class RespFamily:
             await asyncio.sleep(LOOK_AGAIN_S)
         return None
 
-    async def _told(
-        self, site: Site, tenant: Sequence[str], administrator: Sequence[str]
-    ) -> str | None:
+    async def _told(self, site: Site, tenant: Sequence[str], ours: Sequence[str]) -> str | None:
         """None where the engine has these users now, or will when it starts; or why not."""
         try:
             async with self._connected(site) as connection:
                 try:
                     # Loading the file would do as well, but ends all connections in 7.0.
-                    await _set_users(connection, tenant, administrator)
+                    await _set_users(connection, tenant, ours)
                 except RefusalError as error:
                     if str(error).startswith("BUSY"):
                         await _health(connection)
@@ -259,13 +259,10 @@ class RespFamily:
                 return server
         raise EngineError(f"{self.engine} {version} is no longer installed on this machine")
 
-    def _administrator(self, site: Site) -> Login:
-        return Login(ADMINISTRATOR, self._host.secret(site, ADMINISTRATOR))
-
     def _connected(
         self, site: Site, timeout_s: float = 10.0
     ) -> AbstractAsyncContextManager[RespConnection]:
-        return connected(str(site.socket), self._administrator(site), timeout_s)
+        return connected(str(site.socket), administrator.login(self._host, site), timeout_s)
 
     def _write(self, site: Site, name: str, content: str) -> None:
         """What the engine reads and cannot write."""
@@ -320,14 +317,14 @@ class Valkey(RespFamily):
 
 
 async def _set_users(
-    connection: RespConnection, tenant: Sequence[str], administrator: Sequence[str]
+    connection: RespConnection, tenant: Sequence[str], ours: Sequence[str]
 ) -> None:
     """As in the file: these users with these rules, and no others.
 
     Where a password ends, so do all connections: which of them came with it is not known.
     """
     # First, for the rules may be those of an earlier release.
-    known = {ADMINISTRATOR: administrator, "default": DEFAULT_RULES, USERNAME: tenant}
+    known = {ADMINISTRATOR: ours, "default": DEFAULT_RULES, USERNAME: tenant}
     for name in (ADMINISTRATOR, "default"):
         await connection.ask("ACL", "SETUSER", name, *known[name])
     former = await _passwords(connection)
