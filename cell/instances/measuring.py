@@ -36,6 +36,8 @@ class Measuring:
         # By instance; the first time, too, as nobody knows yet how long it takes.
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._slow: set[str] = set()
+        # Which of those that are measured together is looked at now.
+        self._at = ""
         self._quick: set[str] = set()
 
     async def look(self, instances: Iterable[HostedInstance]) -> None:
@@ -51,7 +53,16 @@ class Measuring:
         if new:
             await asyncio.wait([self._apart[name] for name in new], timeout=FIRST_S)
         quick = self._quick - set(new)
-        await self._measured([each for each in there if each.instance_id in quick])
+        await self._together([each for each in there if each.instance_id in quick])
+
+    async def _together(self, instances: list[HostedInstance]) -> None:
+        """One that takes long for the first time keeps the others for a while, and only once."""
+        task = self._spawn(self._measured(instances))
+        _, late = await asyncio.wait([task], timeout=FIRST_S)
+        if late and (name := self._at) in self._quick:
+            self._quick.discard(name)
+            self._slow.add(name)
+            self._apart[name] = task
 
     def _forget(self, there: Iterable[str]) -> None:
         for gone in self._apart.keys() - set(there):
@@ -67,6 +78,8 @@ class Measuring:
         full = []
         for instance in instances:
             began = time.monotonic()
+            if len(instances) > 1:
+                self._at = instance.instance_id
             try:
                 measure(instance)
                 if (told := ceilings.excess(instance)) is not None:

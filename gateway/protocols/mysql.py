@@ -34,8 +34,8 @@ SHAPING_CAPABILITIES: Final = (
 )
 DEFAULT_PLUGIN: Final = b"mysql_native_password"
 NO_PLUGIN: Final = b"menagerie_ask_again"
-# The administrator the cell looks after a server with. It never comes from outside.
-RESERVED_USERNAME: Final = b"menagerie"
+# So begin the names of the cell's own accounts. They never come from outside.
+RESERVED_USERNAMES: Final = b"menagerie"
 
 NO_PLUGIN_AUTH = ServerError(
     1251,
@@ -139,8 +139,9 @@ class MySqlDialogue:
             self._fault = NO_PLUGIN_AUTH
             raise Refusal("malformed", self._fault.message)
         username, _, name = login.username.rpartition(b"@")
-        if RESERVED_USERNAME in {each.strip().lower() for each in (username, login.username)}:
-            text = f"Access denied for user '{RESERVED_USERNAME.decode()}'"
+        names = (each.strip().lower() for each in (username, login.username))
+        if any(each.startswith(RESERVED_USERNAMES) for each in names):
+            text = f"Access denied for user '{RESERVED_USERNAMES.decode()}'"
             raise Refusal("not_permitted", text)
         if not username:
             return FirstRequest(login.username)

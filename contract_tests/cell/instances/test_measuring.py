@@ -35,27 +35,20 @@ def instance(name: str, driver: Counted) -> HostedInstance:
 
 
 async def look(slow: Counted, quick: Counted) -> None:
-    tasks: list[asyncio.Task[None]] = []
-
-    def spawn(work: Any) -> asyncio.Task[None]:
-        tasks.append(asyncio.create_task(work))
-        return tasks[-1]
-
     both = [instance("inst_slow", slow), instance("inst_quick", quick)]
-    measured = Measuring(spawn, lambda _instance, _reason: None)
+    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
     slow.takes_s = measuring.SLOW_S * 1.5
     await measured.look(both)
-    assert (slow.counts, quick.counts, len(tasks)) == (1, 1, 2)
+    assert (slow.counts, quick.counts) == (1, 1)
     slow.go_on.clear()
     for _ in range(3):
         await measured.look(both)
-    assert (slow.counts, quick.counts, len(tasks)) == (1, 4, 3)
+    assert (slow.counts, quick.counts) == (1, 4)
     slow.go_on.set()
-    await tasks[2]
-    assert slow.counts == 2
-    await measured.look(both)
-    await tasks[3]
-    assert slow.counts == 3
+    # Its next look is begun once the former has ended.
+    while slow.counts < 3:
+        await measured.look(both)
+        await asyncio.sleep(0.01)
 
 
 async def begin(slow: Counted, quick: Counted) -> None:
@@ -65,6 +58,24 @@ async def begin(slow: Counted, quick: Counted) -> None:
     await measured.look(both)
     assert (slow.counts, quick.counts) == (0, 1)
     slow.go_on.set()
+
+
+async def turn(former: Counted, quick: Counted) -> None:
+    both = [instance("inst_former", former), instance("inst_quick", quick)]
+    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    await measured.look(both)
+    former.go_on.clear()
+    await measured.look(both)
+    for _ in range(3):
+        await measured.look(both)
+    assert (former.counts, quick.counts) == (1, 4)
+    former.go_on.set()
+
+
+def test_one_that_was_quick_keeps_the_others_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an engine that was taken over opens ten million files."""
+    monkeypatch.setattr(measuring, "FIRST_S", 0.2)
+    asyncio.run(turn(Counted(), Counted()))
 
 
 def test_a_start_does_not_wait_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
