@@ -29,10 +29,11 @@ COPIES = 2
 
 @dataclass
 class _Bound:
-    """`reason` says why it was ended."""
+    """`reason` says why it was ended; `before_bytes` is what lay there before."""
 
     bytes_max: int
     within_s: float
+    before_bytes: int
     reason: str | None = None
 
 
@@ -57,7 +58,9 @@ async def bounded(
     host: Host, instance: HostedInstance, work: str, bytes_max: int, within_s: float
 ) -> AsyncIterator[None]:
     """Ends what runs where it takes longer, or writes more than two copies of so many bytes."""
-    bound = _Bound(bytes_max, within_s)
+    # Before anything is written, however quickly.
+    before_bytes = await asyncio.to_thread(taken_bytes, instance.site.directory)
+    bound = _Bound(bytes_max, within_s, before_bytes)
 
     def why() -> str | None:
         return bound.reason or instance.why_work_ends()
@@ -78,10 +81,9 @@ async def bounded(
 async def _watch(host: Host, instance: HostedInstance, bound: _Bound) -> None:
     began = time.monotonic()
     directory = instance.site.directory
-    before_bytes = await asyncio.to_thread(taken_bytes, directory)
     while bound.reason is None:
         looked_at = time.monotonic()
-        grown_bytes = await asyncio.to_thread(taken_bytes, directory) - before_bytes
+        grown_bytes = await asyncio.to_thread(taken_bytes, directory) - bound.before_bytes
         now = time.monotonic()
         if grown_bytes > COPIES * bound.bytes_max:
             bound.reason = str(budget.exceeded(bound.bytes_max))
