@@ -68,8 +68,11 @@ async def soon(happens: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
-    """The tenants of those that were begun, of twenty of one tenant and then one of another."""
+def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act], crowd: int) -> list[str]:
+    """The tenants of those that were begun, of twenty of one tenant and then one of another.
+
+    Waited for are as many of the crowd as may begin.
+    """
 
     async def run() -> list[str]:
         supervisor = supervisor_of(tmp_path)
@@ -79,6 +82,9 @@ def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
             tasks.append(asyncio.create_task(act(supervisor)(instance)))
         async with asyncio.timeout(60):
             await supervisor.other.wait()
+        await soon(lambda: supervisor.begun.count("crowd") >= crowd)
+        # One too many would begin now.
+        await asyncio.sleep(0.05)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -88,10 +94,8 @@ def crowd_and_other(tmp_path: Path, act: Callable[[Slow], Act]) -> list[str]:
 
 
 def test_starts_of_one_tenant_leave_places_to_others(tmp_path: Path) -> None:
-    assert sorted(crowd_and_other(tmp_path, lambda supervisor: supervisor.bring_up)) == [
-        *["crowd"] * 4,
-        "other",
-    ]
+    begun = crowd_and_other(tmp_path, lambda supervisor: supervisor.bring_up, 4)
+    assert sorted(begun) == [*["crowd"] * 4, "other"]
 
 
 def test_snapshots_of_one_tenant_leave_places_to_others(
@@ -106,7 +110,7 @@ def test_snapshots_of_one_tenant_leave_places_to_others(
         lifecycle = lifecycle_of(supervisor)
         return lambda instance: lifecycle.snapshot(instance.instance_id, "x")
 
-    assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
+    assert sorted(crowd_and_other(tmp_path, act, 2)) == [*["crowd"] * 2, "other"]
 
 
 def test_upgrades_of_one_tenant_leave_places_to_others(
@@ -129,7 +133,7 @@ def test_upgrades_of_one_tenant_leave_places_to_others(
     def newer(instance: HostedInstance) -> Spec:
         return replace(instance.record.spec, engine_version="2")
 
-    assert sorted(crowd_and_other(tmp_path, act)) == [*["crowd"] * 2, "other"]
+    assert sorted(crowd_and_other(tmp_path, act, 2)) == [*["crowd"] * 2, "other"]
 
 
 def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(
