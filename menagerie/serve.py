@@ -278,7 +278,7 @@ def _is_well(url: str) -> bool:
         return False
     else:
         for each in health.warnings(said):
-            _LOG.warning("ready", warning=each)
+            _LOG.warning("ready with a warning", reason=each)
         return True
     finally:
         connection.close()

@@ -77,7 +77,7 @@ def _look(http: httpx.Client, settings: Settings, url: str | None) -> Seen:
 
 def _missing(status: int, said: dict[str, Any]) -> list[str]:
     if status == httpx.codes.TOO_MANY_REQUESTS:
-        return ["its health: too many asked in the last minute"]
+        return ["the service was asked for its health too often; asking again"]
     return health.missing(said) if status == httpx.codes.OK else [f"database: {said['detail']}"]
 
 

@@ -36,8 +36,6 @@ class Measuring:
         # By instance; the first time, too, as nobody knows yet how long it takes.
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._slow: set[str] = set()
-        # Which of those that are measured together is looked at now.
-        self._at = ""
         self._quick: set[str] = set()
 
     async def look(self, instances: Iterable[HostedInstance]) -> None:
@@ -48,7 +46,7 @@ class Measuring:
         for instance in there:
             task = self._apart.get(instance.instance_id)
             if instance.instance_id not in self._quick and (task is None or task.done()):
-                task = self._spawn(self._measured([instance]))
+                task = self._spawn(self._measured([instance], []))
                 self._apart[instance.instance_id] = task
         if new:
             await asyncio.wait([self._apart[name] for name in new], timeout=FIRST_S)
@@ -57,9 +55,10 @@ class Measuring:
 
     async def _together(self, instances: list[HostedInstance]) -> None:
         """One that takes long for the first time keeps the others for a while, and only once."""
-        task = self._spawn(self._measured(instances))
+        begun: list[str] = []
+        task = self._spawn(self._measured(instances, begun))
         _, late = await asyncio.wait([task], timeout=FIRST_S)
-        if late and (name := self._at) in self._quick:
+        if late and begun and (name := begun[-1]) in self._quick:
             self._quick.discard(name)
             self._slow.add(name)
             self._apart[name] = task
@@ -70,16 +69,18 @@ class Measuring:
             self._slow.discard(gone)
             self._quick.discard(gone)
 
-    async def _measured(self, instances: list[HostedInstance]) -> None:
-        for instance, reason in await asyncio.to_thread(self._measure, instances):
+    async def _measured(self, instances: list[HostedInstance], begun: list[str]) -> None:
+        for instance, reason in await asyncio.to_thread(self._measure, instances, begun):
             self._end_full(instance, reason)
 
-    def _measure(self, instances: list[HostedInstance]) -> list[tuple[HostedInstance, str]]:
+    def _measure(
+        self, instances: list[HostedInstance], begun: list[str]
+    ) -> list[tuple[HostedInstance, str]]:
+        """`begun` gets the ID of each before it is looked at."""
         full = []
         for instance in instances:
             began = time.monotonic()
-            if len(instances) > 1:
-                self._at = instance.instance_id
+            begun.append(instance.instance_id)
             try:
                 measure(instance)
                 if (told := ceilings.excess(instance)) is not None:

@@ -38,7 +38,7 @@ def count(process: Process, data: EnginePath) -> int:
     for pid in process.tree():
         try:
             threads = _tables(pid)
-            for found in (*_opened(threads), *_mapped(pid, threads[0], folder.st_dev)):
+            for found in (*_opened(threads), *_mapped(pid, threads[0], folder)):
                 if found.st_nlink == 0 and found.st_dev == folder.st_dev:
                     sizes[found.st_ino] = found.st_blocks * 512
         except _HiddenError:
@@ -84,14 +84,18 @@ def _refuse_passing(information: Path) -> None:
             raise _HiddenError
 
 
-def _mapped(pid: int, thread: Path, device: int) -> Iterator[os.stat_result]:
-    """Files of the device that were removed and are in memory."""
+def _mapped(pid: int, thread: Path, folder: os.stat_result) -> Iterator[os.stat_result]:
+    """Files of the folder's device and user that were removed and are in memory."""
+    device = folder.st_dev
     wanted = f" {os.major(device):02x}:{os.minor(device):02x} ".encode()
     for line in (thread / "maps").read_bytes().splitlines():
         if line.endswith(b" (deleted)") and wanted in line:
             place = line.partition(b" ")[0].decode()
             try:
-                yield Path(f"/proc/{pid}/map_files/{place}").stat()
+                found = Path(f"/proc/{pid}/map_files/{place}").stat()
+                # Not the programs and libraries that somebody has replaced on the host.
+                if found.st_uid == folder.st_uid:
+                    yield found
             except OSError:
                 # Of a process whose first thread has ended, these are not shown.
                 if _is_ended(pid):

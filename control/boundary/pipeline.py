@@ -224,11 +224,10 @@ class RequestPipeline:
     def _record(self, call: Call, reply: Reply, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
             # Two that share a key were asked at once and are done: neither goes unrecorded.
-            if key is not None and not self._replays.hold(db, key, call.now):
-                key = None
-            before = None if key is None else self._replays.answer(db, key, call.now)
-            if before is not None:
-                return before
+            if key is not None:
+                key, before = self._replays.recorded(db, key, call.now)
+                if before is not None:
+                    return before
             tenancy.restrict(db, call.org.id if call.org else None)
             call.record(db)
             call.finish()

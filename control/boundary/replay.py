@@ -104,17 +104,19 @@ class Replays:
                 headers={"Retry-After": "1"},
             )
 
-    def hold(self, db: Session, key: ReplayKey, now: datetime) -> bool:
-        """The same, but waits: for who has done already what is to be recorded.
+    def recorded(
+        self, db: Session, key: ReplayKey, now: datetime
+    ) -> tuple[ReplayKey | None, Reply | None]:
+        """The key, held, and what was answered to it: for who has done already what is recorded.
 
-        False where a different request with this key was answered while that was done.
+        Waits for whoever holds it; no key where a different request was answered meanwhile.
         """
         if db.get_bind().dialect.name == "postgresql":
             _LOCK.rows(db, number=_number(key))
-        found = replays.find(db, key.scope, key.operation, key.key)
-        if found is None or found.expires_at <= now:
-            return True
-        return hmac.compare_digest(found.body_sha256, key.fingerprint)
+        try:
+            return key, self.answer(db, key, now)
+        except Invalid:
+            return None, None
 
     def answer(self, db: Session, key: ReplayKey, now: datetime) -> Reply | None:
         """The answer given before to a key that is held."""

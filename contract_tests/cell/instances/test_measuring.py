@@ -78,6 +78,32 @@ def test_one_that_was_quick_keeps_the_others_only_once(monkeypatch: pytest.Monke
     asyncio.run(turn(Counted(), Counted()))
 
 
+async def turn_alone(former: Counted) -> None:
+    begun = 0
+
+    class Noted(Counted):
+        def metrics(self, site: Any, process: Any) -> Metrics:
+            nonlocal begun
+            begun += 1
+            return former.metrics(site, process)
+
+    alone = [instance("inst_former", Noted())]
+    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    await measured.look(alone)
+    former.go_on.clear()
+    begun = 0
+    for _ in range(4):
+        await measured.look(alone)
+    assert begun == 1
+    former.go_on.set()
+
+
+def test_one_that_is_alone_is_not_begun_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would take one of the cell's few threads."""
+    monkeypatch.setattr(measuring, "FIRST_S", 0.2)
+    asyncio.run(turn_alone(Counted()))
+
+
 def test_a_start_does_not_wait_for_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "FIRST_S", 0.2)
     asyncio.run(begin(Counted(), Counted()))
