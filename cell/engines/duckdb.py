@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import math
 import os
-import signal
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -157,11 +156,7 @@ class DuckDB:
             raise EngineError(f"the checkpoint was refused with status {answer.status_code}")
         # Held still for the copy, so that file and log are of one moment. What was written since
         # the checkpoint is in the log, and the engine reads that as after a crash.
-        process.signal(signal.SIGSTOP)
-        try:
-            return await asyncio.to_thread(_copy, site.data, target)
-        finally:
-            process.signal(signal.SIGCONT)
+        return await asyncio.to_thread(_copy_held, process, site.data, target)
 
     async def restore(self, site: Site, source: Path) -> None:
         await asyncio.to_thread(_restore, self._host, site, source)
@@ -225,6 +220,11 @@ def _files(directory: Place) -> list[str]:
     """The database, its log, and what says that nobody was told of what is in the log."""
     names = (DATABASE, f"{DATABASE}.wal", f"{DATABASE}.unacknowledged")
     return [name for name in names if engine_files.find(directory / name) is not None]
+
+
+def _copy_held(process: Process, data: EnginePath, target: Path) -> Snapshot:
+    with process.held_still():
+        return _copy(data, target)
 
 
 def _copy(data: EnginePath, target: Path) -> Snapshot:

@@ -22,8 +22,8 @@ def excess(instance: HostedInstance) -> str | None:
     """The reason shown to the owner if a running engine exceeds its ceiling, as last measured."""
     if instance.process is None:
         return None
-    nameless = nameless_files.count(instance.process, instance.site.data)
-    told = _told(instance, instance.metrics.storage_bytes + nameless)
+    nameless = nameless_files.count(instance.process.tree(), instance.site.data)
+    told = past(instance, instance.metrics.storage_bytes + nameless)
     if told is None and instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
         instance.lent_until = None
     return told
@@ -31,7 +31,7 @@ def excess(instance: HostedInstance) -> str | None:
 
 def check(instance: HostedInstance) -> None:
     """Raises FullError if an engine that is not running must not be started."""
-    if (told := _told(instance, size_bytes(instance.site.data))) is not None:
+    if (told := past(instance, size_bytes(instance.site.data))) is not None:
         raise FullError(told)
 
 
@@ -63,7 +63,8 @@ def _ceiling_bytes(instance: HostedInstance) -> int:
     return LENT_SHARE * ceiling_bytes if lent else ceiling_bytes
 
 
-def _told(instance: HostedInstance, used_bytes: int) -> str | None:
+def past(instance: HostedInstance, used_bytes: int) -> str | None:
+    """The reason shown to the owner where so much exceeds the ceiling."""
     size = instance.record.spec.size
     if used_bytes <= _ceiling_bytes(instance):
         return None

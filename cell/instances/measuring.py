@@ -8,6 +8,7 @@ from typing import Any, Final
 import structlog
 
 from cell.instances import ceilings
+from cell.instances.exact_counts import ExactCounts
 from cell.instances.hosted import HostedInstance
 
 log = structlog.get_logger("cell.measuring")
@@ -37,6 +38,7 @@ class Measuring:
         self._apart: dict[str, asyncio.Task[None]] = {}
         self._slow: set[str] = set()
         self._quick: set[str] = set()
+        self._exact = ExactCounts()
 
     async def look(self, instances: Iterable[HostedInstance]) -> None:
         """Returns when those that are quick have been measured, and new ones had a while."""
@@ -68,6 +70,7 @@ class Measuring:
             del self._apart[gone]
             self._slow.discard(gone)
             self._quick.discard(gone)
+            self._exact.forget(gone)
 
     async def _measured(self, instances: list[HostedInstance], begun: list[str]) -> None:
         for instance, reason in await asyncio.to_thread(self._measure, instances, begun):
@@ -83,7 +86,8 @@ class Measuring:
             begun.append(instance.instance_id)
             try:
                 measure(instance)
-                if (told := ceilings.excess(instance)) is not None:
+                told = ceilings.excess(instance) or self._exact.excess(instance)
+                if told is not None:
                     full.append((instance, told))
             except OSError as error:
                 # Whatever an engine has made of its files.

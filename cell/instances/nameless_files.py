@@ -15,7 +15,6 @@ from typing import Final
 
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
-from cell.runtime.process import Process
 
 UNKNOWN_BYTES: Final = 1 << 50
 """What cannot be counted counts for: no engine does such a thing by itself."""
@@ -30,12 +29,12 @@ class _HiddenError(Exception):
     """There is something that cannot be counted."""
 
 
-def count(process: Process, data: EnginePath) -> int:
-    """Bytes on the disk of `data`; a file that several processes hold counts once."""
+def count(pids: Iterable[int], data: EnginePath) -> int:
+    """Bytes on the disk of `data`; a file that several of the processes hold counts once."""
     if (folder := engine_files.find(data)) is None:
         return 0
     sizes: dict[int, int] = {}
-    for pid in process.tree():
+    for pid in pids:
         try:
             threads = _tables(pid)
             for found in (*_opened(threads), *_mapped(pid, threads[0], folder)):

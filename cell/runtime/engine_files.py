@@ -149,21 +149,40 @@ def read(place: Place, most: int, *, end: bool = False) -> bytes:
     return b""
 
 
-def walk(place: Place) -> Iterator[tuple[PurePosixPath, list[str], list[str], int]]:
-    """As os.fwalk from the top: paths are from `place` on. TooDeepError where it has no end."""
+Listing = tuple[list[str], list[str]]
+"""Names of folders, and of all else."""
+
+
+def listed(descriptor: int) -> Listing:
+    """What lies in a folder that is held."""
+    folders: list[str] = []
+    files: list[str] = []
+    with os.scandir(descriptor) as entries:
+        for entry in entries:
+            (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
+    return sorted(folders), sorted(files)
+
+
+def walk(
+    place: Place, listed: Callable[[int], Listing] = listed
+) -> Iterator[tuple[PurePosixPath, list[str], list[str], int]]:
+    """As os.fwalk from the top: paths are from `place` on. TooDeepError where it has no end.
+
+    Whoever knows what lies in a folder passes a `listed` of its own.
+    """
     with held(place) as descriptor:
-        yield from _walk(descriptor, PurePosixPath(), 0)
+        yield from _walk(descriptor, PurePosixPath(), 0, listed)
 
 
 def _walk(
-    descriptor: int, here: PurePosixPath, depth: int
+    descriptor: int, here: PurePosixPath, depth: int, listed: Callable[[int], Listing]
 ) -> Iterator[tuple[PurePosixPath, list[str], list[str], int]]:
-    folders, files = _listed(descriptor)
+    folders, files = listed(descriptor)
     yield here, folders, files, descriptor
     for name in folders:
         with _inner(name, descriptor, depth) as inner:
             if inner is not None:
-                yield from _walk(inner, here / name, depth + 1)
+                yield from _walk(inner, here / name, depth + 1, listed)
 
 
 @contextlib.contextmanager
@@ -184,18 +203,8 @@ def _inner(name: str, folder: int, depth: int) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _listed(descriptor: int) -> tuple[list[str], list[str]]:
-    """Names of folders, and of all else."""
-    folders: list[str] = []
-    files: list[str] = []
-    with os.scandir(descriptor) as entries:
-        for entry in entries:
-            (folders if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
-    return sorted(folders), sorted(files)
-
-
 def _all(descriptor: int) -> list[str]:
-    folders, files = _listed(descriptor)
+    folders, files = listed(descriptor)
     return [*folders, *files]
 
 
@@ -338,7 +347,7 @@ def _copy(
     leave: Callable[[PurePosixPath], bool],
     owner: int | None,
 ) -> None:
-    folders, files = _listed(source)
+    folders, files = listed(source)
     for name in files:
         if not leave(here / name) and (reading := open_file(name, source)) is not None:
             try:

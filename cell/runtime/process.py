@@ -12,6 +12,8 @@ from pathlib import Path
 
 import orjson
 
+from cell.runtime.stopped import Stopped, go_on
+
 MARK = "MENAGERIE_ENGINE"
 INFO_TIMEOUT_S = 10.0
 NOBODYS = range(0)
@@ -50,6 +52,7 @@ class Process:
     started_at: float
     group: str
     child: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
+    _stopped: Stopped = field(default_factory=Stopped, init=False, repr=False, compare=False)
 
     @property
     def alive(self) -> bool:
@@ -81,9 +84,13 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def held_still(self) -> contextlib.AbstractContextManager[bool]:
+        """Nothing of the engine runs meanwhile; False where it could not all be stopped."""
+        return self._stopped.held(self.members)
+
     def resume(self) -> None:
-        """Lets a process go on that was held still when its cell died."""
-        self.signal(signal.SIGCONT)
+        """Lets an engine go on that was held still when its cell died."""
+        go_on(self.members())
 
     async def stop(self, timeout_s: float) -> None:
         """Asks it to end, and ends it where it does not."""
@@ -128,6 +135,15 @@ class Process:
         for pid in found:
             found.extend(_children(pid))
         return found
+
+    def members(self) -> list[int]:
+        """The tree, and whatever else runs as a user that only this instance has."""
+        if not self.alive:
+            return []
+        found, uid = self.tree(), uid_of(self.pid)
+        if uid is None or uid == os.geteuid():
+            return found
+        return sorted({*found, *(pid for pid in _pids() if uid_of(pid) == uid)})
 
     def save(self, path: Path) -> None:
         """For the next cell; see `find`."""
@@ -203,8 +219,11 @@ def strays(mark: str, uids: range = NOBODYS) -> list[int]:
 
     `uids` are those that no process but theirs has.
     """
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if _is_marked(pid, mark, uids)]
+    return [pid for pid in _pids() if _is_marked(pid, mark, uids)]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def _is_marked(pid: int, mark: str, uids: range) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from cell.instances import nameless_files
 from cell.runtime.engine_files import EnginePath
+from cell.runtime.folder_sizes import FolderSizes, size_bytes
 from cell.runtime.process import Process
 from contract_tests.engines.conftest import Subject
 from contract_tests.engines.postgres_sessions import newest_lent, session
@@ -26,23 +27,23 @@ LOOKS = 20
 def test_a_file_that_a_session_of_postgresql_holds_counts_once(lent: Subject) -> None:
     process, data = lent.process, lent.site.data
     assert process is not None
-    assert nameless_files.count(process, data) < MB
+    assert nameless_files.count(process.tree(), data) < MB
     with session(lent) as connection:
         connection.execute("SET work_mem = '64kB'")
         connection.execute(SORTED)
         files = [path for path in data.outside.glob("base/pgsql_tmp/**/*") if path.is_file()]
         taken = sum(path.stat().st_blocks * 512 for path in files)
         assert taken > 10 * MB
-        assert nameless_files.count(process, data) < MB
+        assert nameless_files.count(process.tree(), data) < MB
         for path in files:
             path.unlink()
-        assert taken <= nameless_files.count(process, data) < taken + MB
+        assert taken <= nameless_files.count(process.tree(), data) < taken + MB
     with contextlib.ExitStack() as stack:
         for _ in range(SESSIONS):
             stack.enter_context(session(lent)).execute("SELECT FROM pg_class")
         began = time.process_time()
         for _ in range(LOOKS):
-            nameless_files.count(process, data)
+            nameless_files.count(process.tree(), data)
         look_s = (time.process_time() - began) / LOOKS
         # Every second, of each instance.
         assert look_s < 0.1
@@ -99,7 +100,21 @@ def test_what_is_hidden_counts_too(hidden: str, tmp_path: Path) -> None:
             assert child.stdout.readline() == b"hidden\n"
             process = Process(child.pid, 0, 0.0, "")
             deadline = time.monotonic() + 30
-            while nameless_files.count(process, data) < 40 * MB:
+            while nameless_files.count(process.tree(), data) < 40 * MB:
                 assert time.monotonic() < deadline, "what is hidden is not counted"
         finally:
             child.kill()
+
+
+@newest_lent
+def test_sessions_of_an_engine_that_is_held_still_go_on(lent: Subject) -> None:
+    process, data = lent.process, lent.site.data
+    assert process is not None
+    with contextlib.ExitStack() as stack:
+        sessions = [stack.enter_context(session(lent)) for _ in range(10)]
+        before = size_bytes(data)
+        with process.held_still() as is_still:
+            assert is_still
+            assert FolderSizes().count(data) >= before / 2
+        for each in sessions:
+            assert each.execute("SELECT 1").fetchone() == (1,)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,11 +127,8 @@ class Copier:
         with session(self.site.socket, ours.username, ours.password) as cursor:
             for statement in self.dialect.hold:
                 cursor.execute(statement)
-            process.signal(signal.SIGSTOP)
-            try:
+            with process.held_still():
                 self._take(target)
-            finally:
-                process.signal(signal.SIGCONT)
 
     def _copy(self, target: Path) -> Snapshot:
         self._take(target)

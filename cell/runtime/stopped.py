@@ -1,0 +1,74 @@
+"""All processes of an engine held still (SIGSTOP), and let go on.
+
+Whoever has taken one over may start others, and tell those that were stopped to go on, until the
+last one is stopped.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+STOP_FOR_S = 2.0
+"""What a busy machine, or a small share of a CPU, may take to bring processes to a halt."""
+LOOK_EVERY_S = 0.002
+# Stopped, traced, ended. One that waits for the disk or for its vfork does nothing else either.
+_STILL = "TtZXD"
+
+
+class Stopped:
+    """Of one engine; several may hold it at once, and the last one lets it go on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holders = 0
+
+    @contextlib.contextmanager
+    def held(self, members: Callable[[], list[int]]) -> Iterator[bool]:
+        """False where some would not be stopped. `members` answers the pids there are now."""
+        with self._lock:
+            is_still = _stop(members)
+            self._holders += 1
+        try:
+            yield is_still
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0:
+                    go_on(members())
+
+
+def go_on(pids: list[int]) -> None:
+    _signal(pids, signal.SIGCONT)
+
+
+def _stop(members: Callable[[], list[int]]) -> bool:
+    until = time.monotonic() + STOP_FOR_S
+    while going := [pid for pid in members() if not _is_still(pid)]:
+        if time.monotonic() > until:
+            return False
+        _signal(going, signal.SIGSTOP)
+        time.sleep(LOOK_EVERY_S)
+    return True
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _is_still(pid: int) -> bool:
+    """Each of its threads."""
+    with contextlib.suppress(OSError):
+        return all(_state(thread) in _STILL for thread in Path(f"/proc/{pid}/task").iterdir())
+    return True
+
+
+def _state(thread: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
