@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from cell.runtime.stopped import Stopped, go_on
+from cell.runtime.stop_signals import StopSignals, go_on
 
 MARK = "MENAGERIE_ENGINE"
 INFO_TIMEOUT_S = 10.0
@@ -52,7 +52,9 @@ class Process:
     started_at: float
     group: str
     child: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
-    _stopped: Stopped = field(default_factory=Stopped, init=False, repr=False, compare=False)
+    _signals: StopSignals = field(
+        default_factory=StopSignals, init=False, repr=False, compare=False
+    )
 
     @property
     def alive(self) -> bool:
@@ -86,7 +88,7 @@ class Process:
 
     def held_still(self) -> contextlib.AbstractContextManager[bool]:
         """Nothing of the engine runs meanwhile; False where it could not all be stopped."""
-        return self._stopped.held(self.members)
+        return self._signals.held(self.members)
 
     def resume(self) -> None:
         """Lets an engine go on that was held still when its cell died."""

@@ -46,6 +46,7 @@ CELLS_OWN = {
     "cell/runtime/owners.py": "looks at what lies there itself",
     "cell/runtime/process.py": "/proc",
     "cell/runtime/reach.py": "programs, of the cell's or the system's",
+    "cell/runtime/stop_signals.py": "/proc",
     "gateway/activity.py": "the home's",
     "gateway/certificates.py": "the home's",
 }

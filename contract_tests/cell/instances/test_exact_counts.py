@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from cell.engines.driver import Metrics
+from cell.engines.storage_use import HURRIED_BYTES
 from cell.instances import exact_counts
 from cell.instances.exact_counts import ExactCounts, count
 from cell.instances.hosted import HostedInstance
@@ -109,11 +110,11 @@ def test_one_that_hides_files_is_past_its_ceiling(
     monkeypatch.setattr(exact_counts, "on_disk", lambda _site: disk)
     counts = ExactCounts()
     with program(MOVES, str(instance.site.data)) as process:
-        instance.process = process
+        cast(Any, instance).process = process
         assert counts.excess(instance) is None
-        disk += exact_counts.HURRIED_BYTES
+        disk += HURRIED_BYTES
         assert "storage is full" in str(counts.excess(instance))
-        disk += exact_counts.HURRIED_BYTES
+        disk += HURRIED_BYTES
         assert counts.excess(instance) is None, "it rests"
 
 
@@ -126,7 +127,7 @@ def test_one_that_resists_is_ended_in_the_end(
     monkeypatch.setattr(exact_counts, "count", lambda _instance, _process: (None, 0.0))
     counts = ExactCounts()
     with program("print('there', flush=True); import time; time.sleep(600)") as process:
-        instance.process = process
+        cast(Any, instance).process = process
         told = [counts.excess(instance) for _ in range(exact_counts.TRIES)]
     assert [each is None for each in told] == [True] * (exact_counts.TRIES - 1) + [False]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 STOP_FOR_S = 2.0
 """What a busy machine, or a small share of a CPU, may take to bring processes to a halt."""
 LOOK_EVERY_S = 0.002
-# Stopped, traced, ended. One that waits for the disk or for its vfork does nothing else either.
+# StopSignals, traced, ended. One that waits for the disk or for its vfork does nothing else either.
 _STILL = "TtZXD"
 
 
-class Stopped:
+class StopSignals:
     """Of one engine; several may hold it at once, and the last one lets it go on."""
 
     def __init__(self) -> None:
