@@ -58,6 +58,8 @@ class Spec:
     """What the instance begins with: `<instance_id>/<snapshot_id>` of this cell, once."""
     tenant: str = ""
     """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
+    person: str = ""
+    """Who owns the tenant, and perhaps others."""
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -75,6 +77,7 @@ class Spec:
             domains=tuple(name.lower() for name in document.get("domains", ())),
             source_snapshot=document.get("source_snapshot"),
             tenant=document.get("tenant", ""),
+            person=document.get("person", ""),
         )
 
     def resized(self, size: Size) -> "Spec":

@@ -61,11 +61,17 @@ class StorageUse:
 
     def count(self, site: Site, wait_s: Callable[[int], float] = at_once) -> tuple[int, bool]:
         """Answers the bytes, and whether they were counted now; `wait_s` is until the next time."""
+        return self.look(site, lambda: size_bytes(site.data) + beside_bytes(site), wait_s)
+
+    def look(
+        self, site: Site, counted: Callable[[], int], wait_s: Callable[[int], float] = at_once
+    ) -> tuple[int, bool]:
+        """The same of what `counted` counts; each needs a `StorageUse` of its own."""
         last, disk = self._counted.get(site.directory), on_disk(site)
         if last is not None and time.monotonic() < last.due_at(disk):
             return last.used_bytes, False
         began = time.thread_time()
-        used_bytes = size_bytes(site.data) + beside_bytes(site)
+        used_bytes = counted()
         took_s = time.thread_time() - began
         self._counted[site.directory] = _Count(
             used_bytes, time.monotonic(), took_s, wait_s(used_bytes), disk

@@ -3,6 +3,7 @@
 import time
 
 from cell.engines.driver import EngineError, HoldsWrites, Room
+from cell.engines.storage_use import StorageUse
 from cell.instances import nameless_files
 from cell.instances.hosted import HostedInstance
 from cell.runtime.folder_sizes import size_bytes
@@ -18,11 +19,16 @@ class FullError(EngineError):
     """The instance's files exceed the ceiling; trying again does not help."""
 
 
-def excess(instance: HostedInstance) -> str | None:
-    """The reason shown to the owner if a running engine exceeds its ceiling, as last measured."""
-    if instance.process is None:
+def excess(instance: HostedInstance, nameless_use: StorageUse) -> str | None:
+    """The reason shown to the owner if a running engine exceeds its ceiling, as last measured.
+
+    An owner's idle sessions may have a thousand files open each, and cost nothing to hold.
+    """
+    if (process := instance.process) is None:
         return None
-    nameless = nameless_files.count(instance.process.tree(), instance.site.data)
+    nameless, _ = nameless_use.look(
+        instance.site, lambda: nameless_files.count(process.tree(), instance.site.data)
+    )
     told = past(instance, instance.metrics.storage_bytes + nameless)
     if told is None and instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
         instance.lent_until = None

@@ -14,6 +14,7 @@ from cell.engines.driver import EndsSessions, EngineError
 from cell.instances import bounds, snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import ROUTED, HostedInstance
+from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
 from cell.instances.records import Records
 from cell.instances.state import ERASED
@@ -160,7 +161,7 @@ class Lifecycle:
 
     async def snapshot(self, instance_id: str, label: str) -> dict[str, Any]:
         instance = self._free(instance_id)
-        turn = self._supervisor.pools.snapshots.turn(instance.record.tenant)
+        turn = self._supervisor.pools.copies.turn(owner_of(instance.record))
         # In this order: what waits for its own instance takes no place from others.
         async with instance.lock, turn:
             if instance.record.desired == "erased":
@@ -316,7 +317,7 @@ class Lifecycle:
         Raises Conflict where the driver cannot; the instance is as it was then.
         """
         former = instance.record.spec
-        turn = self._supervisor.pools.snapshots.turn(instance.record.tenant)
+        turn = self._supervisor.pools.upgrades.turn(owner_of(instance.record))
         try:
             # It runs on until there is a place: its data is copied, as for a snapshot.
             async with bounds.in_turn(instance, turn):

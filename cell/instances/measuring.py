@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 
+from cell.engines.storage_use import StorageUse
 from cell.instances import ceilings
 from cell.instances.exact_counts import ExactCounts
 from cell.instances.hosted import HostedInstance
@@ -39,6 +40,7 @@ class Measuring:
         self._slow: set[str] = set()
         self._quick: set[str] = set()
         self._exact = ExactCounts()
+        self._nameless = StorageUse()
 
     async def look(self, instances: Iterable[HostedInstance]) -> None:
         """Returns when those that are quick have been measured, and new ones had a while."""
@@ -86,7 +88,7 @@ class Measuring:
             begun.append(instance.instance_id)
             try:
                 measure(instance)
-                told = ceilings.excess(instance) or self._exact.excess(instance)
+                told = ceilings.excess(instance, self._nameless) or self._exact.excess(instance)
                 if told is not None:
                     full.append((instance, told))
             except OSError as error:

@@ -3,6 +3,7 @@
 import os
 
 from cell.instances.log_followers import LogFollowers
+from cell.instances.records import Record
 from specserver.turns import Together, Turns
 
 FOLLOWED_LOGS = 20
@@ -18,7 +19,7 @@ class Pools:
 
     An engine that starts, or a snapshot that is made, waits for its turn; a statement of the
     console is refused, as a person is waiting; of the logs that a tenant follows the oldest ends.
-    The last two count by person as well, since one person may have several organizations.
+    All but starts count by person as well, since one person may have several organizations.
     """
 
     def __init__(self) -> None:
@@ -26,11 +27,18 @@ class Pools:
         # One that is slow has a CPU in its place, so that half of them is left to others.
         slow = max(1, len(os.sched_getaffinity(0)) // 2)
         self.slow_starts = Turns(slow, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
-        self.snapshots = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        self.copies = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        # An upgrade may take as long as half an hour, a copy of the data minutes.
+        self.upgrades = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
         self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)
         )
+
+
+def owner_of(record: Record) -> Together:
+    """Of whose share a place is that work on an instance takes."""
+    return share_of(record.tenant, record.spec.person)
 
 
 def share_of(tenant: str, person: str) -> Together:

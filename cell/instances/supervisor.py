@@ -17,7 +17,7 @@ from cell.instances.activity import Traffic
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.measuring import Measuring
 from cell.instances.overlaps import Overlaps
-from cell.instances.pools import Pools
+from cell.instances.pools import Pools, owner_of
 from cell.instances.records import Records
 from cell.instances.route_file import RouteFile
 from cell.instances.start_slots import StartSlot
@@ -124,7 +124,7 @@ class Supervisor:
         with instance.at_work("started"):
             if snapshots.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))
-                turn = self.pools.snapshots.turn(instance.record.tenant)
+                turn = self.pools.copies.turn(owner_of(instance.record))
                 limits = (instance.record.spec.size.ceiling_bytes, self._settings.upgrade_timeout_s)
                 async with (
                     bounds.in_turn(instance, turn),

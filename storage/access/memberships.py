@@ -1,6 +1,6 @@
 """Memberships: which user belongs to which organization, and in which role."""
 
-from sqlalchemy import ForeignKey, false
+from sqlalchemy import ForeignKey, false, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.columns import Owned, Record
@@ -26,3 +26,14 @@ def create(db: Session, org_id: str, user_id: str, role: str) -> Membership:
 
 def find(db: Session, org_id: str, user_id: str) -> Membership | None:
     return by_key(db, Membership, org_id, user_id)
+
+
+def first_owner(db: Session, org_id: str) -> str | None:
+    """The user who has owned the organization for longest; None where it has no owner any more."""
+    rows = (
+        select(Membership.user_id)
+        .where(Membership.org_id == org_id, Membership.role == "owner")
+        .order_by(Membership.created_at, Membership.user_id)
+        .limit(1)
+    )
+    return db.execute(rows).scalar_one_or_none()

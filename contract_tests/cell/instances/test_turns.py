@@ -48,8 +48,8 @@ def supervisor_of(tmp_path: Path) -> Slow:
     return supervisor
 
 
-def instance_of(supervisor: Slow, number: int, tenant: str) -> HostedInstance:
-    spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant)
+def instance_of(supervisor: Slow, number: int, tenant: str, person: str = "") -> HostedInstance:
+    spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant, person=person)
     record = Record(f"inst_{number}", 1, spec, "running", None, 0.0)
     instance = HostedInstance(record, supervisor.layout.site(f"inst_{number}", 1), NOTHING)
     supervisor.instances[instance.instance_id] = instance
@@ -134,6 +134,39 @@ def test_upgrades_of_one_tenant_leave_places_to_others(
         return replace(instance.record.spec, engine_version="2")
 
     assert sorted(crowd_and_other(tmp_path, act, 2)) == [*["crowd"] * 2, "other"]
+
+
+def test_organizations_of_one_person_share_the_places_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> list[str]:
+        supervisor = supervisor_of(tmp_path)
+
+        async def make(instance: HostedInstance, *_: object) -> None:
+            await supervisor.prepare(instance)
+
+        monkeypatch.setattr(snapshots, "make", make)
+        monkeypatch.setattr(supervisor, "login", lambda _: None)
+        lifecycle = lifecycle_of(supervisor)
+        whose = [(f"org{number}", "crowd") for number in range(10)] + [("other", "another")]
+        made = [instance_of(supervisor, at, *each) for at, each in enumerate(whose)]
+        tasks = [asyncio.create_task(lifecycle.snapshot(each.instance_id, "x")) for each in made]
+        async with asyncio.timeout(20):
+            await supervisor.other.wait()
+        await asyncio.sleep(0.05)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return supervisor.begun
+
+    assert sorted(asyncio.run(run())) == ["org0", "org1", "other"]
+
+
+def test_upgrades_keep_no_copy_waiting(tmp_path: Path) -> None:
+    pools = supervisor_of(tmp_path).pools
+    while any(pools.upgrades.try_enter(f"tenant {number}") for number in range(4)):
+        pass
+    assert pools.copies.try_enter("another")
 
 
 def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(

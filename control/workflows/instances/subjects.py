@@ -12,7 +12,7 @@ from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services
 from control.work import Operation
-from storage.access import organizations
+from storage.access import memberships, organizations
 from storage.events import events
 from storage.instances import instances
 from storage.instances.instances import Instance
@@ -117,6 +117,7 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
     """All that a cell must know to run the instance."""
     plan = PLANS[organizations.fetch(db, instance.org_id).plan]
     network = networks.of_instance(db, instance)
+    owner = memberships.first_owner(db, instance.org_id)
     return {
         "engine": instance.engine,
         "engine_version": instance.engine_version,
@@ -128,9 +129,14 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "client_ca_pem": network.client_ca_pem,
         "domains": domains.verified_hostnames(db, instance),
         "source_snapshot": None,
-        # A cell need not know which organization it is.
-        "tenant": hashlib.sha256(instance.org_id.encode()).hexdigest()[:32],
+        # A cell need not know which organization it is, nor whose.
+        "tenant": _opaque(instance.org_id),
+        "person": "" if owner is None else _opaque(owner),
     }
+
+
+def _opaque(id_: str) -> str:
+    return hashlib.sha256(id_.encode()).hexdigest()[:32]
 
 
 def rfc3339(moment: datetime) -> str:
