@@ -28,7 +28,7 @@ from cell.console.sessions import ConsoleSessions
 from cell.database import Database
 from cell.engines import PACKAGES, find
 from cell.engines.driver import EngineError, HasExtensions
-from cell.instances import snapshots, starting
+from cell.instances import snapshots
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.queues import QueueDatabases
@@ -50,6 +50,8 @@ CELLS_PER_HOST = 10_000
 # For what waits on disks, beside what the event loop does: asyncio's own are few on few CPUs.
 THREADS = 32
 RENEW_EVERY_S = 3600.0
+# So long a cell that starts waits for engines that still run, before it serves.
+ADOPT_S = 2.0
 
 
 class Cell:
@@ -119,8 +121,7 @@ class Cell:
         instances = list(self.supervisor.instances.values())
         await asyncio.to_thread(snapshots.renew, instances)
         wanted = [each for each in instances if each.record.desired == "running"]
-        adopted = await asyncio.gather(*map(self._adopt, wanted))
-        kept = {each.instance_id for each, found in zip(wanted, adopted, strict=True) if found}
+        kept = await self._adopt_all(wanted)
         await asyncio.to_thread(self._end_strays, instances, kept)
         for instance in wanted:
             if instance.instance_id not in kept and not instance.failed:
@@ -196,21 +197,31 @@ class Cell:
             return
         self.supervisor.instances[record.instance_id] = HostedInstance(record, site, driver)
 
+    async def _adopt_all(self, wanted: list[HostedInstance]) -> set[str]:
+        """The instances whose engines are kept; those that take long keep nobody else waiting."""
+        tasks = [asyncio.create_task(self._adopt(each)) for each in wanted]
+        if tasks:
+            await asyncio.wait(tasks, timeout=ADOPT_S)
+        kept = set()
+        for instance, task in zip(wanted, tasks, strict=True):
+            if not task.done():
+                self.supervisor.spawn(self._adopt_late(instance, task))
+            elif not task.result():
+                continue
+            kept.add(instance.instance_id)
+        return kept
+
     async def _adopt(self, instance: HostedInstance) -> bool:
-        """Whether its engine is kept; one that still reads its data keeps nobody else waiting."""
+        """Whether its engine is kept."""
         if (process := self.host.find(instance.site)) is None:
             return False
         process.resume()
-        if await starting.is_loading(instance):
-            self.supervisor.spawn(self._adopt_loaded(instance))
-            return True
         async with instance.lock:
             return await self.supervisor.adopt(instance)
 
-    async def _adopt_loaded(self, instance: HostedInstance) -> None:
-        async with instance.lock:
-            adopted = await self.supervisor.adopt(instance)
-        if not adopted:
+    async def _adopt_late(self, instance: HostedInstance, adopting: asyncio.Task[bool]) -> None:
+        """As one that still reads its data, or whose sessions leave it no CPU."""
+        if not await adopting:
             await self._bring_back(instance)
 
     async def _bring_back(self, instance: HostedInstance) -> None:

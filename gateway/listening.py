@@ -71,7 +71,7 @@ def _listen_for(
         # Sharing a port is meant for our own workers. Bound alone first, a port that another
         # gateway has is an error, and not half of the clients in the wrong cell.
         try:
-            first = _bind(settings, address, port, shared=False)
+            first = _bind(settings, address, port, shared=settings.are_ports_held)
             port = first.getsockname()[1]
             if settings.workers == 1:
                 workers[0].append(Listening(protocols, first))

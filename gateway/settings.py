@@ -18,6 +18,8 @@ class GatewaySettings:
     # By protocol; those left out are not served. HTTPS kinds on equal ports share a listener.
     ports: Mapping[str, int] = field(default_factory=ports.DEFAULT.copy)
     workers: int = 1
+    # Whether another process of this user holds them, by sockets that say SO_REUSEPORT.
+    are_ports_held: bool = False
     # What MySQL's clients are told before it is known which server they want. It should be the
     # lowest version served, since clients choose by it what they ask for; without "MariaDB" in it,
     # what only MariaDB can do is not offered either.

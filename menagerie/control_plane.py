@@ -1,6 +1,7 @@
 """The parts that decide: the API and the worker."""
 
 import signal
+import socket
 from functools import partial
 from threading import Event
 from typing import Any, Final
@@ -13,9 +14,10 @@ from control.services import Services
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
+from menagerie.errors import SettingsError
 from menagerie.processes import loaded, owner_is_told_to, started_by_serve
 from menagerie.settings import Settings
-from specserver import render_problem
+from specserver import accepting, render_problem
 from specserver.connection_counts import ConnectionCounts
 from specserver.http_protocol import http_protocol
 
@@ -72,15 +74,23 @@ def run_api(settings: Settings) -> int:
         first_start.make_and_tell(settings, writing)
     config = uvicorn.Config(
         build_app(settings),
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         timeout_graceful_shutdown=5,
         **http_options(settings),
     )
     loaded()
-    uvicorn.Server(config).run()
+    uvicorn.Server(config).run(_sockets(settings))
     return 0
+
+
+def _sockets(settings: Settings) -> list[socket.socket]:
+    """On the port that `serve` holds. Raises SettingsError where somebody else listens there."""
+    try:
+        return accepting.bind(settings.host, settings.port, shared=True)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}"
+        ) from error
 
 
 def run_worker(settings: Settings) -> int:

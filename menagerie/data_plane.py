@@ -2,7 +2,7 @@
 
 from menagerie import keys, open_files
 from menagerie.errors import SettingsError
-from menagerie.processes import loaded
+from menagerie.processes import loaded, started_by_serve
 from menagerie.settings import Settings
 
 
@@ -46,6 +46,7 @@ def run_gateway(settings: Settings) -> None:
                 cell_home=settings.cell_home,
                 listen=settings.gateway_listen,
                 ports=settings.gateway_ports,
+                are_ports_held=started_by_serve(),
                 mysql_version=settings.gateway_mysql_version,
                 workers=settings.gateway_processes,
                 proxy_cidrs=settings.gateway_proxy_cidrs,

@@ -1,6 +1,5 @@
 """`menagerie serve`: every part of the service on this machine, as children of one process."""
 
-import errno
 import fcntl
 import http.client
 import json
@@ -10,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -21,6 +20,7 @@ import structlog
 from menagerie import health, keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
 from menagerie.errors import SettingsError
+from menagerie.held_ports import ports_held
 from menagerie.processes import Child, RefusedError
 from menagerie.settings import Settings, environment
 
@@ -86,48 +86,6 @@ def parts_ended(root: Path) -> Iterator[int]:
         yield lock
     finally:
         os.close(lock)
-
-
-@contextmanager
-def ports_held(settings: Settings) -> Iterator[Settings]:
-    """Pick a port where 0 is asked for; refuse with the option's name where one is taken.
-
-    All stay bound, with nobody listening, until the end. So the system gives none of them out
-    before its part listens, seconds later, nor while a part that was killed is started anew.
-    """
-    gateway = settings.gateway_listen.partition(",")[0].strip()
-    with ExitStack() as held:
-        chosen = {"port": held.enter_context(port_held(settings.host, settings.port, "--port"))}
-        sharing: dict[int, int] = {0: 0}
-        for protocol, port in settings.gateway_ports.items():
-            name = f"gateway_{protocol}_port"
-            if not sharing.get(port):
-                option = f"--{name.replace('_', '-')}"
-                sharing[port] = held.enter_context(port_held(gateway, port, option))
-            chosen[name] = sharing[port]
-            sharing[0] = 0  # each that asks for any free port gets one of its own
-        yield settings.model_copy(update=chosen)
-
-
-@contextmanager
-def port_held(address: str, port: int, option: str) -> Iterator[int]:
-    """Bound so that servers, which all say SO_REUSEADDR, can still listen on it."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            # Said as the system says it, without what Python adds.
-            why = str(error.strerror).partition(" (while")[0]
-            help_ = f"choose another with {option}"
-            if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
-                setting = "host" if option == "--port" else "gateway_listen"
-                help_ = f"set {setting} to an address of this machine"
-            raise SettingsError(
-                f"cannot listen on {address} port {port}: {why}; {help_}"
-            ) from error
-        yield int(probe.getsockname()[1])
 
 
 @dataclass

@@ -38,15 +38,22 @@ class AcceptingLoop(uvloop.Loop):
         if ssl is not None or more:
             where: dict[str, Any] = {"sock": sock, "ssl": ssl, "backlog": backlog}
             return await super().create_server(protocol_factory, host, port, **where, **more)
-        sockets = [sock] if sock is not None else await self._bind(host, port)
+        sockets = [sock] if sock is not None else bind(host, port)
         return Accepting(self, sockets, protocol_factory, backlog)
 
-    async def _bind(self, host: str | None, port: int | None) -> list[socket.socket]:
-        found = await self.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        places = dict.fromkeys((family, address) for family, _, _, _, address in found)
-        return [socket.create_server(address, family=family) for family, address in places]
+
+def bind(host: str | None, port: int | None, *, shared: bool = False) -> list[socket.socket]:
+    """Sockets that listen, one for each address; OSError where one is taken.
+
+    Those that are `shared` say SO_REUSEPORT, as whatever else of this user holds the port.
+    """
+    flags = socket.AI_PASSIVE
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=flags)
+    places = dict.fromkeys((family, address) for family, _, _, _, address in found)
+    return [
+        socket.create_server(address, family=family, reuse_port=shared)
+        for family, address in places
+    ]
 
 
 class Accepting:

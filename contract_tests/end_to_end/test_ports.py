@@ -14,8 +14,27 @@ from gateway import ports
 from gateway.listening import PortError, listen
 from gateway.settings import GatewaySettings
 from menagerie.errors import SettingsError
-from menagerie.serve import ports_held
+from menagerie.held_ports import ports_held
 from menagerie.settings import GATEWAY_PORTS, load
+
+NOBODY = 65534
+# Prints the ports that it can listen on.
+INTRUDE = """
+import socket, sys
+for port in map(int, sys.argv[1].split(",")):
+    for address in ("127.0.0.1", "0.0.0.0"):
+        for said in ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,),
+                     (socket.SO_REUSEADDR, socket.SO_REUSEPORT)):
+            with socket.socket() as listener:
+                for option in said:
+                    listener.setsockopt(socket.SOL_SOCKET, option, 1)
+                try:
+                    listener.bind((address, port))
+                    listener.listen()
+                except OSError:
+                    continue
+                print(address, port, said)
+"""
 
 
 def every(port: int) -> dict[str, Any]:
@@ -36,11 +55,51 @@ def test_a_free_port_is_found_for_each(tmp_path: Path) -> None:
 def test_a_port_that_was_found_is_kept_for_its_part(tmp_path: Path) -> None:
     with ports_held(load(home=tmp_path, port=0, **every(0))) as found:
         for port in (found.port, *found.gateway_ports.values()):
-            with socket.socket() as other, pytest.raises(OSError, match="in use"):
-                other.bind(("127.0.0.1", port))
-            # Sockets made so say SO_REUSEADDR, as those of all parts do.
+            for options in ((), ("SO_REUSEADDR",)):
+                with pytest.raises(OSError, match="in use"):
+                    opened(port, *options)
+            # As all parts say.
             for _ in range(2):
-                socket.create_server(("127.0.0.1", port)).close()
+                socket.create_server(("127.0.0.1", port), reuse_port=True).close()
+
+
+def test_a_port_that_was_found_is_kept_from_other_users(tmp_path: Path) -> None:
+    """Who listened there while a part is started anew would be sent keys, and keep it away."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with ports_held(load(home=tmp_path, port=0, **every(0))) as found:
+        ports = ",".join(str(port) for port in (found.port, *found.gateway_ports.values()))
+        listener = socket.create_server(("127.0.0.1", found.port), reuse_port=True)
+        for is_listened in (True, False):
+            if not is_listened:
+                listener.close()
+            # The system's, as another user may not enter the folder that ours lies in.
+            command = ["/usr/bin/env", "python3", "-c", INTRUDE, ports]
+            done = subprocess.run(command, capture_output=True, text=True, check=True, user=NOBODY)
+            assert done.stdout == ""
+
+
+def test_a_port_that_another_service_of_the_user_has_is_not_shared(tmp_path: Path) -> None:
+    first = load(home=tmp_path, port=0, **every(0))
+    with ports_held(first) as found, socket.create_server(("127.0.0.1", 0)) as other:
+        again = load(home=tmp_path, port=found.port, **every(0))
+        with pytest.raises(SettingsError, match="in use"), ports_held(again):
+            pass
+        taken = load(home=tmp_path, port=other.getsockname()[1], **every(0))
+        with pytest.raises(SettingsError, match="in use"), ports_held(taken):
+            pass
+
+
+def opened(port: int, *options: str) -> socket.socket:
+    listener = socket.socket()
+    try:
+        for each in options:
+            listener.setsockopt(socket.SOL_SOCKET, getattr(socket, each), 1)
+        listener.bind(("127.0.0.1", port))
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def test_https_kinds_may_share_a_port(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from menagerie import home, ownership, waiting
 from menagerie.doctor.findings import Finding, Status
 from menagerie.errors import SettingsError
-from menagerie.serve import port_held
+from menagerie.held_ports import port_held
 from menagerie.settings import Settings
 
 ROOM_MIN_BYTES: Final = 100 * 10**6

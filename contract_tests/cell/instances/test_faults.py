@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -67,6 +68,30 @@ def test_engines_outlive_a_killed_cell_and_are_adopted(make_rig: Callable[..., R
     rig.start()
     rig.status_is(instance_id, "running")
     assert rig.numbers(instance_id, password) == [1]
+
+
+def test_an_engine_that_does_not_answer_keeps_a_cell_from_no_other(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig()
+    rig.usual = VALKEY
+    slow, other = rig.make(), rig.make()
+    password = rig.reveal(other)["password"]
+    route = rig.route(slow)
+    assert route is not None
+    path = Path(route["socket"])
+    owner = path.stat().st_uid
+    rig.kill()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        os.chown(path, owner, owner)
+        silent.listen()
+        rig.start()
+        assert rig.observe(other)["status"] == "running"
+        assert rig.reveal(other)["password"] == password
+        assert rig.observe(slow)["status"] != "running", "the cell has not waited for it"
+    rig.status_is(slow, "running")
 
 
 @pytest.mark.nightly
