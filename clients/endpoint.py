@@ -68,7 +68,7 @@ class Endpoint:
             yield from self._logs(follow=True, tail_lines=0)
 
     def _logs(self, *, follow: bool, tail_lines: int | None) -> Iterator[str]:
-        url = httpx.URL(str(self._call("GET", "/logs")["url"]))
+        url = self._one_time_url("GET", "/logs")
         if follow:
             url = url.copy_merge_params({"follow": "true"})
         if tail_lines is not None:
@@ -79,6 +79,14 @@ class Endpoint:
         with self._http(url, timeout_s=None) as http, self._answered(http, "GET", url) as response:
             yield from response.iter_text()
 
+    def _one_time_url(self, method: str, suffix: str) -> httpx.URL:
+        """Raises MalformedAnswer where it is none, without a word of it."""
+        try:
+            return httpx.URL(str(self._call(method, suffix)["url"]))
+        except (httpx.InvalidURL, LookupError, TypeError):
+            text = f"{self.client.base_url} answered with something that is not a URL"
+            raise errors.MalformedAnswer(text) from None
+
     def _call(self, method: str, suffix: str) -> Any:
         operation = self.client.document.ending(method, "/instances/{instance_id}" + suffix)
         if operation is None:
@@ -86,7 +94,7 @@ class Endpoint:
         return self.client.send(operation, self._arguments).body
 
     def _fetch_once(self, method: str, suffix: str, method_on_cell: str) -> Any:
-        url = str(self._call(method, suffix)["url"])
+        url = str(self._one_time_url(method, suffix))
         with self._http(url) as http, self._answered(http, method_on_cell, url) as response:
             return answers.parsed(answers.whole(response))
 

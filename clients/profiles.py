@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from clients import private_files
+from clients import listeners, private_files
 from clients.errors import ConfigurationError
 
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:8080"
@@ -155,7 +155,15 @@ def resolve(
     named = {key: environ[variable] for key, variable in VARIABLES.items() if environ.get(variable)}
     if "base_url" in named and not _same(named["base_url"], chosen.base_url):
         return Profile(origin="the environment", **named)
+    if local is not None and name is None:
+        _check_listener(local)
     return replace(chosen, **named)
+
+
+def _check_listener(local: Profile) -> None:
+    """The service runs as who may have written its file, or as root."""
+    uids = {0, os.geteuid(), Path(local.origin).stat().st_uid}
+    listeners.refuse_strangers(local.base_url, uids)
 
 
 def base_url_of(table: Mapping[str, str]) -> str:

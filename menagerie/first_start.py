@@ -123,6 +123,7 @@ def _make(settings: Settings, services: Services) -> tuple[dict[str, Any], Owner
         user = users.by_email(db, settings.owner_email)
         user = user or users.create(db, email=settings.owner_email, name="Owner")
         user.password_hash = identity.hash_password(password)
+        _forget_second_factor(db, user)
         owned = [
             org
             for org, role in organizations.of_user(db, user.id)
@@ -138,6 +139,15 @@ def _make(settings: Settings, services: Services) -> tuple[dict[str, Any], Owner
             "session_token": _session(db, user.id, settings.session_ttl_s),
         }
     return made, Owner(email=settings.owner_email, password=password)
+
+
+def _forget_second_factor(db: Session, user: users.User) -> None:
+    """Whoever has the machine may do so; the owner of a lost authenticator app has no other way."""
+    if user.totp_secret_sealed is None:
+        return
+    user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
+    sessions.forget_second_factor(db, user.id)
+    _LOG.warning("removed the owner's authenticator app; enroll another one")
 
 
 def _organization(settings: Settings, db: Session, user_id: str) -> organizations.Organization:

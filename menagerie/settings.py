@@ -24,6 +24,7 @@ from menagerie import names, setting_values
 from menagerie.errors import SettingsError
 
 DEFAULT_HOME = Path("~/.menagerie")
+_LONGEST_S = 365 * 86_400  # a cell allows no more, and dates end some thousand years on
 GATEWAY_PROCESSES = 4  # where nothing else is said; each passes on tens of thousands of queries/s
 GATEWAY_PORTS = ("https", "postgres", "mysql", "resp", "mongodb", "clickhouse_https", "clickhouse")
 
@@ -129,21 +130,34 @@ class Settings(BaseSettings):
         2, ge=1, description="organizations on the free plan one user may own"
     )
 
-    session_ttl_s: int = Field(2_592_000, ge=60, description="how long a user session lasts")
-    mfa_ttl_s: int = Field(900, ge=1, description="how long a second factor is valid in a session")
+    session_ttl_s: int = Field(
+        2_592_000, ge=60, le=_LONGEST_S, description="how long a user session lasts"
+    )
+    mfa_ttl_s: int = Field(
+        900, ge=1, le=_LONGEST_S, description="how long a second factor is valid in a session"
+    )
     reveal_ttl_s: int = Field(60, ge=1, le=600, description="how long a one-time URL is valid")
     replay_ttl_s: int = Field(
-        86_400, ge=86_400, description="how long an Idempotency-Key is kept; at least a day"
+        86_400,
+        ge=86_400,
+        le=_LONGEST_S,
+        description="how long an Idempotency-Key is kept; at least a day",
     )
     stream_ttl_s: int = Field(
-        3_600, ge=10, description="when a live stream ends; its client connects again and goes on"
+        3_600,
+        ge=10,
+        le=_LONGEST_S,
+        description="when a live stream ends; its client connects again and goes on",
     )
     audit_kept_days: int = Field(
         400, ge=30, le=36500, description="days that the audit log and lists of changes are kept"
     )
     events_kept_days: int = Field(90, ge=7, le=36500, description="days that events are kept")
     idle_pause_s: int = Field(
-        900, ge=1, description="free plan: pause an instance after this long without connections"
+        900,
+        ge=1,
+        le=_LONGEST_S,
+        description="free plan: pause an instance after this long without connections",
     )
     overcommit_cpu: float = Field(
         8.0, gt=0, le=1000, description="factor by which a machine's CPUs can be overcommitted"
@@ -155,7 +169,10 @@ class Settings(BaseSettings):
         2.0, gt=0, le=1000, description="factor by which a machine's disk can be overcommitted"
     )
     rotation_overlap_s: int = Field(
-        86_400, ge=0, description="how long the old credential stays valid after a rotation"
+        86_400,
+        ge=0,
+        le=_LONGEST_S,
+        description="how long the old credential stays valid after a rotation",
     )
     dns_servers: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

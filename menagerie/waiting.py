@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import httpx
 
+from clients.cli.output import plain
 from gateway.bounded_answers import AnswerRefused, client
 from menagerie import health
 from menagerie.endpoints import endpoints_file
@@ -137,4 +138,5 @@ def _not_in_time(seen: Seen, timeout_s: float) -> int:
 
 
 def _tell(text: str) -> None:
-    print(f"menagerie wait: {text}", file=sys.stderr, flush=True)  # noqa: T201 -- for people
+    # Whatever answers there must not drive a terminal.
+    print(f"menagerie wait: {plain(text)}", file=sys.stderr, flush=True)  # noqa: T201 -- for people

@@ -132,6 +132,19 @@ def test_a_log_without_a_line_is_said_to_be_empty(
     assert "sales has not logged anything" in ran.err
 
 
+@pytest.mark.parametrize("answer", [{"url": "https://x/\x1b]0;owned"}, []])
+def test_a_url_that_is_none_is_one_line(
+    answer: object, sales: str, plane: ControlPlane, cli: Cli
+) -> None:
+    path = f"/v1/orgs/{plane.world.org_id}/instances/{sales}/logs"
+    plane.script("GET", path, (200, {}, answer))
+    ran = cli("logs", "sales")
+    assert (ran.code, ran.out) == (1, "")
+    assert "answered with something that is not a URL" in ran.err
+    assert "Traceback" not in ran.err
+    assert "\x1b" not in ran.err
+
+
 def test_connect_is_a_small_client_for_duckdb(
     sales: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from sqlalchemy import select
 
 from contract_tests.end_to_end.installation import Installation
-from menagerie import first_start, keys
+from menagerie import composition, first_start, keys
 from menagerie.endpoints import endpoints_file, read_endpoints
 from menagerie.errors import SettingsError
 from menagerie.refusals import unusable
 from menagerie.settings import Settings, load
+from storage.access import sessions, users
+from storage.database import now
 
 
 @pytest.fixture
@@ -58,6 +61,27 @@ def test_a_start_that_was_cut_short_is_made_good(settings: Settings) -> None:
     assert again.session_token != made.session_token
     assert (again.org_id, again.project_id) == (made.org_id, made.project_id)
     assert first_start.initialize(settings) == (again, None)
+
+
+def test_a_lost_authenticator_app_goes_with_it(settings: Settings) -> None:
+    first_start.initialize(settings)
+    database = composition.build_services(settings).database
+    with database.write() as db:
+        owner = users.by_email(db, settings.owner_email)
+        assert owner is not None
+        owner.totp_secret_sealed, owner.totp_last_step = b"sealed", 1
+        owner.totp_confirmed_at = now(db)
+        for each in db.scalars(select(sessions.UserSession)):
+            each.mfa_at = now(db)
+    endpoints_file(settings.root).unlink()
+    first_start.initialize(settings)
+    with database.read() as db:
+        found = users.by_email(db, settings.owner_email)
+        assert found is not None
+        left = (found.totp_secret_sealed, found.totp_confirmed_at, found.totp_last_step)
+        assert left == (None, None, None)
+        assert not any(each.mfa_at for each in db.scalars(select(sessions.UserSession)))
+    database.dispose()
 
 
 @pytest.mark.nightly

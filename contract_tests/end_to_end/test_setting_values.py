@@ -4,10 +4,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from annotated_types import Le, Lt
 
 from contract_tests.end_to_end.test_home import MENAGERIE, refused
 from menagerie.errors import SettingsError
-from menagerie.settings import load
+from menagerie.settings import Settings, load
 
 UNUSABLE = [
     ("port", "x", "port: must be a whole number"),
@@ -29,6 +30,17 @@ UNUSABLE = [
     ("database_url", "menagerie:hush", "database_url: must be a URL such as postgresql://"),
     ("database_url", "mysql://x:hush@y/z", "database_url: must be a URL such as postgresql://"),
 ]
+
+
+def test_each_time_has_a_longest() -> None:
+    """Without one, a date past the year 9999 is an error of each request that computes it."""
+    fields = {name: each for name, each in Settings.model_fields.items() if name.endswith("_s")}
+    assert len(fields) > 5
+    assert [
+        name
+        for name, each in fields.items()
+        if not any(isinstance(bound, Le | Lt) for bound in each.metadata)
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "value", "said"), UNUSABLE, ids=lambda value: str(value)[:20])

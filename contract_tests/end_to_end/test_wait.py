@@ -1,5 +1,6 @@
 """`menagerie wait`: blocks until the service is ready, and says what is missing."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,6 +42,22 @@ def test_what_is_no_menagerie_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in (told("hello"), told("[]"), told("{}", **{"Content-Encoding": "gzip"})):
         monkeypatch.setattr(httpx.HTTPTransport, "handle_request", lambda *_, answer=answer: answer)
         assert "is not a Menagerie" in waiting.look(load(), "http://127.0.0.1:1").missing
+
+
+def test_what_answers_drives_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = {"status": "down", "detail": "\x1b]0;owned\x07\u202e"}
+    said = json.dumps({"status": "down", "checks": {"cells": check}}).encode()
+
+    def answer(*_: object) -> httpx.Response:
+        return httpx.Response(200, stream=httpx.ByteStream(said))
+
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", answer)
+    assert waiting.wait(load(), "http://127.0.0.1:1", 0.0) == 1
+    told = capsys.readouterr().err
+    assert "owned" in told
+    assert not {"\x1b", "\x07", "\u202e"} & {*told}
 
 
 @pytest.mark.nightly

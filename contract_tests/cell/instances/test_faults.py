@@ -91,7 +91,6 @@ def test_an_engine_that_does_not_answer_keeps_a_cell_from_no_other(
         assert rig.observe(other)["status"] == "running"
         assert rig.reveal(other)["password"] == password
         assert rig.observe(slow)["status"] != "running", "the cell has not waited for it"
-    rig.status_is(slow, "running")
 
 
 @pytest.mark.nightly
