@@ -19,8 +19,8 @@ class FullError(EngineError):
     """The instance's files exceed the ceiling; trying again does not help."""
 
 
-def excess(instance: HostedInstance, nameless_use: StorageUse) -> str | None:
-    """The reason shown to the owner if a running engine exceeds its ceiling, as last measured.
+def excess(instance: HostedInstance, nameless_use: StorageUse) -> int | None:
+    """The bytes of a running engine that exceeds its ceiling, as last measured.
 
     An owner's idle sessions may have a thousand files open each, and cost nothing to hold.
     """
@@ -29,10 +29,12 @@ def excess(instance: HostedInstance, nameless_use: StorageUse) -> str | None:
     nameless, _ = nameless_use.look(
         instance.site, lambda: nameless_files.count(process.tree(), instance.site.data)
     )
-    told = past(instance, instance.metrics.storage_bytes + nameless)
-    if told is None and instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
+    used_bytes = instance.metrics.storage_bytes + nameless
+    if past(instance, used_bytes) is not None:
+        return used_bytes
+    if instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
         instance.lent_until = None
-    return told
+    return None
 
 
 def check(instance: HostedInstance) -> None:

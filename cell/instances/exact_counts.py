@@ -44,7 +44,7 @@ class ExactCounts:
     def __init__(self) -> None:
         self._counts: dict[str, _Count] = {}
 
-    def excess(self, instance: HostedInstance) -> str | None:
+    def excess(self, instance: HostedInstance) -> int | None:
         """As `ceilings.excess`; None, too, where no count is due."""
         if (process := instance.process) is None:
             return None
@@ -62,7 +62,7 @@ class ExactCounts:
             last = _Count(last.disk_bytes, time.monotonic(), rest_s, last.failed + 1)
             used_bytes = nameless_files.UNKNOWN_BYTES if last.failed >= TRIES else 0
         self._counts[instance.instance_id] = last
-        return ceilings.past(instance, used_bytes)
+        return used_bytes if ceilings.past(instance, used_bytes) else None
 
     def forget(self, instance_id: str) -> None:
         self._counts.pop(instance_id, None)

@@ -26,12 +26,12 @@ def measure(instance: HostedInstance) -> None:
 
 
 class Measuring:
-    """`end_full` is told of each instance that is past its storage, and what its owner is told."""
+    """`end_full` is told of each instance that is past its ceiling, and of its bytes."""
 
     def __init__(
         self,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        end_full: Callable[[HostedInstance, str], None],
+        end_full: Callable[[HostedInstance, int], None],
     ) -> None:
         self._spawn = spawn
         self._end_full = end_full
@@ -75,12 +75,12 @@ class Measuring:
             self._exact.forget(gone)
 
     async def _measured(self, instances: list[HostedInstance], begun: list[str]) -> None:
-        for instance, reason in await asyncio.to_thread(self._measure, instances, begun):
-            self._end_full(instance, reason)
+        for instance, used_bytes in await asyncio.to_thread(self._measure, instances, begun):
+            self._end_full(instance, used_bytes)
 
     def _measure(
         self, instances: list[HostedInstance], begun: list[str]
-    ) -> list[tuple[HostedInstance, str]]:
+    ) -> list[tuple[HostedInstance, int]]:
         """`begun` gets the ID of each before it is looked at."""
         full = []
         for instance in instances:
@@ -88,9 +88,9 @@ class Measuring:
             begun.append(instance.instance_id)
             try:
                 measure(instance)
-                told = ceilings.excess(instance, self._nameless) or self._exact.excess(instance)
-                if told is not None:
-                    full.append((instance, told))
+                used = ceilings.excess(instance, self._nameless) or self._exact.excess(instance)
+                if used is not None:
+                    full.append((instance, used))
             except OSError as error:
                 # Whatever an engine has made of its files.
                 reason = str(error)

@@ -255,18 +255,21 @@ class Supervisor:
         for instance in list(self.instances.values()):
             background.hold_writes(instance, self.spawn)
 
-    def _end_full(self, instance: HostedInstance, reason: str) -> None:
+    def _end_full(self, instance: HostedInstance, used_bytes: int) -> None:
         """What works on it must not let it grow on: there it ends as a crashed one does."""
+        reason = ceilings.past(instance, used_bytes)
         log.warning("cell.storage_exceeded", instance_id=instance.instance_id, reason=reason)
         if not instance.lock.locked():
-            self.spawn(self._stop_full(instance, reason))
+            self.spawn(self._stop_full(instance, used_bytes))
         elif instance.process is not None:
-            instance.expect_end(reason)
+            instance.expect_end(reason or "")
             instance.process.signal(signal.SIGKILL)
 
-    async def _stop_full(self, instance: HostedInstance, reason: str) -> None:
+    async def _stop_full(self, instance: HostedInstance, used_bytes: int) -> None:
         async with instance.lock:
-            if not await asyncio.to_thread(ceilings.excess, instance):
+            # It may have been given more, or ended, by whoever had the lock.
+            reason = ceilings.past(instance, used_bytes)
+            if reason is None or instance.process is None:
                 return
             await self.stop(instance)
             self.publish()
