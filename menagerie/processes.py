@@ -46,7 +46,7 @@ class Child:
             environment[_OWNER] = str(telling)
             inherited += (telling,)
         self.process = subprocess.Popen(  # noqa: S603 -- our own command
-            [sys.executable, "-m", "menagerie.part", self.part],
+            [sys.executable, "-P", "-m", "menagerie.part", self.part],
             env=environment,
             stdin=subprocess.DEVNULL,
             pass_fds=inherited,

@@ -21,8 +21,9 @@ from menagerie import health, keys, walk
 from menagerie.endpoints import Owner, make_certificates, read_endpoints
 from menagerie.errors import SettingsError
 from menagerie.held_ports import ports_held
+from menagerie.inherited_settings import environment
 from menagerie.processes import Child, RefusedError
-from menagerie.settings import Settings, environment
+from menagerie.settings import Settings
 
 _LOG = structlog.get_logger(__name__)
 # A part that fails ends, and is counted. One that is slow may be bringing a large database up to

@@ -5,7 +5,6 @@ file named by `MENAGERIE_CONFIG` (or `config.toml` in the home), the defaults be
 docs/configuration.md lists them, and a test holds that list against this module.
 """
 
-import json
 import os
 import re
 import tomllib
@@ -374,14 +373,3 @@ def redacted(settings: Settings) -> dict[str, Any]:
     if settings.acme_eab_hmac_key:
         shown["acme_eab_hmac_key"] = "***"
     return shown
-
-
-def environment(settings: Settings) -> dict[str, str]:
-    """The settings in force as `MENAGERIE_*` variables, so that each part reads the same ones."""
-    values = settings.model_dump(mode="json", exclude_defaults=True)
-    values |= {"home": str(settings.root), "port": settings.port}
-    values |= {f"gateway_{name}_port": port for name, port in settings.gateway_ports.items()}
-    return {
-        f"MENAGERIE_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for name, value in values.items()
-    }

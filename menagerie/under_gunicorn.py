@@ -5,14 +5,18 @@ import sys
 from typing import NoReturn
 
 from menagerie import open_files
-from menagerie.settings import Settings, environment
+from menagerie.inherited_settings import environment
+from menagerie.settings import Settings
 
 
 def become(settings: Settings) -> NoReturn:
     """Serve the API until SIGTERM, by processes whose settings are menagerie.gunicorn_settings."""
     open_files.raise_limit()
+    # gunicorn imports from its working folder first, where another user's modules may lie.
+    given = environment(settings)
+    os.chdir("/")
     command = [
-        *(sys.executable, "-m", "gunicorn"),
+        *(sys.executable, "-P", "-m", "gunicorn"),
         *("--config", "python:menagerie.gunicorn_settings", "menagerie.asgi:app"),
     ]
-    os.execve(sys.executable, command, os.environ | environment(settings))  # noqa: S606 -- our own
+    os.execve(sys.executable, command, os.environ | given)  # noqa: S606 -- our own

@@ -45,10 +45,11 @@ class Installation:
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
     within: tuple[str, ...] = ()
+    working_folder: Path | None = None
 
     def start(self, *options: str) -> str:
         self.home.mkdir(parents=True, exist_ok=True)
-        command = [*self.within, sys.executable, "-m", "menagerie", "serve"]
+        command = [*self.within, sys.executable, "-P", "-m", "menagerie", "serve"]
         command += ["--home", str(self.home)]
         log = (self.home.parent / f"{self.home.name}.log").open("a")
         self.process = subprocess.Popen(
@@ -57,6 +58,7 @@ class Installation:
             stderr=log,
             text=True,
             env={**os.environ, **SETTINGS, **self.environment},
+            cwd=self.working_folder,
         )
         log.close()
         return self._read_until_ready()

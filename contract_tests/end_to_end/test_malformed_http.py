@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from contract_tests.duckdb.process import running
 from contract_tests.end_to_end.installation import READY_S, Installation
+from contract_tests.end_to_end.planted_modules import PlantedModules
 from contract_tests.kept_port import KeptPort
 from contract_tests.specserver.wire import Address, Answer, exchanged
 
@@ -60,8 +61,10 @@ def under_gunicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
     with KeptPort() as kept, (folder / "log").open("wb") as log:
         port = kept.number
         place = {"MENAGERIE_HOME": str(folder / "home"), "MENAGERIE_PORT": str(port)}
+        planted = PlantedModules(folder / "planted")
         process = subprocess.Popen(
-            [sys.executable, "-m", "menagerie", "api"],
+            [sys.executable, "-P", "-m", "menagerie", "api"],
+            cwd=planted.path,
             env={**os.environ, **place},
             stdout=log,
             stderr=log,
@@ -69,6 +72,7 @@ def under_gunicorn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
         try:
             until_healthy(port, folder / "log")
             yield Server(("127.0.0.1", port), "/healthz")
+            assert planted.run == "", "a module of the working folder was run"
         finally:
             process.terminate()
             process.wait(READY_S)

@@ -9,6 +9,7 @@ import pytest
 
 from contract_tests.databases import Databases
 from contract_tests.end_to_end.installation import Installation, order
+from contract_tests.end_to_end.planted_modules import PlantedModules
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = {"MENAGERIE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
@@ -32,6 +33,18 @@ def test_a_database_that_cannot_be_reached_is_named(start: str, tmp_path: Path) 
         assert "not ready in time" not in installation.log
         # Neither a part that is only beginning to serve, as its SIGTERM comes.
         assert "did not end in time" not in installation.log
+    finally:
+        installation.destroy()
+
+
+@pytest.mark.nightly  # by day the API is under gunicorn (test_malformed_http)
+def test_modules_in_the_working_folder_are_not_run(tmp_path: Path) -> None:
+    planted = PlantedModules(tmp_path / "planted")
+    installation = Installation(tmp_path / "home", working_folder=planted.path)
+    try:
+        installation.start()
+        order(installation, engine="valkey")
+        assert planted.run == ""
     finally:
         installation.destroy()
 

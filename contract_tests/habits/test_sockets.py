@@ -17,6 +17,7 @@ EXCEPTIONS = {"cell/main.py", "gateway/wake.py"}
 # ours, and its peer is asked afterwards.
 LIBPQ = re.compile(r"psycopg\.(Async)?(C|c)onnect(ion\.connect)?\(|PGconn\.connect")
 FOLDER, RELAY = "sockets.folder_of(", "relay.opened_beside("
+PRODUCT = {"menagerie", "cell", "gateway", "control", "instance_services", "clients", "pages"}
 CELLS = [
     path
     for path in FILES
@@ -35,3 +36,13 @@ def test_nobody_connects_to_an_engine_by_a_plain_path() -> None:
     for name in asking:
         led = "sockets.check(" if FOLDER in texts[name] else RELAY
         assert led in texts[name], name
+
+
+# The interpreter puts the working folder first, where another user's modules may lie.
+STARTS = re.compile(r'(sys\.executable|\.program),? (?!"-P"|"-I")"-[mc]"')
+
+
+def test_no_part_is_started_with_modules_of_the_working_folder() -> None:
+    product = {names(path): path for path in FILES if path.relative_to(ROOT).parts[0] in PRODUCT}
+    assert not [name for name, path in product.items() if STARTS.search(said(path))]
+    assert '"-P", "-m", "menagerie.part"' in said(product["menagerie/processes.py"])
