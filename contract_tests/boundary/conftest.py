@@ -1,11 +1,11 @@
-"""A desk on each kind of database: one database of each for all tests, emptied for each test."""
+"""A small API on each kind of database: one of each for all tests, emptied for each of them."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from contract_tests.boundary.desk import Desk, MakeDesk
+from contract_tests.boundary.small_api import MakeSmallApi, SmallApi
 from contract_tests.databases import DIALECTS, Databases
 
 EmptyDatabase = Callable[[str], str]
@@ -35,12 +35,12 @@ def database_url(request: pytest.FixtureRequest, empty_database: EmptyDatabase) 
 
 
 @pytest.fixture
-def make_desk(database_url: str) -> Iterator[MakeDesk]:
-    """Several desks on one database are its replicas."""
-    made: list[Desk] = []
+def make_api(database_url: str) -> Iterator[MakeSmallApi]:
+    """Several small APIs on one database are its replicas."""
+    made: list[SmallApi] = []
 
-    def make(**options: Any) -> Desk:
-        made.append(Desk(database_url, **options))
+    def make(**options: Any) -> SmallApi:
+        made.append(SmallApi(database_url, **options))
         return made[-1]
 
     yield make
@@ -49,5 +49,5 @@ def make_desk(database_url: str) -> Iterator[MakeDesk]:
 
 
 @pytest.fixture
-def desk(make_desk: MakeDesk) -> Desk:
-    return make_desk()
+def api(make_api: MakeSmallApi) -> SmallApi:
+    return make_api()

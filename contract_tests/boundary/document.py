@@ -80,7 +80,7 @@ def document() -> Json:
     bearer = {"type": "http", "scheme": "bearer"}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Desk", "version": "1"},
+        "info": {"title": "Small API", "version": "1"},
         "paths": paths.made,
         "webhooks": {"instance.paused.v1": {"post": {"responses": {"2XX": {"description": "x"}}}}},
         "components": {"securitySchemes": {"api_key": bearer, "dev_user": bearer}},
@@ -102,43 +102,43 @@ class Paths:
 
 
 def _people(paths: Paths) -> None:
-    paths.get("desk.ping", "/v1/ping", security=[], rate="unauthenticated")
-    paths.get("desk.me", "/v1/me", "self")
-    paths.get("desk.perhaps", "/v1/perhaps", security=[{}, *BOTH])
+    paths.get("samples.ping", "/v1/ping", security=[], rate="unauthenticated")
+    paths.get("samples.me", "/v1/me", "self")
+    paths.get("samples.perhaps", "/v1/perhaps", security=[{}, *BOTH])
     sign_in = closed(required=["email", "password"], email=TEXT, password=TEXT)
-    paths.post("desk.sign_in", "/v1/sessions", security=[], rate="authentication", body=sign_in)
-    paths.get("desk.org", ORG, "self")
-    paths.post("desk.close", f"{ORG}/close", "org:write", security=SESSION, authorize=OWNER_MFA)
+    paths.post("samples.sign_in", "/v1/sessions", security=[], rate="authentication", body=sign_in)
+    paths.get("samples.org", ORG, "self")
+    paths.post("samples.close", f"{ORG}/close", "org:write", security=SESSION, authorize=OWNER_MFA)
     key = closed(required=["name"], name=TEXT)
-    paths.post("desk.create_key", f"{ORG}/api-keys", "api-keys:write", body=key)
+    paths.post("samples.create_key", f"{ORG}/api-keys", "api-keys:write", body=key)
 
 
 def _projects(paths: Paths) -> None:
     page = {"limit": {"type": "integer", "default": 2}, "cursor": TEXT}
-    paths.get("desk.list_projects", f"{ORG}/projects", "projects:read", query=page)
-    paths.get("desk.list_others", f"{ORG}/others", "projects:read", query={"cursor": TEXT})
+    paths.get("samples.list_projects", f"{ORG}/projects", "projects:read", query=page)
+    paths.get("samples.list_others", f"{ORG}/others", "projects:read", query={"cursor": TEXT})
     dry_run = {"dry_run": {"type": "boolean", "default": False}}
     paths.post(
-        "desk.create_project", f"{ORG}/projects", "projects:write", body=PROJECT, query=dry_run
+        "samples.create_project", f"{ORG}/projects", "projects:write", body=PROJECT, query=dry_run
     )
-    paths.get("desk.project", f"{ORG}/projects/{{project_id}}", "projects:read")
-    paths.post("desk.forget", f"{ORG}/projects/{{project_id}}/forget", "projects:write")
+    paths.get("samples.project", f"{ORG}/projects/{{project_id}}", "projects:read")
+    paths.post("samples.forget", f"{ORG}/projects/{{project_id}}/forget", "projects:write")
 
 
 def _instances(paths: Paths) -> None:
     event = closed(required=["kind", "audited"], kind=TEXT, audited={"type": "boolean"})
     kinds = ["instance.paused.v1"]
-    paths.post("desk.emit", f"{ORG}/emit", "instances:write", events=kinds, body=event)
+    paths.post("samples.emit", f"{ORG}/emit", "instances:write", events=kinds, body=event)
     inner = closed(required=[], password={**TEXT, "writeOnly": True}, name=TEXT)
     note = closed(required=["accounts"], accounts={"type": "array", "items": inner})
-    paths.post("desk.confide", f"{ORG}/confide", "instances:write", events=kinds, body=note)
+    paths.post("samples.confide", f"{ORG}/confide", "instances:write", events=kinds, body=note)
     paths.post(
-        "desk.reveal",
+        "samples.reveal",
         f"{ORG}/reveal",
         "credentials:reveal",
         rate="reveal",
         authorize={"assurance": "second_factor"},
     )
-    paths.get("desk.log_url", f"{ORG}/logs", "logs:read", audit="instance.logs")
-    paths.get("desk.wait", f"{ORG}/wait", "instances:read")
-    paths.get("desk.fail", f"{ORG}/fail/{{how}}", "instances:read")
+    paths.get("samples.log_url", f"{ORG}/logs", "logs:read", audit="instance.logs")
+    paths.get("samples.wait", f"{ORG}/wait", "instances:read")
+    paths.get("samples.fail", f"{ORG}/fail/{{how}}", "instances:read")

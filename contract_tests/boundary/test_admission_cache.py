@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from contract_tests.boundary.desk import Desk
+from contract_tests.boundary.small_api import SmallApi
 from control.boundary import admission_cache as known
 from control.boundary.admission_cache import AdmissionCache, ResolvedCredential
 from storage.access.organizations import Organization
 
 
 @pytest.fixture
-def loads(desk: Desk) -> Iterator[list[str]]:
+def loads(api: SmallApi) -> Iterator[list[str]]:
     """The queries of whole keys and sessions."""
     found: list[str] = []
 
@@ -21,59 +21,57 @@ def loads(desk: Desk) -> Iterator[list[str]]:
         if statement.startswith(("SELECT api_keys.id,", "SELECT sessions.id,")):
             found.append(statement)
 
-    event.listen(desk.database.engine, "before_cursor_execute", note)
+    event.listen(api.database.engine, "before_cursor_execute", note)
     yield found
-    event.remove(desk.database.engine, "before_cursor_execute", note)
+    event.remove(api.database.engine, "before_cursor_execute", note)
 
 
 @pytest.mark.parametrize("kind", ["key", "session"])
-def test_what_reads_loads_a_caller_once(desk: Desk, loads: list[str], kind: str) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
-    token = desk.key(org, ann) if kind == "key" else ann.session
-    desk.get("/v1/me", token)
+def test_what_reads_loads_a_caller_once(api: SmallApi, loads: list[str], kind: str) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
+    token = api.key(org, ann) if kind == "key" else ann.session
+    api.get("/v1/me", token)
     loads.clear()
-    answers = [desk.get(f"/v1/orgs/{org}", token).json() for _ in range(4)]
+    answers = [api.get(f"/v1/orgs/{org}", token).json() for _ in range(4)]
     assert answers == [{"id": org}] * 4
     assert len(loads) <= 2  # a session once more in the organization, and when it was last used
 
 
-def test_each_of_several_callers_is_loaded_once(desk: Desk, loads: list[str]) -> None:
-    ann, ben = desk.person(), desk.person()
-    org = desk.org((ann, "owner"), (ben, "owner"))
-    tokens = [desk.key(org, ann), desk.key(org, ben)]
+def test_each_of_several_callers_is_loaded_once(api: SmallApi, loads: list[str]) -> None:
+    ann, ben = api.person(), api.person()
+    org = api.org((ann, "owner"), (ben, "owner"))
+    tokens = [api.key(org, ann), api.key(org, ben)]
     for token in tokens:
-        desk.get(f"/v1/orgs/{org}", token)
-    desk.boundary.last_used.flush()
+        api.get(f"/v1/orgs/{org}", token)
+    api.boundary.last_used.flush()
     for token in tokens:
-        desk.get(f"/v1/orgs/{org}", token)
+        api.get(f"/v1/orgs/{org}", token)
     loads.clear()
-    assert {desk.get(f"/v1/orgs/{org}", token).status_code for token in tokens} == {200}
+    assert {api.get(f"/v1/orgs/{org}", token).status_code for token in tokens} == {200}
     assert loads == []
 
 
-def test_what_writes_loads_its_caller_in_its_transaction(desk: Desk, loads: list[str]) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
-    token = desk.key(org, ann)
+def test_what_writes_loads_its_caller_in_its_transaction(api: SmallApi, loads: list[str]) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
+    token = api.key(org, ann)
     for number in range(3):
         loads.clear()
-        made = desk.post(
-            f"/v1/orgs/{org}/projects", token, json={"name": "n", "slug": f"s{number}"}
-        )
+        made = api.post(f"/v1/orgs/{org}/projects", token, json={"name": "n", "slug": f"s{number}"})
         assert made.status_code == 201
         assert loads
 
 
-def test_a_changed_role_holds_for_the_next_request(desk: Desk) -> None:
-    ann, ben = desk.person(), desk.person()
-    org = desk.org((ann, "owner"), (ben, "owner"))
-    token = desk.key(org, ben)
+def test_a_changed_role_holds_for_the_next_request(api: SmallApi) -> None:
+    ann, ben = api.person(), api.person()
+    org = api.org((ann, "owner"), (ben, "owner"))
+    token = api.key(org, ben)
     path, body = f"/v1/orgs/{org}/projects", {"name": "n", "slug": "s"}
     for role, status in (("owner", 201), ("viewer", 403), (None, 401), ("owner", 409)):
-        desk.set_role(org, ben, role)
-        assert desk.post(path, token, json=body).status_code == status
-        answer = desk.get(f"/v1/orgs/{org}", token)
+        api.set_role(org, ben, role)
+        assert api.post(path, token, json=body).status_code == status
+        answer = api.get(f"/v1/orgs/{org}", token)
         assert answer.status_code == (401 if role is None else 200), role
 
 
@@ -97,10 +95,10 @@ def test_so_many_are_known_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_handler_that_reads_may_not_change_its_caller(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api: SmallApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
+    ann = api.person()
+    org = api.org((ann, "owner"))
 
     def changed(self: ResolvedCredential) -> Iterator[str]:
         assert isinstance(self.org, Organization)
@@ -109,4 +107,4 @@ def test_a_handler_that_reads_may_not_change_its_caller(
 
     real = ResolvedCredential.changed
     monkeypatch.setattr(ResolvedCredential, "changed", changed)
-    assert desk.get(f"/v1/orgs/{org}", desk.key(org, ann)).status_code == 500
+    assert api.get(f"/v1/orgs/{org}", api.key(org, ann)).status_code == 500

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from contract_tests import written
-from contract_tests.boundary.desk import Desk, MakeDesk
+from contract_tests.boundary.small_api import MakeSmallApi, SmallApi
 from control.boundary import identity
 from control.boundary.callers import Caller
 from control.boundary.last_used import LastUsed
@@ -29,11 +29,11 @@ from storage.access.api_keys import ApiKey
         "unknown session",
     ],
 )
-def test_without_credentials_in_force_there_is_401(desk: Desk, header: str | None) -> None:
+def test_without_credentials_in_force_there_is_401(api: SmallApi, header: str | None) -> None:
     if header is not None:
         header = header.replace("unknown key", identity.new_api_key().secret)
         header = header.replace("unknown session", identity.new_session_token().secret)
-    answer = desk.get("/v1/me", headers={} if header is None else {"Authorization": header})
+    answer = api.get("/v1/me", headers={} if header is None else {"Authorization": header})
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"].startswith('Bearer realm="menagerie"')
     told = "the API key or session is unknown, expired or revoked"
@@ -44,26 +44,28 @@ def test_without_credentials_in_force_there_is_401(desk: Desk, header: str | Non
     assert ("invalid_token" in answer.headers["WWW-Authenticate"]) == (header is not None)
 
 
-def test_unknown_revoked_and_expired_credentials_are_told_apart_by_nothing(desk: Desk) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
-    revoked, expired, orphaned = (desk.key(org, ann) for _ in range(3))
-    desk.change_key(revoked, revoked_at=desk.now())
-    desk.change_key(expired, expires_at=desk.now() - timedelta(seconds=1))
-    gone = desk.person()
-    desk.set_role(org, gone, "admin")
-    orphaned = desk.key(org, gone)
-    assert desk.get("/v1/me", orphaned).status_code == 200
-    desk.set_role(org, gone, None)
-    lapsed = desk.session(ann.id, ttl=timedelta(seconds=-1))
+def test_unknown_revoked_and_expired_credentials_are_told_apart_by_nothing(api: SmallApi) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
+    revoked, expired, orphaned = (api.key(org, ann) for _ in range(3))
+    api.change_key(revoked, revoked_at=api.now())
+    api.change_key(expired, expires_at=api.now() - timedelta(seconds=1))
+    gone = api.person()
+    api.set_role(org, gone, "admin")
+    orphaned = api.key(org, gone)
+    assert api.get("/v1/me", orphaned).status_code == 200
+    api.set_role(org, gone, None)
+    lapsed = api.session(ann.id, ttl=timedelta(seconds=-1))
     tokens = [revoked, expired, orphaned, lapsed, identity.new_api_key().secret]
-    answers = [desk.get("/v1/me", token) for token in tokens]
+    answers = [api.get("/v1/me", token) for token in tokens]
     assert {answer.status_code for answer in answers} == {401}
     assert len({answer.json()["detail"] for answer in answers}) == 1
 
 
-def test_a_revoked_key_is_refused_by_the_next_request_on_every_replica(make_desk: MakeDesk) -> None:
-    first, second = make_desk(), make_desk()
+def test_a_revoked_key_is_refused_by_the_next_request_on_every_replica(
+    make_api: MakeSmallApi,
+) -> None:
+    first, second = make_api(), make_api()
     ann = first.person()
     key = first.key(first.org((ann, "owner")), ann)
     assert first.get("/v1/me", key).status_code == second.get("/v1/me", key).status_code == 200
@@ -71,91 +73,91 @@ def test_a_revoked_key_is_refused_by_the_next_request_on_every_replica(make_desk
     assert first.get("/v1/me", key).status_code == second.get("/v1/me", key).status_code == 401
 
 
-def test_a_suspended_key_says_so_and_works_again_once_lifted(desk: Desk) -> None:
-    ann = desk.person()
-    key = desk.key(desk.org((ann, "owner")), ann)
-    desk.change_key(key, suspended_at=desk.now(), suspended_reason="leaked")
-    answer = desk.get("/v1/me", key)
+def test_a_suspended_key_says_so_and_works_again_once_lifted(api: SmallApi) -> None:
+    ann = api.person()
+    key = api.key(api.org((ann, "owner")), ann)
+    api.change_key(key, suspended_at=api.now(), suspended_reason="leaked")
+    answer = api.get("/v1/me", key)
     assert (answer.status_code, answer.json()["code"]) == (403, "key_suspended")
-    desk.change_key(key, suspended_at=None)
-    assert desk.get("/v1/me", key).status_code == 200
+    api.change_key(key, suspended_at=None)
+    assert api.get("/v1/me", key).status_code == 200
 
 
-def test_expiry_follows_the_databases_clock(make_desk: MakeDesk) -> None:
-    now, later = make_desk(), make_desk(clock_offset_s=25 * 3600)
+def test_expiry_follows_the_databases_clock(make_api: MakeSmallApi) -> None:
+    now, later = make_api(), make_api(clock_offset_s=25 * 3600)
     ann = now.person()
     assert now.get("/v1/me", ann.session).status_code == 200
     assert later.get("/v1/me", ann.session).status_code == 401
 
 
-def test_session_only_and_mfa_operations_refuse_keys_and_bare_sessions(desk: Desk) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
+def test_session_only_and_mfa_operations_refuse_keys_and_bare_sessions(api: SmallApi) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
     path = f"/v1/orgs/{org}/close"
-    assert desk.post(path, desk.key(org, ann)).json()["code"] == "session_required"
-    assert desk.post(path, ann.session).json()["code"] == "mfa_required"
-    stale = desk.session(ann.id, mfa_at=desk.now() - timedelta(minutes=15))
-    assert desk.post(path, stale).json()["code"] == "mfa_required"
-    fresh = desk.session(ann.id, mfa_at=desk.now() - timedelta(minutes=14))
-    assert desk.post(path, fresh).status_code == 202
+    assert api.post(path, api.key(org, ann)).json()["code"] == "session_required"
+    assert api.post(path, ann.session).json()["code"] == "mfa_required"
+    stale = api.session(ann.id, mfa_at=api.now() - timedelta(minutes=15))
+    assert api.post(path, stale).json()["code"] == "mfa_required"
+    fresh = api.session(ann.id, mfa_at=api.now() - timedelta(minutes=14))
+    assert api.post(path, fresh).status_code == 202
 
 
-def test_an_organization_can_ask_for_the_second_factor(desk: Desk) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
-    strict = desk.org((ann, "owner"), require_mfa=True)
-    assert desk.post(f"/v1/orgs/{org}/reveal", ann.session).status_code == 200
-    refused = desk.post(f"/v1/orgs/{strict}/reveal", ann.session)
+def test_an_organization_can_ask_for_the_second_factor(api: SmallApi) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
+    strict = api.org((ann, "owner"), require_mfa=True)
+    assert api.post(f"/v1/orgs/{org}/reveal", ann.session).status_code == 200
+    refused = api.post(f"/v1/orgs/{strict}/reveal", ann.session)
     assert (refused.status_code, refused.json()["code"]) == (403, "mfa_required")
-    fresh = desk.session(ann.id, mfa_at=desk.now())
-    assert desk.post(f"/v1/orgs/{strict}/reveal", fresh).status_code == 200
+    fresh = api.session(ann.id, mfa_at=api.now())
+    assert api.post(f"/v1/orgs/{strict}/reveal", fresh).status_code == 200
 
 
-def test_where_credentials_are_optional_wrong_ones_are_still_wrong(desk: Desk) -> None:
-    assert desk.get("/v1/perhaps").json() == {"known": False}
-    assert desk.get("/v1/perhaps", desk.person().session).json() == {"known": True}
-    assert desk.get("/v1/perhaps", identity.new_api_key().secret).status_code == 401
+def test_where_credentials_are_optional_wrong_ones_are_still_wrong(api: SmallApi) -> None:
+    assert api.get("/v1/perhaps").json() == {"known": False}
+    assert api.get("/v1/perhaps", api.person().session).json() == {"known": True}
+    assert api.get("/v1/perhaps", identity.new_api_key().secret).status_code == 401
 
 
-def test_an_operation_for_anyone_reads_no_credentials(desk: Desk) -> None:
-    assert desk.get("/v1/ping", "nonsense").status_code == 200
+def test_an_operation_for_anyone_reads_no_credentials(api: SmallApi) -> None:
+    assert api.get("/v1/ping", "nonsense").status_code == 200
 
 
-def test_last_use_is_noted_at_most_once_a_minute(make_desk: MakeDesk) -> None:
+def test_last_use_is_noted_at_most_once_a_minute(make_api: MakeSmallApi) -> None:
     def last_used_at() -> Any:
-        desk.boundary.last_used.flush()
-        with desk.database.read() as db:
+        api.boundary.last_used.flush()
+        with api.database.read() as db:
             return written.key_with(db, identity.token_sha256(key)).last_used_at
 
-    desk = make_desk()
-    ann = desk.person()
-    key = desk.key(desk.org((ann, "owner")), ann)
-    other = desk.key(desk.org((ann, "owner")), ann)
+    api = make_api()
+    ann = api.person()
+    key = api.key(api.org((ann, "owner")), ann)
+    other = api.key(api.org((ann, "owner")), ann)
     assert last_used_at() is None
-    desk.get("/v1/me", key)
+    api.get("/v1/me", key)
     first = last_used_at()
-    with desk.database.read() as db:
+    with api.database.read() as db:
         assert written.key_with(db, identity.token_sha256(other)).last_used_at is None
     assert first is not None
-    desk.get("/v1/me", key)
+    api.get("/v1/me", key)
     assert last_used_at() == first
-    later = make_desk(clock_offset_s=61)
+    later = make_api(clock_offset_s=61)
     later.get("/v1/me", key)
     later.boundary.last_used.flush()
     assert last_used_at() > first
 
 
-def test_of_two_notes_the_later_holds(desk: Desk) -> None:
+def test_of_two_notes_the_later_holds(api: SmallApi) -> None:
     """Two replicas write when they come to it."""
-    ann = desk.person()
-    secret = desk.key(desk.org((ann, "owner")), ann)
-    now = desk.now()
+    ann = api.person()
+    secret = api.key(api.org((ann, "owner")), ann)
+    now = api.now()
     for at in (now + timedelta(seconds=10), now):
-        with desk.database.read() as db:
+        with api.database.read() as db:
             key = written.key_with(db, identity.token_sha256(secret))
-        replica = LastUsed(desk.database)
+        replica = LastUsed(api.database)
         replica.note(cast("Caller", SimpleNamespace(key=ApiKey(id=key.id))), at)
         replica.flush()
-    with desk.database.read() as db:
+    with api.database.read() as db:
         noted = written.key_with(db, identity.token_sha256(secret)).last_used_at
     assert noted == now + timedelta(seconds=10)

@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.boundary.document import operation
+from contract_tests.boundary.small_api import MakeSmallApi, SmallApi
 from control.boundary.callers import Caller
 from control.boundary.charges import of
 from control.boundary.rates import Limiter
@@ -17,17 +17,17 @@ from specserver import Operation
 
 
 @pytest.fixture
-def limited(make_desk: MakeDesk) -> Desk:
+def limited(make_api: MakeSmallApi) -> SmallApi:
     """All its requests come at one moment, however long the machine takes over them."""
     meter = LibraryMeter(LocalWindows(clock=_still), clock=_still)
-    return make_desk(rate_limits=True, limiter=Limiter(meter, RateLimits()))
+    return make_api(rate_limits=True, limiter=Limiter(meter, RateLimits()))
 
 
 def _still() -> float:
     return 1_000_000.25
 
 
-def test_429_says_when_and_the_other_caller_is_not_concerned(limited: Desk) -> None:
+def test_429_says_when_and_the_other_caller_is_not_concerned(limited: SmallApi) -> None:
     ann = limited.person()
     org = limited.org((ann, "owner"))
     path = f"/v1/orgs/{org}/reveal"
@@ -46,7 +46,7 @@ def test_429_says_when_and_the_other_caller_is_not_concerned(limited: Desk) -> N
     assert limited.post(path, bob.session).status_code == 200
 
 
-def test_a_key_takes_nothing_of_what_its_maker_may(limited: Desk) -> None:
+def test_a_key_takes_nothing_of_what_its_maker_may(limited: SmallApi) -> None:
     ann = limited.person()
     org = limited.org((ann, "owner"))
     path, close = f"/v1/orgs/{org}/reveal", f"/v1/orgs/{org}/close"
@@ -59,7 +59,7 @@ def test_a_key_takes_nothing_of_what_its_maker_may(limited: Desk) -> None:
     assert limited.post(path, ann.session).status_code == 200
 
 
-def test_many_keys_of_one_maker_fetch_no_more_than_a_few(limited: Desk) -> None:
+def test_many_keys_of_one_maker_fetch_no_more_than_a_few(limited: SmallApi) -> None:
     ann, bob = limited.person(), limited.person()
     org = limited.org((ann, "owner"), (bob, "developer"))
     path = f"/v1/orgs/{org}/reveal"
@@ -73,51 +73,55 @@ def test_many_keys_of_one_maker_fetch_no_more_than_a_few(limited: Desk) -> None:
     assert limited.post(f"/v1/orgs/{other}/reveal", limited.key(other, ann)).status_code == 200
 
 
-def test_a_persons_changes_are_counted_over_all_their_sessions(make_desk: MakeDesk) -> None:
+def test_a_persons_changes_are_counted_over_all_their_sessions(make_api: MakeSmallApi) -> None:
     """Each leaves a record for long, and signing in again gives another session's requests."""
-    desk = make_desk(rate_limits=True, rates=RateLimits(changes_per_quarter_hour=4))
-    ann, bob = desk.person(), desk.person()
-    org = desk.org((ann, "owner"), (bob, "owner"))
+    api = make_api(rate_limits=True, rates=RateLimits(changes_per_quarter_hour=4))
+    ann, bob = api.person(), api.person()
+    org = api.org((ann, "owner"), (bob, "owner"))
     emit, body = f"/v1/orgs/{org}/emit", {"kind": "instance.paused.v1", "audited": True}
-    keys = [desk.key(org, ann) for _ in range(3)]
-    sessions = [ann.session, desk.session(ann.id)] * 3
+    keys = [api.key(org, ann) for _ in range(3)]
+    sessions = [ann.session, api.session(ann.id)] * 3
 
     def codes(tokens: list[str]) -> list[int]:
-        return [desk.post(emit, token, json=body).status_code for token in tokens]
+        return [api.post(emit, token, json=body).status_code for token in tokens]
 
     assert codes(sessions) == [204] * 4 + [429] * 2
-    refused = desk.post(emit, ann.session, json=body)
+    refused = api.post(emit, ann.session, json=body)
     assert refused.headers["RateLimit"].startswith('"changes";r=0;')
     # What the keys may is together as much, and takes nothing of the sessions', nor theirs of it.
     assert codes(keys * 2) == [204] * 4 + [429] * 2
     assert codes([bob.session]) == [204]
     # Reading goes on, and so does what ends something.
-    assert desk.get(f"/v1/orgs/{org}/projects", ann.session).status_code == 200
+    assert api.get(f"/v1/orgs/{org}/projects", ann.session).status_code == 200
     assert not rule_of(_deleting()).leaves_records
 
 
 def _deleting() -> Operation:
     path = "/v1/orgs/{org_id}/things"
-    return Operation(path, "DELETE", operation("desk.end", path, "org:write", audit="desk.end"))
+    return Operation(
+        path, "DELETE", operation("samples.end", path, "org:write", audit="samples.end")
+    )
 
 
 def test_what_anyone_may_is_counted_by_address_whoever_asks() -> None:
     path = "/v1/hello"
-    hello = Operation(path, "GET", operation("desk.hello", path, rate="unauthenticated"))
+    hello = Operation(path, "GET", operation("samples.hello", path, rate="unauthenticated"))
     caller = cast("Caller", SimpleNamespace(user=SimpleNamespace(id="usr_1"), key=None))
     assert ("unauthenticated", "203.0.113.7") in [*of(rule_of(hello), caller, "203.0.113.7")]
 
 
-def test_what_is_refused_for_want_of_rights_is_counted_for_the_caller(make_desk: MakeDesk) -> None:
-    desk = make_desk(rate_limits=True, rates=RateLimits(per_minute=4))
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
-    key = desk.key(org, ann, scopes=[])
-    codes = [desk.post(f"/v1/orgs/{org}/reveal", key).status_code for _ in range(5)]
+def test_what_is_refused_for_want_of_rights_is_counted_for_the_caller(
+    make_api: MakeSmallApi,
+) -> None:
+    api = make_api(rate_limits=True, rates=RateLimits(per_minute=4))
+    ann = api.person()
+    org = api.org((ann, "owner"))
+    key = api.key(org, ann, scopes=[])
+    codes = [api.post(f"/v1/orgs/{org}/reveal", key).status_code for _ in range(5)]
     assert codes == [403] * 4 + [429]
 
 
-def test_errors_tell_the_limits_too(limited: Desk) -> None:
+def test_errors_tell_the_limits_too(limited: SmallApi) -> None:
     ann = limited.person()
     org = limited.org((ann, "owner"))
     path = f"/v1/orgs/{org}/projects"
@@ -128,18 +132,18 @@ def test_errors_tell_the_limits_too(limited: Desk) -> None:
     assert absent.headers["RateLimit"] == '"default";r=598;t=60, "burst";r=98;t=5'
 
 
-def test_who_is_turned_away_is_counted_too(make_desk: MakeDesk) -> None:
-    desk = make_desk(rate_limits=True, rates=RateLimits(per_minute=4))
-    ann = desk.person()
-    org = desk.org((ann, "auditor"))
+def test_who_is_turned_away_is_counted_too(make_api: MakeSmallApi) -> None:
+    api = make_api(rate_limits=True, rates=RateLimits(per_minute=4))
+    ann = api.person()
+    org = api.org((ann, "auditor"))
     forbidden, absent = f"/v1/orgs/{org}/projects", "/v1/orgs/org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
-    codes = [desk.post(forbidden, ann.session, json={}).status_code for _ in range(2)]
-    codes += [desk.get(absent, ann.session).status_code for _ in range(2)]
-    codes += [desk.get(path, ann.session).status_code for path in (absent, "/v1/me")]
+    codes = [api.post(forbidden, ann.session, json={}).status_code for _ in range(2)]
+    codes += [api.get(absent, ann.session).status_code for _ in range(2)]
+    codes += [api.get(path, ann.session).status_code for path in (absent, "/v1/me")]
     assert codes == [403, 403, 404, 404, 429, 429]
 
 
-def test_a_forged_x_forwarded_for_gains_nothing(limited: Desk) -> None:
+def test_a_forged_x_forwarded_for_gains_nothing(limited: SmallApi) -> None:
     codes = [
         limited.get("/v1/ping", headers={"X-Forwarded-For": f"198.51.100.{n}"}).status_code
         for n in range(61)
@@ -155,13 +159,13 @@ def test_a_forged_x_forwarded_for_gains_nothing(limited: Desk) -> None:
     assert codes == [401] * 10 + [429]
 
 
-def test_behind_a_trusted_proxy_clients_are_told_apart(make_desk: MakeDesk) -> None:
-    desk = make_desk(rate_limits=True, trusted_proxies=("203.0.113.0/24",))
+def test_behind_a_trusted_proxy_clients_are_told_apart(make_api: MakeSmallApi) -> None:
+    api = make_api(rate_limits=True, trusted_proxies=("203.0.113.0/24",))
 
     def attempt(forwarded: str, email: str = "a@example.org") -> int:
         body = {"email": email, "password": "wrong"}
         headers = {"X-Forwarded-For": forwarded}
-        return desk.post("/v1/sessions", json=body, headers=headers).status_code
+        return api.post("/v1/sessions", json=body, headers=headers).status_code
 
     assert [attempt("192.0.2.1") for _ in range(11)][-1] == 429
     # What a client writes itself stands further left than what the proxy adds.
@@ -172,29 +176,29 @@ def test_behind_a_trusted_proxy_clients_are_told_apart(make_desk: MakeDesk) -> N
 
 
 def test_refused_credentials_are_limited_by_address_and_good_ones_are_not(
-    make_desk: MakeDesk,
+    make_api: MakeSmallApi,
 ) -> None:
-    desk = make_desk(rate_limits=True, rates=RateLimits(refused_per_minute=20))
-    ann = desk.person()
-    codes = [desk.get("/v1/me", "nonsense").status_code for _ in range(21)]
+    api = make_api(rate_limits=True, rates=RateLimits(refused_per_minute=20))
+    ann = api.person()
+    codes = [api.get("/v1/me", "nonsense").status_code for _ in range(21)]
     assert codes == [401] * 20 + [429]
-    assert desk.get("/v1/me", ann.session).status_code == 200
-    assert desk.get("/v1/me", "nonsense", peer="198.51.100.9").status_code == 401
+    assert api.get("/v1/me", ann.session).status_code == 200
+    assert api.get("/v1/me", "nonsense", peer="198.51.100.9").status_code == 401
 
 
-def test_paths_that_do_not_exist_are_counted_by_address(make_desk: MakeDesk) -> None:
-    desk = make_desk(rate_limits=True, rates=RateLimits(pages_per_minute=4))
-    ann = desk.person()
+def test_paths_that_do_not_exist_are_counted_by_address(make_api: MakeSmallApi) -> None:
+    api = make_api(rate_limits=True, rates=RateLimits(pages_per_minute=4))
+    ann = api.person()
     paths = ["/nowhere", "/docs", "/docs/scalar.js", "/v1/me/nothing"]
-    assert [desk.get(path).status_code for path in paths] == [404, 200, 200, 404]
-    refused = desk.get("/docs/scalar.js", ann.session)
+    assert [api.get(path).status_code for path in paths] == [404, 200, 200, 404]
+    refused = api.get("/docs/scalar.js", ann.session)
     assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
     assert int(refused.headers["retry-after"]) > 0
-    assert desk.get("/v1/me", ann.session).status_code == 200
-    assert desk.get("/docs", peer="198.51.100.9").status_code == 200
+    assert api.get("/v1/me", ann.session).status_code == 200
+    assert api.get("/docs", peer="198.51.100.9").status_code == 200
 
 
-def test_a_long_poll_is_charged_once(limited: Desk) -> None:
+def test_a_long_poll_is_charged_once(limited: SmallApi) -> None:
     ann = limited.person()
     org = limited.org((ann, "owner"))
     answer = limited.get(f"/v1/orgs/{org}/wait", ann.session)

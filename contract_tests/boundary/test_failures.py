@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import DataError, OperationalError
 from structlog.testing import capture_logs
 
-from contract_tests.boundary.desk import Desk
+from contract_tests.boundary.small_api import SmallApi
 from control.boundary.addresses import Proxies
 from control.boundary.cursors import Cursors
 from control.boundary.failures import as_problem
@@ -28,47 +28,47 @@ from storage.errors import StorageUnavailable
         ("write_in_read", 500, "internal_error"),
     ],
 )
-def test_what_storage_raises_is_a_problem(desk: Desk, how: str, status: int, code: str) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
-    answer = desk.get(f"/v1/orgs/{org}/fail/{how}", ann.session)
+def test_what_storage_raises_is_a_problem(api: SmallApi, how: str, status: int, code: str) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
+    answer = api.get(f"/v1/orgs/{org}/fail/{how}", ann.session)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert answer.headers["Content-Type"].startswith("application/problem+json")
     assert answer.json()["request_id"] == answer.headers["X-Request-Id"]
     assert ("Retry-After" in answer.headers) == (status == 503)
 
 
-def test_a_conflict_says_what_is_in_the_way(desk: Desk) -> None:
-    ann = desk.person()
-    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+def test_a_conflict_says_what_is_in_the_way(api: SmallApi) -> None:
+    ann = api.person()
+    path = f"/v1/orgs/{api.org((ann, 'owner'))}/projects"
     body = {"name": "A", "slug": "a"}
-    assert desk.post(path, ann.session, json=body).status_code == 201
-    taken = desk.post(path, ann.session, json=body)
+    assert api.post(path, ann.session, json=body).status_code == 201
+    taken = api.post(path, ann.session, json=body)
     assert taken.status_code == 409
     assert taken.json()["detail"] == "a project with this slug already exists"
 
 
-def test_a_value_that_the_program_forgot_is_no_conflict(desk: Desk) -> None:
-    ann = desk.person()
-    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+def test_a_value_that_the_program_forgot_is_no_conflict(api: SmallApi) -> None:
+    ann = api.person()
+    path = f"/v1/orgs/{api.org((ann, 'owner'))}/projects"
     with capture_logs() as logs:
-        forgotten = desk.post(path, ann.session, json={"name": "A", "slug": "a", "then": "forget"})
+        forgotten = api.post(path, ann.session, json={"name": "A", "slug": "a", "then": "forget"})
     assert (forgotten.status_code, forgotten.json()["code"]) == (500, "internal_error")
     (traceback,) = [entry["exception"] for entry in logs if "exception" in entry]
     assert "IntegrityError" in traceback
-    assert desk.get(path, ann.session).json()["items"] == []
+    assert api.get(path, ann.session).json()["items"] == []
 
 
 # SQLite holds it, so by day it must be PostgreSQL's turn.
 @pytest.mark.every_database
-def test_a_text_the_database_cannot_hold_is_no_server_error(desk: Desk) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
+def test_a_text_the_database_cannot_hold_is_no_server_error(api: SmallApi) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
     body = {"name": "a\0b", "slug": "a"}
-    answer = desk.post(f"/v1/orgs/{org}/projects", ann.session, json=body)
+    answer = api.post(f"/v1/orgs/{org}/projects", ann.session, json=body)
     assert answer.status_code in (201, 422)
-    assert desk.get(f"/v1/orgs/{org}/projects/%00", ann.session).status_code in (404, 422)
-    assert desk.get("/v1/orgs/%00", ann.session).status_code == 404
+    assert api.get(f"/v1/orgs/{org}/projects/%00", ann.session).status_code in (404, 422)
+    assert api.get("/v1/orgs/%00", ann.session).status_code == 404
 
 
 def test_what_postgresql_cannot_store_is_for_the_caller_to_change() -> None:
@@ -78,16 +78,16 @@ def test_what_postgresql_cannot_store_is_for_the_caller_to_change() -> None:
 
 
 def test_a_use_that_cannot_be_noted_stops_nobody(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api: SmallApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full() -> None:
         raise StorageUnavailable("the database has no space left")
 
-    ann = desk.person()
+    ann = api.person()
     with monkeypatch.context() as patched, capture_logs() as logs:
-        patched.setattr(desk.database, "write", full)
-        assert desk.get("/v1/me", ann.session).status_code == 200
-        desk.boundary.last_used.flush()
+        patched.setattr(api.database, "write", full)
+        assert api.get("/v1/me", ann.session).status_code == 200
+        api.boundary.last_used.flush()
     (told,) = [entry for entry in logs if entry["event"] == "last_used_not_noted"]
     assert told["reason"] == "the database has no space left"
     assert told["id"].startswith("ses_")
@@ -110,29 +110,29 @@ def test_too_many_requests_for_pages_say_when_to_try_again() -> None:
 
 
 def test_an_unreachable_database_is_503_and_a_retry_works(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api: SmallApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(_db: object) -> None:
         raise OperationalError("SELECT 1", {}, sqlite3.OperationalError("disk I/O error"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(desk.database, "now", lost)
-        answer = desk.get("/v1/ping")
+        patched.setattr(api.database, "now", lost)
+        answer = api.get("/v1/ping")
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert int(answer.headers["Retry-After"]) > 0
-    assert desk.get("/v1/ping").status_code == 200
+    assert api.get("/v1/ping").status_code == 200
 
 
-def test_pages_follow_their_cursor_to_the_end(desk: Desk) -> None:
-    ann = desk.person()
-    path = f"/v1/orgs/{desk.org((ann, 'owner'))}/projects"
+def test_pages_follow_their_cursor_to_the_end(api: SmallApi) -> None:
+    ann = api.person()
+    path = f"/v1/orgs/{api.org((ann, 'owner'))}/projects"
     made = [
-        desk.post(path, ann.session, json={"name": "p", "slug": f"p{n}"}).json()["id"]
+        api.post(path, ann.session, json={"name": "p", "slug": f"p{n}"}).json()["id"]
         for n in range(5)
     ]
     found, cursor = [], None
     while True:
-        page = desk.get(path + (f"?cursor={cursor}" if cursor else ""), ann.session).json()
+        page = api.get(path + (f"?cursor={cursor}" if cursor else ""), ann.session).json()
         found += page["items"]
         cursor = page["next_cursor"]
         if cursor is None:
@@ -141,20 +141,20 @@ def test_pages_follow_their_cursor_to_the_end(desk: Desk) -> None:
     assert sorted(found) == sorted(made)
 
 
-def test_a_cursor_is_good_for_its_own_list_only(desk: Desk) -> None:
-    ann = desk.person()
-    org, other = desk.org((ann, "owner")), desk.org((ann, "owner"))
+def test_a_cursor_is_good_for_its_own_list_only(api: SmallApi) -> None:
+    ann = api.person()
+    org, other = api.org((ann, "owner")), api.org((ann, "owner"))
     path = f"/v1/orgs/{org}/projects"
     for n in range(3):
-        desk.post(path, ann.session, json={"name": "p", "slug": f"p{n}"})
-    cursor = desk.get(path, ann.session).json()["next_cursor"]
+        api.post(path, ann.session, json={"name": "p", "slug": f"p{n}"})
+    cursor = api.get(path, ann.session).json()["next_cursor"]
     altered = ("B" if cursor[0] != "B" else "C") + cursor[1:]
     for refused in (
-        desk.get(f"{path}?cursor={altered}", ann.session),
-        desk.get(f"{path}?cursor=", ann.session),
-        desk.get(f"{path}?cursor=nonsense!", ann.session),
-        desk.get(f"/v1/orgs/{org}/others?cursor={cursor}", ann.session),
-        desk.get(f"/v1/orgs/{other}/projects?cursor={cursor}", ann.session),
+        api.get(f"{path}?cursor={altered}", ann.session),
+        api.get(f"{path}?cursor=", ann.session),
+        api.get(f"{path}?cursor=nonsense!", ann.session),
+        api.get(f"/v1/orgs/{org}/others?cursor={cursor}", ann.session),
+        api.get(f"/v1/orgs/{other}/projects?cursor={cursor}", ann.session),
     ):
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["parameter"] == "cursor"

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from contract_tests.boundary.desk import Desk, Person
 from contract_tests.boundary.document import PERMISSIONS, path_of
+from contract_tests.boundary.small_api import Person, SmallApi
 from contract_tests.databases import Databases
 from control.policy.permissions import ROLES
 
@@ -34,7 +34,7 @@ class Rights(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(self.url)
+        self.api = SmallApi(self.url)
         self.roles: dict[str, str] = {}
         self.made: dict[str, tuple[Person, str, list[str] | None]] = {}
         self.dead: set[str] = set()
@@ -42,10 +42,10 @@ class Rights(RuleBasedStateMachine):
 
     @initialize(target=people)
     def found(self) -> Any:
-        self.org = self.desk.org()
-        members = [self.desk.person() for _ in range(3)]
+        self.org = self.api.org()
+        members = [self.api.person() for _ in range(3)]
         for person in members:
-            self.desk.set_role(self.org, person, "owner")
+            self.api.set_role(self.org, person, "owner")
             self.roles[person.id] = "owner"
             # It lasts, so that whatever becomes of its owner becomes of a key.
             self.make_key_of(person, "owner", None)
@@ -59,7 +59,7 @@ class Rights(RuleBasedStateMachine):
     def give_role(self, person: Person, role: str) -> None:
         """And at once their keys are asked for what only the one, or the other, role holds."""
         before = ROLES[self.roles.get(person.id, role)]
-        self.desk.set_role(self.org, person, role)
+        self.api.set_role(self.org, person, role)
         self.roles[person.id] = role
         for differing in (before - ROLES[role], ROLES[role] - before):
             for permission in sorted(differing)[:1]:
@@ -68,7 +68,7 @@ class Rights(RuleBasedStateMachine):
     @rule(person=people)
     def remove(self, person: Person) -> None:
         if person.id in self.roles:
-            self.desk.set_role(self.org, person, None)
+            self.api.set_role(self.org, person, None)
             del self.roles[person.id]
 
     @rule(target=keys, person=people, role=roles, scopes=scopes)
@@ -76,23 +76,23 @@ class Rights(RuleBasedStateMachine):
         return self.make_key_of(person, role, scopes)
 
     def make_key_of(self, person: Person, role: str, scopes: list[str] | None) -> str:
-        key = self.desk.key(self.org, person, role, scopes)
+        key = self.api.key(self.org, person, role, scopes)
         self.made[key] = (person, role, scopes)
         return key
 
     @rule(key=consumes(keys))
     def revoke(self, key: str) -> None:
-        self.desk.change_key(key, revoked_at=self.desk.now())
+        self.api.change_key(key, revoked_at=self.api.now())
         self.dead.add(key)
 
     @rule(key=keys)
     def suspend(self, key: str) -> None:
-        self.desk.change_key(key, suspended_at=self.desk.now())
+        self.api.change_key(key, suspended_at=self.api.now())
         self.suspended.add(key)
 
     @rule(key=keys)
     def lift(self, key: str) -> None:
-        self.desk.change_key(key, suspended_at=None)
+        self.api.change_key(key, suspended_at=None)
         self.suspended.discard(key)
 
     @rule(permission=st.sampled_from(PERMISSIONS))
@@ -102,14 +102,14 @@ class Rights(RuleBasedStateMachine):
     def try_everyone(self, permission: str) -> None:
         path = path_of(permission).format(org_id=self.org)
         keys = list(self.made)
-        answers = self.desk.together(("GET", path, key, {}) for key in keys)
+        answers = self.api.together(("GET", path, key, {}) for key in keys)
         for key, answer in zip(keys, answers, strict=True):
             assert answer.status_code == self.expected(key, permission), (key, permission)
 
     @invariant()
     def a_dead_key_stays_dead(self) -> None:
         for key in list(self.dead)[-2:]:
-            assert self.desk.get("/v1/me", key).status_code == 401
+            assert self.api.get("/v1/me", key).status_code == 401
 
     def expected(self, key: str, permission: str) -> int:
         person, key_role, scopes = self.made[key]
@@ -122,7 +122,7 @@ class Rights(RuleBasedStateMachine):
         return 200 if permission in ROLES[role] & ROLES[key_role] and cut else 403
 
     def teardown(self) -> None:
-        self.desk.close()
+        self.api.close()
 
 
 def run(databases: Databases, dialect: str, examples: int, steps: int) -> None:

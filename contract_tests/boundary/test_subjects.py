@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from contract_tests.boundary.desk import Desk, MakeDesk
 from contract_tests.boundary.document import ORG, operation
-from contract_tests.boundary.handlers import desk as handlers
+from contract_tests.boundary.handlers import samples as handlers
+from contract_tests.boundary.small_api import MakeSmallApi, SmallApi
 from control.boundary import DocumentRefused, check_document
 from control.boundary.call import Call
 from control.boundary.subjects import KINDS, subjects_of
@@ -118,7 +118,7 @@ def test_what_a_change_is_about_is_held_and_what_is_read_is_not() -> None:
 
 
 def test_a_handler_that_asks_for_an_id_does_not_start(
-    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+    make_api: MakeSmallApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def looks_up(call: Call, project_id: str) -> dict[str, Any]:
         assert call.org is not None
@@ -126,12 +126,12 @@ def test_a_handler_that_asks_for_an_id_does_not_start(
 
     monkeypatch.setattr(handlers, "project", looks_up)
     with pytest.raises(HandlerMismatchError, match=r"asks for call, project_id.*gives.* project"):
-        make_desk()
+        make_api()
 
 
-def test_a_handler_is_given_the_record(desk: Desk) -> None:
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
+def test_a_handler_is_given_the_record(api: SmallApi) -> None:
+    ann = api.person()
+    org = api.org((ann, "owner"))
     body = {"name": "n", "slug": "s"}
-    made = desk.post(f"/v1/orgs/{org}/projects", ann.session, json=body).json()["id"]
-    assert desk.get(f"/v1/orgs/{org}/projects/{made}", ann.session).json() == {"id": made}
+    made = api.post(f"/v1/orgs/{org}/projects", ann.session, json=body).json()["id"]
+    assert api.get(f"/v1/orgs/{org}/projects/{made}", ann.session).json() == {"id": made}

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from contract_tests.boundary.desk import Desk
 from contract_tests.boundary.document import document
+from contract_tests.boundary.small_api import SmallApi
 from storage.access import organizations
 
 NEVER = "org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
@@ -26,11 +26,11 @@ def seen(answer: httpx.Response) -> tuple[int, object, object]:
 
 @pytest.mark.parametrize("by", ["session", "key"])
 def test_every_operation_answers_the_same_404_in_anothers_org_and_in_none(
-    desk: Desk, by: str
+    api: SmallApi, by: str
 ) -> None:
-    ann, bob = desk.person(), desk.person()
-    own, theirs = desk.org((ann, "owner")), desk.org((bob, "owner"))
-    token = ann.session if by == "session" else desk.key(own, ann)
+    ann, bob = api.person(), api.person()
+    own, theirs = api.org((ann, "owner")), api.org((bob, "owner"))
+    token = ann.session if by == "session" else api.key(own, ann)
     calls = [
         (method.upper(), path)
         for path, item in document()["paths"].items()
@@ -39,41 +39,41 @@ def test_every_operation_answers_the_same_404_in_anothers_org_and_in_none(
     ]
     for method, path in calls:
         filled = re.sub(r"\{(?!org_id)\w+\}", "x", path)
-        answers = desk.together(
+        answers = api.together(
             (method, filled.format(org_id=org), token, {}) for org in (theirs, NEVER, "%00nonsense")
         )
         assert answers[0].status_code == 404, path
         assert seen(answers[0]) == seen(answers[1]) == seen(answers[2]), path
 
 
-def test_another_orgs_record_in_my_org_is_the_same_404_as_none(desk: Desk) -> None:
-    ann, bob = desk.person(), desk.person()
-    own, theirs = desk.org((ann, "owner")), desk.org((bob, "owner"))
-    made = desk.post(
+def test_another_orgs_record_in_my_org_is_the_same_404_as_none(api: SmallApi) -> None:
+    ann, bob = api.person(), api.person()
+    own, theirs = api.org((ann, "owner")), api.org((bob, "owner"))
+    made = api.post(
         f"/v1/orgs/{theirs}/projects", bob.session, json={"name": "canary", "slug": "canary"}
     ).json()["id"]
-    assert desk.get(f"/v1/orgs/{theirs}/projects/{made}", bob.session).status_code == 200
-    foreign = desk.get(f"/v1/orgs/{own}/projects/{made}", ann.session)
-    absent = desk.get(f"/v1/orgs/{own}/projects/proj_01JDZZZZZZZZZZZZZZZZZZZZZZ", ann.session)
+    assert api.get(f"/v1/orgs/{theirs}/projects/{made}", bob.session).status_code == 200
+    foreign = api.get(f"/v1/orgs/{own}/projects/{made}", ann.session)
+    absent = api.get(f"/v1/orgs/{own}/projects/proj_01JDZZZZZZZZZZZZZZZZZZZZZZ", ann.session)
     assert foreign.status_code == 404
     assert seen(foreign) == seen(absent)
-    assert "canary" not in desk.get(f"/v1/orgs/{own}/projects", ann.session).text
+    assert "canary" not in api.get(f"/v1/orgs/{own}/projects", ann.session).text
 
 
-def test_a_stranger_without_credentials_sees_401_wherever_they_look(desk: Desk) -> None:
-    org = desk.org((desk.person(), "owner"))
-    assert {desk.get(f"/v1/orgs/{one}").status_code for one in (org, NEVER)} == {401}
+def test_a_stranger_without_credentials_sees_401_wherever_they_look(api: SmallApi) -> None:
+    org = api.org((api.person(), "owner"))
+    assert {api.get(f"/v1/orgs/{one}").status_code for one in (org, NEVER)} == {401}
 
 
 @pytest.mark.exclusive  # it compares times
-def test_the_two_404_take_as_long(desk: Desk) -> None:
-    ann, bob = desk.person(), desk.person()
-    desk.org((ann, "owner"))
-    theirs = desk.org((bob, "owner"))
+def test_the_two_404_take_as_long(api: SmallApi) -> None:
+    ann, bob = api.person(), api.person()
+    api.org((ann, "owner"))
+    theirs = api.org((bob, "owner"))
 
     def took_s(org: str) -> float:
         start = perf_counter()
-        desk.get(f"/v1/orgs/{org}", ann.session)
+        api.get(f"/v1/orgs/{org}", ann.session)
         return perf_counter() - start
 
     pairs = [(took_s(theirs), took_s(NEVER)) for _ in range(200)]
@@ -82,46 +82,46 @@ def test_the_two_404_take_as_long(desk: Desk) -> None:
     assert absent[0] < median(foreign) < absent[-1]
 
 
-def test_what_races_a_close_is_refused(desk: Desk) -> None:
+def test_what_races_a_close_is_refused(api: SmallApi) -> None:
     """The close is not committed yet when the other request comes."""
-    ann = desk.person()
-    org = desk.org((ann, "owner"))
+    ann = api.person()
+    org = api.org((ann, "owner"))
     path, body = f"/v1/orgs/{org}/projects", {"name": "n", "slug": "s"}
     with ThreadPoolExecutor() as threads:
-        with desk.database.write() as db:
+        with api.database.write() as db:
             organizations.lock(db, org)
-            organizations.fetch(db, org).close(desk.database.now(db))
+            organizations.fetch(db, org).close(api.database.now(db))
             db.flush()
-            late = threads.submit(desk.post, path, ann.session, json=body)
-            wait_for_lock(desk)
+            late = threads.submit(api.post, path, ann.session, json=body)
+            wait_for_lock(api)
         answer = late.result(30)
     assert (answer.status_code, answer.json()["code"]) == (409, "org_closed")
-    assert desk.get(path, ann.session).json()["items"] == []
+    assert api.get(path, ann.session).json()["items"] == []
 
 
-def wait_for_lock(desk: Desk) -> None:
+def wait_for_lock(api: SmallApi) -> None:
     """Until another transaction waits for this one; on SQLite nobody else is let begin."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     end = time.monotonic() + 30
-    while desk.database.dialect == "postgresql":
-        with desk.database.read() as db:
+    while api.database.dialect == "postgresql":
+        with api.database.read() as db:
             if db.execute(text(waiting)).scalar_one():
                 return
         assert time.monotonic() < end, "the request did not wait for the close"
         time.sleep(0.01)
 
 
-def test_a_closed_org_can_be_read_and_not_changed(desk: Desk) -> None:
-    ann = desk.person(mfa_at=None)
-    org = desk.org((ann, "owner"))
-    key = desk.key(org, ann)
-    fresh = desk.session(ann.id, mfa_at=desk.now())
+def test_a_closed_org_can_be_read_and_not_changed(api: SmallApi) -> None:
+    ann = api.person(mfa_at=None)
+    org = api.org((ann, "owner"))
+    key = api.key(org, ann)
+    fresh = api.session(ann.id, mfa_at=api.now())
     close = {"headers": {"Idempotency-Key": "close"}}
-    assert desk.post(f"/v1/orgs/{org}/close", fresh, **close).status_code == 202
-    assert desk.get(f"/v1/orgs/{org}/projects", ann.session).status_code == 200
-    refused = desk.post(f"/v1/orgs/{org}/projects", ann.session, json={"name": "n", "slug": "s"})
+    assert api.post(f"/v1/orgs/{org}/close", fresh, **close).status_code == 202
+    assert api.get(f"/v1/orgs/{org}/projects", ann.session).status_code == 200
+    refused = api.post(f"/v1/orgs/{org}/projects", ann.session, json={"name": "n", "slug": "s"})
     assert (refused.status_code, refused.json()["code"]) == (409, "org_closed")
-    assert desk.post(f"/v1/orgs/{org}/close", fresh).json()["code"] == "org_closed"
-    assert desk.get(f"/v1/orgs/{org}", key).status_code == 401
-    again = desk.post(f"/v1/orgs/{org}/close", fresh, **close)
+    assert api.post(f"/v1/orgs/{org}/close", fresh).json()["code"] == "org_closed"
+    assert api.get(f"/v1/orgs/{org}", key).status_code == 401
+    again = api.post(f"/v1/orgs/{org}/close", fresh, **close)
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")

@@ -40,7 +40,7 @@ class Person:
     session: str
 
 
-class Desk:
+class SmallApi:
     """The API, its database, and requests to it. `close` it at the end."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Desk:
             resolver=DnsResolver([NOBODY]),
         )
         self.boundary = make_boundary(self.services)
-        # The test of the rules holds the document to OpenAPI, once and not for every desk.
+        # The test of the rules holds the document to OpenAPI, once and not for each of these.
         self.app = App(_loaded(), handlers=HANDLERS, boundary=self.boundary)
         self._loop = asyncio.Runner()
 
@@ -175,7 +175,7 @@ class Desk:
             headers["Authorization"] = f"Bearer {token}"
         peer = options.get("peer", "203.0.113.7")
         transport = httpx.ASGITransport(self.app, client=(peer, 1), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://desk") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
             rest = {name: options[name] for name in options if name not in ("headers", "peer")}
             return await client.request(method, path, headers=headers, **rest)
 
@@ -185,4 +185,4 @@ def _loaded() -> Document:
     return Document.load(document(), checked=True)
 
 
-MakeDesk = Callable[..., Desk]
+MakeSmallApi = Callable[..., SmallApi]
