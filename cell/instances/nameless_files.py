@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import signal
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -36,8 +37,11 @@ def count(pids: Iterable[int], data: EnginePath) -> int:
     sizes: dict[int, int] = {}
     for pid in pids:
         try:
+            if _outlives_first(pid):
+                return UNKNOWN_BYTES
             threads = _tables(pid)
-            for found in (*_opened(threads), *_mapped(pid, threads[0], folder)):
+            mapped, program = _mapped(pid, threads[0], folder), _program(pid, folder)
+            for found in (*_opened(threads), *mapped, *program):
                 if found.st_nlink == 0 and found.st_dev == folder.st_dev:
                     sizes[found.st_ino] = found.st_blocks * 512
         except _HiddenError:
@@ -96,11 +100,26 @@ def _mapped(pid: int, thread: Path, folder: os.stat_result) -> Iterator[os.stat_
                 if found.st_uid == folder.st_uid:
                     yield found
             except OSError:
-                # Of a process whose first thread has ended, these are not shown.
-                if _is_ended(pid):
-                    raise _HiddenError from None
+                continue
 
 
-def _is_ended(pid: int) -> bool:
+def _program(pid: int, folder: os.stat_result) -> Iterator[os.stat_result]:
+    """The file that it runs, which need not be in its memory any more."""
+    found = Path(f"/proc/{pid}/exe").stat()
+    if found.st_uid == folder.st_uid:
+        yield found
+
+
+def _outlives_first(pid: int) -> bool:
+    """Whether threads go on whose first one has ended: of those, most is not shown."""
     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return state in {"Z", "X"}
+    return state in "ZX" and any(map(_goes_on, Path(f"/proc/{pid}/task").iterdir()))
+
+
+def _goes_on(thread: Path) -> bool:
+    """Not one that ends with its process, and only has to be given the CPU for that."""
+    with contextlib.suppress(OSError):
+        told = (thread / "status").read_text()
+        pending = int(told.partition("\nSigPnd:")[2].split()[0], 16)
+        return "\nVmSize:" in told and not pending >> (signal.SIGKILL - 1) & 1
+    return False

@@ -50,6 +50,9 @@ class Groups(Protocol):
     def memory_kills(self, name: str) -> int: ...
     def remove(self, name: str) -> None: ...
 
+    def pids(self, names: str) -> list[int]:
+        """Of what is in groups of such names, as of `inst_*`; no process can leave its group."""
+
     def close(self) -> None:
         """Removes every group that has no process in it."""
 
@@ -100,6 +103,9 @@ class NoGroups:
         return 0
 
     def remove(self, name: str) -> None: ...
+
+    def pids(self, names: str) -> list[int]:  # noqa: ARG002 - nobody is in any
+        return []
 
     def close(self) -> None: ...
 
@@ -195,6 +201,9 @@ class GroupsV1:
     def remove(self, name: str) -> None:
         _remove(base / name for base in self._bases.values())
 
+    def pids(self, names: str) -> list[int]:
+        return _pids(self._bases.values(), names)
+
     def close(self) -> None:
         for base in self._bases.values():
             _remove_all(base)
@@ -269,6 +278,9 @@ class GroupsV2:
 
     def remove(self, name: str) -> None:
         _remove([self._base / name])
+
+    def pids(self, names: str) -> list[int]:
+        return _pids([self._base], names)
 
     def close(self) -> None:
         _remove_all(self._base)
@@ -355,6 +367,14 @@ def _stat(group: Path, name: str, file: str = "memory.stat") -> int:
     except (OSError, ValueError):
         pass
     return 0
+
+
+def _pids(bases: Iterable[Path], names: str) -> list[int]:
+    found: set[int] = set()
+    for group in (group for base in bases for group in base.glob(names)):
+        with contextlib.suppress(OSError):
+            found.update(map(int, (group / "cgroup.procs").read_text().split()))
+    return sorted(found)
 
 
 def _remove_all(base: Path) -> None:

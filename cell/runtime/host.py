@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,13 +24,26 @@ from cell.runtime import cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
-from cell.runtime.process import MARK, NOBODYS, LaunchError, Process, find, launch, mark_of, strays
+from cell.runtime.process import (
+    MARK,
+    NOBODYS,
+    LaunchError,
+    Process,
+    find,
+    launch,
+    mark_of,
+    pids,
+    strays,
+    uid_of,
+)
 from cell.runtime.reach import Python, SharedPrograms, passable
 from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
 
 INSIDE = Path("/instance")
+# The kernel may need a while for the memory of a large one.
+END_FOR_S = 10.0
 PIDS_MAX = 512
 # Engines that have a process or a thread for each connection need some besides, also for work
 # that belongs to none: MariaDB's events, PostgreSQL's workers.
@@ -227,11 +241,27 @@ class Host:
         return self._groups.memory_kills(site.instance_id)
 
     def forget(self, site: Site) -> None:
-        """Removes what stays of an engine that has ended."""
+        """Ends and removes what stays of an engine that has ended."""
+        until = time.monotonic() + END_FOR_S
+        while left := self._left(site):
+            if time.monotonic() > until:
+                log.warning("cell.processes_left", instance_id=site.instance_id, pids=left[:10])
+                break
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
         site.process.unlink(missing_ok=True)
         self._groups.remove(site.instance_id)
         self.headroom.forget(site.instance_id)
         self._place(site.instance_id, None)
+
+    def _left(self, site: Site) -> list[int]:
+        """By their group or their user, whatever they have made of themselves."""
+        if any(means.enforced for means in self._groups.means.values()):
+            return self._groups.pids(site.instance_id)
+        uids = self._own_uids(site)
+        return [pid for pid in pids() if uid_of(pid) in uids] if uids else []
 
     def find(self, site: Site) -> Process | None:
         """The engine an earlier cell left running."""
@@ -249,7 +279,8 @@ class Host:
         else:
             marks = [f"{mark}/{site.instance_id}\0" for mark in self._marks]
             uids = self._own_uids(site)
-        return sorted({pid for mark in marks for pid in strays(mark, uids)})
+        grouped = self._groups.pids("inst_*" if site is None else site.instance_id)
+        return sorted({*grouped, *(pid for mark in marks for pid in strays(mark, uids))})
 
     def _own_uids(self, site: Site) -> range:
         owner = self.owner(site)

@@ -145,7 +145,7 @@ class Process:
         found, uid = self.tree(), uid_of(self.pid)
         if uid is None or uid == os.geteuid():
             return found
-        return sorted({*found, *(pid for pid in _pids() if uid_of(pid) == uid)})
+        return sorted({*found, *(pid for pid in pids() if uid_of(pid) == uid)})
 
     def save(self, path: Path) -> None:
         """For the next cell; see `find`."""
@@ -221,10 +221,11 @@ def strays(mark: str, uids: range = NOBODYS) -> list[int]:
 
     `uids` are those that no process but theirs has.
     """
-    return [pid for pid in _pids() if _is_marked(pid, mark, uids)]
+    return [pid for pid in pids() if _is_marked(pid, mark, uids)]
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """Of all processes that there are now."""
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
@@ -246,12 +247,15 @@ def uid_of(pid: int) -> int | None:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the state on, or none for a process that is no more."""
+    """The fields of /proc/<pid>/stat from the state on, or none for a process that is no more.
+
+    One whose first thread has ended goes on with the others.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return []
-    return [] if fields[0] in "ZX" else fields
+    return [] if fields[0] in "ZX" and int(fields[17]) <= 1 else fields
 
 
 def _children(pid: int) -> list[int]:

@@ -1,6 +1,8 @@
 """Files that an engine has removed and keeps open: they fill the disk, in whichever process."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -118,3 +120,35 @@ def test_sessions_of_an_engine_that_is_held_still_go_on(lent: Subject) -> None:
             assert FolderSizes().count(data) >= before / 2
         for each in sessions:
             assert each.execute("SELECT 1").fetchone() == (1,)
+
+
+RUNS = """
+import os, shutil, subprocess, sys, time
+shutil.copy("/bin/sleep", sys.argv[1])
+with open(sys.argv[1], "r+b") as file:
+    os.posix_fallocate(file.fileno(), 0, 40_000_000)
+os.chmod(sys.argv[1], 0o700)
+child = subprocess.Popen([sys.argv[1], "600"])
+while os.readlink(f"/proc/{child.pid}/exe") != sys.argv[1]:
+    time.sleep(0.01)
+os.unlink(sys.argv[1])
+print("hidden", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_program_that_runs_and_is_not_in_memory_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be unmapped by whom it runs; the system keeps its file for the process."""
+    monkeypatch.setattr(nameless_files, "_mapped", lambda *_: ())
+    words = [sys.executable, "-c", RUNS, str(tmp_path / "program")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as child:
+        process = Process(child.pid, 0, 0.0, "")
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"hidden\n"
+            assert nameless_files.count(process.tree(), EnginePath(tmp_path)) >= 40 * MB
+        finally:
+            for pid in reversed(process.tree()):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,80 @@
+"""A process is known by its pid, whatever it makes of its threads; and all of a group ends."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cell.runtime import process as processes
+from cell.runtime.process import Process
+from contract_tests.cell.rig import VALKEY, Rig, until
+
+# Its first thread ends, and another goes on.
+OUTLIVES = """
+import ctypes, os, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("there", flush=True)
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_one_whose_first_thread_has_ended_is_alive_and_can_be_stopped() -> None:
+    with subprocess.Popen([sys.executable, "-c", OUTLIVES], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline()
+            until(lambda: state(child.pid) == "Z", "its first thread has ended")
+            ticks = processes._start_ticks(child.pid)
+            assert ticks is not None
+            process = Process(child.pid, ticks, 0.0, "", child)
+            assert process.alive
+            assert process.members() == [child.pid]
+            asyncio.run(process.stop(1.0))
+            assert not process.alive
+        finally:
+            child.kill()
+
+
+def test_whatever_is_in_an_instances_group_ends_with_its_engine(
+    make_rig: Callable[..., Rig],
+) -> None:
+    """As a process that an engine which was taken over has started, and that shows no mark."""
+    rig = make_rig()
+    rig.usual = VALKEY
+    instance_id = rig.make()
+    files = groups_of(rig.engine_pid(instance_id))
+    if os.geteuid() != 0 or not files:
+        pytest.skip("needs control groups, and root to put a process into one")
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as hidden:
+        for file in files:
+            file.write_text(str(hidden.pid))
+        rig.action(instance_id, "pause")
+        assert hidden.wait(30) == -9
+    rig.action(instance_id, "resume")
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as left:
+        for file in groups_of(rig.engine_pid(instance_id)):
+            file.write_text(str(left.pid))
+        pid = rig.engine_pid(instance_id)
+        rig.kill()
+        os.kill(pid, 9)
+        rig.start()
+        assert left.wait(30) == -9
+
+
+def groups_of(pid: int) -> list[Path]:
+    """The files by which its groups are entered."""
+    found = []
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, names, path = line.split(":", 2)
+        base = Path("/sys/fs/cgroup") / names / path.strip("/")
+        if "inst_" in path and (file := base / "cgroup.procs").exists():
+            found.append(file)
+    return found
