@@ -42,8 +42,8 @@ def charge(
 ) -> None:
     """Raises TooManyRequests once enough was guessed. To be called outside of any transaction."""
     body = exchange.arguments.get("body") or {}
-    with_password = rule.password is not None and rule.password in body
-    with_code = rule.code is not None and rule.code in body
+    with_password = rule.password in body
+    with_code = rule.code in body
     if not (with_password or with_code):
         return
     attempt = _Attempt(exchange, rule, caller, ip, services)

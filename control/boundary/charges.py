@@ -23,7 +23,7 @@ def of_refused(caller: Caller | None, ip: str) -> Iterator[Charge]:
     """Those of a request that was turned away before its charges were known."""
     if caller is None:
         return by_address("refused", ip)
-    return iter([("default", _own(caller))])
+    return iter([("default", caller.credential_id)])
 
 
 def by_address(rate: str, ip: str) -> Iterator[Charge]:
@@ -47,15 +47,8 @@ def _by_caller(rule: Rule, caller: Caller) -> Iterator[Charge]:
     if rule.rate == "reveal" and key is None:
         yield "reveal", person
         return
-    yield rule.rate, _own(caller)
+    yield rule.rate, caller.credential_id
     if rule.rate == "reveal":
         yield "reveal_keys", together
     if rule.leaves_records:
         yield "changes", together
-
-
-def _own(caller: Caller) -> str:
-    """The key, or the session."""
-    if caller.key is not None:
-        return caller.key.id
-    return caller.session.id if caller.session else ""

@@ -124,12 +124,12 @@ class EventListener:
         """`PRAGMA data_version` changes when any other connection has committed."""
         file = str(self._database.url.database)
         seen, known = None, dict[str, int]()
-        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        with closing(sqlite3.connect(file)) as connection:
             while org_ids := self._followed():
                 version = connection.execute("PRAGMA data_version").fetchone()
-                if version != seen or known.keys() != set(org_ids):
+                if version != seen:
                     seen, before = version, known
                     with self._database.read() as db:
-                        known = dict.fromkeys(org_ids, 0) | events.counts(db, org_ids)
-                    self._wake([each for each in org_ids if known[each] != before.get(each)])
+                        known = events.counts(db, org_ids)
+                    self._wake([each for each in known if known[each] != before.get(each)])
                 time.sleep(LOOK_EVERY_S)

@@ -30,7 +30,8 @@ class LastUsed:
 
     def note(self, caller: Caller, at: datetime) -> None:
         record = caller.key or caller.session
-        if record is None or (record.last_used_at is not None and record.last_used_at + EVERY > at):
+        assert record is not None
+        if record.last_used_at is not None and record.last_used_at + EVERY > at:
             return
         with self._lock:
             before = self._noted.get(record.id)

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -44,7 +45,6 @@ from specserver.shares import Stranger
 from storage import tenancy
 from storage.access import organizations
 
-_FAILURES_FROM = 400
 # Tokens of known callers; what is forgotten is learned again by the next request.
 _KNOWN_MAX = 10_000
 
@@ -72,7 +72,6 @@ class _Failed(Exception):  # noqa: N818 -- carries an answer through the rollbac
     """A handler answered a failure, which leaves nothing behind, as if it had been raised."""
 
     def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.status)
         self.reply = reply
 
 
@@ -196,7 +195,7 @@ class RequestPipeline:
             if before is not None:
                 return before
             reply = _invoke(self._call(db, context, admission))
-        if reply.status < _FAILURES_FROM:
+        if not _is_failure(reply):
             raise HandlerFault(f"{context.exchange.operation.id} took a wrong password")
         return reply
 
@@ -219,7 +218,7 @@ class RequestPipeline:
             call.operation_key = uuid.uuid4().hex if key is None else key.act
             call.wait_to_record()
             reply = _invoke(call)
-        return reply if reply.status >= _FAILURES_FROM else self._record(call, reply, key)
+        return reply if _is_failure(reply) else self._record(call, reply, key)
 
     def _record(self, call: Call, reply: Reply, key: ReplayKey | None) -> Reply:
         with self._services.database.write() as db:
@@ -271,7 +270,7 @@ class RequestPipeline:
             refuse_closed(admission.org)
         call = self._call(db, context, admission)
         reply = _invoke(call)
-        if reply.status >= _FAILURES_FROM:
+        if _is_failure(reply):
             raise _Failed(reply)
         call.finish()
         if key is not None:
@@ -308,7 +307,6 @@ class RequestPipeline:
         """Rate limit, then validate. A long poll is one request, however often it looks."""
         exchange = context.exchange
         if admission.caller is not None:
-            exchange.scheme = admission.caller.kind
             self.last_used.note(admission.caller, admission.at)
         if exchange.attempt == 0:
             self._charge(exchange, charges.of(context.rule, admission.caller, context.ip))
@@ -370,6 +368,10 @@ class RequestPipeline:
 def _invoke(call: Call) -> Reply:
     """The records of the path first, so that no handler runs for one that is not there."""
     return call.checked(call.exchange.invoke(call, **subjects.resolve(call)))
+
+
+def _is_failure(reply: Reply) -> bool:
+    return reply.status >= HTTPStatus.BAD_REQUEST
 
 
 def _token(exchange: Exchange, rule: Rule) -> str | None:

@@ -10,7 +10,7 @@ import hmac
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from sqlalchemy import BigInteger, bindparam, func, select, true
@@ -182,11 +182,8 @@ class Replays:
                 code="idempotency_answer_lost",
             ) from error
         headers: dict[str, str | list[str]] = {**(found.headers or {}), REPLAYED: "true"}
-        media_type = str(headers.pop(_MEDIA_TYPE, "application/json"))
-        body: Any = content
-        if media_type.startswith("application/json"):
-            body = orjson.loads(content) if content else None
-        return Reply(found.status or 200, body, headers, media_type)
+        media_type = str(headers.pop(_MEDIA_TYPE))
+        return Reply(found.status or 200, content or None, headers, media_type)
 
 
 def canonical(body: bytes) -> bytes:
