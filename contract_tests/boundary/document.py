@@ -30,6 +30,7 @@ def operation(operation_id: str, path: str, /, permission: str = "none", **polic
     parameters += [
         {"name": name, "in": "query", "schema": schema} for name, schema in query.items()
     ]
+    done_by = policy.pop("done_by", None)
     made: Json = {
         "operationId": operation_id,
         "security": policy.pop("security", BOTH),
@@ -42,6 +43,8 @@ def operation(operation_id: str, path: str, /, permission: str = "none", **polic
     }
     if made["x-audit"] == "none":
         made["x-audit-reason"] = "a test"
+    if done_by is not None:
+        made["x-done-by"] = done_by
     if body is not None:
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return made
@@ -139,6 +142,11 @@ def _instances(paths: Paths) -> None:
         rate="reveal",
         authorize={"assurance": "second_factor"},
     )
+    asked = closed(required=[], then=TEXT)
+    paths.post("samples.ask_cell", f"{ORG}/ask-cell", "instances:write", done_by="cell", body=asked)
+    paths.get("samples.look", f"{ORG}/look", "logs:read", audit="samples.look", done_by="reading")
+    look: Json = {"security": SESSION, "audit": "samples.look", "done_by": "reading"}
+    paths.get("samples.look_alone", "/v1/look", "self", **look)
     paths.get("samples.log_url", f"{ORG}/logs", "logs:read", audit="instance.logs")
     paths.get("samples.wait", f"{ORG}/wait", "instances:read")
     paths.get("samples.fail", f"{ORG}/fail/{{how}}", "instances:read")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
+from structlog.testing import capture_logs
 
 from contract_tests.boundary.small_api import SmallApi
 from control.boundary import admission_cache as known
@@ -24,6 +25,13 @@ def loads(api: SmallApi) -> Iterator[list[str]]:
     event.listen(api.database.engine, "before_cursor_execute", note)
     yield found
     event.remove(api.database.engine, "before_cursor_execute", note)
+
+
+def noted(api: SmallApi, token: str) -> None:
+    """The caller is known, and that the token was used is written, for some time to come."""
+    for _ in range(2):
+        api.get("/v1/me", token)
+        api.boundary.last_used.flush()
 
 
 @pytest.mark.parametrize("kind", ["key", "session"])
@@ -56,11 +64,15 @@ def test_what_writes_loads_its_caller_in_its_transaction(api: SmallApi, loads: l
     ann = api.person()
     org = api.org((ann, "owner"))
     token = api.key(org, ann)
+    noted(api, token)
     for number in range(3):
         loads.clear()
         made = api.post(f"/v1/orgs/{org}/projects", token, json={"name": "n", "slug": f"s{number}"})
         assert made.status_code == 201
-        assert loads
+        assert len(loads) == 1
+    loads.clear()
+    assert api.post(f"/v1/orgs/{org}/ask-cell", token, json={}).status_code == 200
+    assert loads == []
 
 
 def test_a_changed_role_holds_for_the_next_request(api: SmallApi) -> None:
@@ -91,11 +103,14 @@ def test_so_many_are_known_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [cache.get((token,), []) is not None for token in "abc"] == [True, False, True]
     for token in ("c", "a"):
         cache.note((token,), ["other"], resolved)
-    assert [cache.get((token,), ["other"]) is not None for token in "abc"] == [True, False, True]
+    cache.note(("a",), ["another"], resolved)
+    left = [cache.get((token,), ["other"]) is not None for token in "abc"]
+    assert left == [False, False, True]
 
 
+@pytest.mark.parametrize("kind", ["key", "session"])
 def test_a_handler_that_reads_may_not_change_its_caller(
-    api: SmallApi, monkeypatch: pytest.MonkeyPatch
+    api: SmallApi, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     ann = api.person()
     org = api.org((ann, "owner"))
@@ -107,4 +122,8 @@ def test_a_handler_that_reads_may_not_change_its_caller(
 
     real = ResolvedCredential.changed
     monkeypatch.setattr(ResolvedCredential, "changed", changed)
-    assert api.get(f"/v1/orgs/{org}", api.key(org, ann)).status_code == 500
+    token = api.key(org, ann) if kind == "key" else ann.session
+    with capture_logs() as logs:
+        assert api.get(f"/v1/orgs/{org}", token).status_code == 500
+    (told,) = [entry["exception"] for entry in logs if "exception" in entry]
+    assert told.endswith("HandlerFault: samples.org reads, and changed a Organization\n")

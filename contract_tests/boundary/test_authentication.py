@@ -9,8 +9,9 @@ import pytest
 from contract_tests import written
 from contract_tests.boundary.small_api import MakeSmallApi, SmallApi
 from control.boundary import identity
-from control.boundary.callers import Caller
+from control.boundary.callers import Caller, bearer_token
 from control.boundary.last_used import LastUsed
+from specserver import Unauthenticated
 from storage.access.api_keys import ApiKey
 
 
@@ -79,8 +80,29 @@ def test_a_suspended_key_says_so_and_works_again_once_lifted(api: SmallApi) -> N
     api.change_key(key, suspended_at=api.now(), suspended_reason="leaked")
     answer = api.get("/v1/me", key)
     assert (answer.status_code, answer.json()["code"]) == (403, "key_suspended")
+    told = "this API key is suspended; a member with api-keys:write can unsuspend it"
+    assert answer.json()["detail"] == told
     api.change_key(key, suspended_at=None)
     assert api.get("/v1/me", key).status_code == 200
+
+
+def test_a_token_is_taken_by_its_scheme_and_with_spaces_around_it() -> None:
+    token = identity.new_api_key().secret
+    assert bearer_token(None) is None
+    for header in (f"Bearer {token}", f"bearer  {token} "):
+        assert bearer_token(header) == token
+    for header in (f"Basic {token}", token, "Bearer nonsense"):
+        with pytest.raises(Unauthenticated):
+            bearer_token(header)
+
+
+def test_a_key_and_a_session_without_a_second_factor_say_so(api: SmallApi) -> None:
+    ann = api.person()
+    key = api.key(api.org((ann, "owner")), ann)
+    asked = [api.get("/v1/me", token).json() for token in (key, ann.session)]
+    assert asked == [
+        {"user_id": ann.id, "kind": kind, "mfa": False} for kind in ("api_key", "session")
+    ]
 
 
 def test_expiry_follows_the_databases_clock(make_api: MakeSmallApi) -> None:

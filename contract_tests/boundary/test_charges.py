@@ -37,6 +37,7 @@ def test_429_says_when_and_the_other_caller_is_not_concerned(limited: SmallApi) 
     assert answers[0].headers["RateLimit"] == '"reveal";r=4;t=60'
     refused = answers[-1]
     assert refused.json()["code"] == "rate_limited"
+    assert refused.json()["detail"] == "too many requests; try again in 61 s"
     assert refused.headers["Retry-After"] == "61"
     assert refused.headers["RateLimit"] == '"reveal";r=0;t=60'
     # Another session of the same person is the same person.

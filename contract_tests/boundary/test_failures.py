@@ -14,6 +14,8 @@ from control.boundary.addresses import Proxies
 from control.boundary.cursors import Cursors
 from control.boundary.failures import as_problem
 from control.boundary.unrouted import UnroutedLimit
+from control.cells.client import CellUnavailable
+from control.cells.queues import QueueRefused
 from control.settings import ControlSettings, RateLimits
 from specserver import Invalid, Request, TooManyRequests
 from storage.errors import StorageUnavailable
@@ -77,6 +79,16 @@ def test_what_postgresql_cannot_store_is_for_the_caller_to_change() -> None:
     assert problem.detail == "the request contains a value that cannot be stored"
 
 
+def test_what_a_cell_says_is_passed_on() -> None:
+    wrong = [{"pointer": "/body", "keyword": "maxLength", "message": "is too long"}]
+    refused = as_problem(QueueRefused(409, "the queue is full", "queue_full", wrong))
+    told = (refused.status, refused.detail, refused.code, refused.errors)
+    assert told == (409, "the queue is full", "queue_full", wrong)
+    away = as_problem(CellUnavailable("the cell did not answer"))
+    assert (away.status, away.detail) == (503, "the cell did not answer")
+    assert away.headers["Retry-After"] == "2"
+
+
 def test_a_use_that_cannot_be_noted_stops_nobody(
     api: SmallApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +119,28 @@ def test_too_many_requests_for_pages_say_when_to_try_again() -> None:
         r" \d+ s",
         refused.value.detail,
     )
+
+
+def page_request(peer: str, *forwarded_for: bytes) -> Request:
+    headers = [(b"x-forwarded-for", each) for each in forwarded_for]
+    return Request({"method": "GET", "path": "/docs", "headers": headers, "client": (peer, 1)})
+
+
+def test_pages_are_counted_by_who_asks_behind_a_trusted_proxy() -> None:
+    settings = ControlSettings(cursor_key=b"k" * 32, rates=RateLimits(pages_per_minute=1))
+    limit = UnroutedLimit(Proxies(["127.0.0.0/8"]), settings)
+    for client in (b"198.51.100.1", b"203.0.113.1"):
+        limit.charge(page_request("127.0.0.1", client))
+        with pytest.raises(TooManyRequests):
+            limit.charge(page_request("127.0.0.1", client))
+
+
+def test_without_rate_limits_pages_have_none() -> None:
+    rates = RateLimits(pages_per_minute=1)
+    settings = ControlSettings(cursor_key=b"k" * 32, rates=rates, rate_limits=False)
+    limit = UnroutedLimit(Proxies([]), settings)
+    for _ in range(3):
+        limit.charge(page_request("192.0.2.1"))
 
 
 def test_an_unreachable_database_is_503_and_a_retry_works(

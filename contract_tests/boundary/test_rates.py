@@ -25,6 +25,7 @@ from control.boundary.redis_windows import RedisMeter, connect
 from control.boundary.shared_windows import DatabaseMeter
 from control.boundary.windows import LibraryMeter, LocalWindows
 from control.settings import ControlSettings, RateLimits
+from storage import rate_windows
 from storage.database import Database
 
 
@@ -250,7 +251,9 @@ def test_each_process_counts_for_itself_while_the_counters_are_down() -> None:
     down = Down(clock=clock)
     limiter = Limiter(LibraryMeter(down, clock=clock), RateLimits(), clock=clock)
     with capture_logs() as logs:
-        assert charge(limiter, "account").allowed
+        first = charge(limiter, "account")
+    assert first.allowed
+    assert first.headers["RateLimit"] == '"account";r=9;t=900'
     (told,) = logs
     assert (told["event"], told["log_level"]) == ("rate_limits_unavailable", "warning")
     assert "key_1" in told["reason"]
@@ -258,10 +261,20 @@ def test_each_process_counts_for_itself_while_the_counters_are_down() -> None:
     with capture_logs() as logs:
         clock.now += 0.5
         assert [charge(limiter, "account").allowed for _ in range(10)] == [True] * 9 + [False]
+        assert charge(limiter, "account", "key_2").allowed
         assert logs == []
         clock.now += 0.5
         assert not charge(limiter, "account").allowed
         assert len(logs) == 1
+
+
+def test_moments_are_counted_in_milliseconds(empty_database: EmptyDatabase) -> None:
+    clock = Clock()
+    database = StoppedDatabase(empty_database("sqlite"), clock)
+    assert charge(Limiter(DatabaseMeter(database), RateLimits())).allowed
+    with database.write() as db:
+        assert list(rate_windows.lock(db, "default:key_1")) == [1_000_000_250]
+    database.dispose()
 
 
 # Of each kind of requests: the names that headers tell, how many, and in how many seconds.

@@ -184,7 +184,10 @@ def test_a_key_is_1_to_255_visible_ascii_characters(api: SmallApi, key: str | by
     assert api.post(path, token, **keyed("x" * 255)).status_code == 201
 
 
-@pytest.mark.parametrize(("then", "status"), [("crash", 500), ("refuse", 402), ("answer_409", 409)])
+@pytest.mark.parametrize(
+    ("then", "status"),
+    [("crash", 500), ("refuse", 402), ("answer_400", 400), ("answer_409", 409)],
+)
 def test_what_failed_left_nothing_and_may_be_asked_again(
     api: SmallApi, then: str, status: int
 ) -> None:

@@ -1,7 +1,8 @@
 """The records of a path: found by the boundary, or the document is refused and nothing starts."""
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -10,9 +11,11 @@ from contract_tests.boundary.handlers import samples as handlers
 from contract_tests.boundary.small_api import MakeSmallApi, SmallApi
 from control.boundary import DocumentRefused, check_document
 from control.boundary.call import Call
-from control.boundary.subjects import KINDS, subjects_of
-from specserver import HandlerMismatchError
+from control.boundary.subjects import KINDS, RecordKind, Subject, resolve, subjects_of
+from control.policy.rights import Rights
+from specserver import Forbidden, HandlerMismatchError, NotFound
 from storage.access import projects
+from storage.errors import RecordNotFound
 
 INSTANCE = f"{ORG}/instances/{{instance_id}}"
 DOMAIN = f"{INSTANCE}/domains/{{domain_id}}"
@@ -48,6 +51,10 @@ def locks_another(described: dict[str, Any]) -> None:
     described["x-locks"] = ["domain"]
 
 
+def locks_others(described: dict[str, Any]) -> None:
+    described["x-locks"] = ["org", "domain"]
+
+
 def cell_locks(described: dict[str, Any]) -> None:
     described |= {"x-done-by": "cell", "x-locks": ["instance"]}
 
@@ -66,6 +73,7 @@ def cell_locks(described: dict[str, Any]) -> None:
         ),
         (undescribed, "{instance_id} is not among its parameters"),
         (locks_another, "x-locks names domain, which the path does not"),
+        (locks_others, "x-locks names domain, org, which the path does not"),
         (cell_locks, "x-locks is for changes that a transaction makes"),
     ],
 )
@@ -135,3 +143,25 @@ def test_a_handler_is_given_the_record(api: SmallApi) -> None:
     body = {"name": "n", "slug": "s"}
     made = api.post(f"/v1/orgs/{org}/projects", ann.session, json=body).json()["id"]
     assert api.get(f"/v1/orgs/{org}/projects/{made}", ann.session).json() == {"id": made}
+
+
+def test_a_key_has_no_session_of_its_own(api: SmallApi) -> None:
+    caller = SimpleNamespace(session=None, user=SimpleNamespace(id=api.person().id))
+    with api.database.read() as db:
+        call = cast("Call", SimpleNamespace(db=db, now=api.database.now(db), caller=caller))
+        with pytest.raises(RecordNotFound):
+            KINDS["session"].find(call, {}, "current", lock=False)
+
+
+def test_a_record_that_may_be_seen_and_not_changed_is_no_secret() -> None:
+    project = SimpleNamespace(team_id="team_1")
+    shown = RecordKind(ORG, lambda *_given, **_lock: project, shown_by="projects:read")
+    rule = SimpleNamespace(
+        permission="projects:write", subjects=[Subject("project", "project_id", False, shown)]
+    )
+    exchange = SimpleNamespace(arguments={"project_id": "proj_1"})
+    for team_id, refusal in (("team_1", Forbidden), ("team_2", NotFound)):
+        rights = Rights(in_teams={team_id: frozenset({"projects:read"})})
+        given = {"rule": rule, "exchange": exchange, "caller": SimpleNamespace(rights=rights)}
+        with pytest.raises(refusal):
+            resolve(cast("Call", SimpleNamespace(**given)))

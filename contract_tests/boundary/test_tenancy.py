@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from contract_tests.boundary.document import document
 from contract_tests.boundary.small_api import SmallApi
+from control.boundary.callers import NOT_FOUND
 from storage.access import organizations
 
 NEVER = "org_01JDZZZZZZZZZZZZZZZZZZZZZZ"
@@ -121,7 +122,23 @@ def test_a_closed_org_can_be_read_and_not_changed(api: SmallApi) -> None:
     assert api.get(f"/v1/orgs/{org}/projects", ann.session).status_code == 200
     refused = api.post(f"/v1/orgs/{org}/projects", ann.session, json={"name": "n", "slug": "s"})
     assert (refused.status_code, refused.json()["code"]) == (409, "org_closed")
+    assert refused.json()["detail"] == "the organization is closed and read-only"
     assert api.post(f"/v1/orgs/{org}/close", fresh).json()["code"] == "org_closed"
     assert api.get(f"/v1/orgs/{org}", key).status_code == 401
     again = api.post(f"/v1/orgs/{org}/close", fresh, **close)
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")
+
+
+def test_a_key_is_in_the_team_of_everyone_as_its_owner_is(api: SmallApi) -> None:
+    ann = api.person()
+    org = api.org((ann, "developer"))
+    path = f"/v1/orgs/{org}/projects"
+    made = api.post(path, ann.session, json={"name": "n", "slug": "s"}).json()["id"]
+    key = api.key(org, ann, "developer")
+    assert api.get(f"{path}/{made}", key).json() == {"id": made}
+    assert api.get(path, key).json()["items"] == [made]
+
+
+def test_an_organization_that_one_is_no_member_of_is_not_found(api: SmallApi) -> None:
+    answer = api.get(f"/v1/orgs/{api.org()}", api.person().session)
+    assert (answer.status_code, answer.json()["detail"]) == (404, NOT_FOUND)

@@ -70,6 +70,15 @@ def test_what_is_no_longer_let_in_is_a_strangers_again(api: SmallApi) -> None:
     assert whose(api, key) == STRANGER
 
 
+def test_so_many_tokens_are_known_and_no_more(api: SmallApi, monkeypatch: Any) -> None:
+    monkeypatch.setattr("control.boundary.pipeline._KNOWN_MAX", 3)
+    person = api.person()
+    tokens = [api.session(person.id) for _ in range(4)]
+    for token in tokens:
+        assert api.get("/v1/me", token).status_code == 200
+    assert [whose(api, token) for token in tokens] == [STRANGER, *[person.id] * 3]
+
+
 def test_no_number_of_tokens_makes_a_busy_one_unknown(api: SmallApi, monkeypatch: Any) -> None:
     monkeypatch.setattr("control.boundary.pipeline._KNOWN_MAX", 3)
     busy, other = api.person(), api.person()

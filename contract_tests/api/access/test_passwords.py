@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from contract_tests.api.harness import PASSWORD, House, Person
-from contract_tests.api.rows import is_problem
+from contract_tests.api.rows import OPERATIONS, is_problem
 from control.boundary import identity
 from specserver.shares import HEAVY
 from storage.access.users import User
@@ -202,3 +202,26 @@ def test_few_passwords_are_verified_at_once_however_many_addresses_send_them(
     ]
     assert {one.status_code for one in house.together(*asked)} == {401}
     assert 0 < most < HEAVY
+
+
+def test_whatever_takes_a_code_or_a_password_is_counted() -> None:
+    """The document names the members, and those are what is counted."""
+    found = set()
+    for one in OPERATIONS:
+        content = one.document.get("requestBody", {}).get("content", {})
+        members = content.get("application/json", {}).get("schema", {}).get("properties", {})
+        for name, member in members.items():
+            if member.get("pattern") == "^[0-9]{6}$":
+                assert one.extension("code") == name, one.id
+                found.add(f"{one.id} {name}")
+            elif name.endswith("password") and name != "new_password":
+                assert one.extension("password") == name, one.id
+                found.add(f"{one.id} {name}")
+    assert found == {
+        "sessions.create password",
+        "sessions.create totp_code",
+        "sessions.step_up code",
+        "me.change_password current_password",
+        "me.enrol_totp password",
+        "me.confirm_totp code",
+    }

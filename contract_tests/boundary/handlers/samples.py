@@ -50,7 +50,8 @@ def _end(call: Call, how: str | None) -> Reply | None:
         call.db.flush()
     if how == "refuse":
         raise Problem(402, "not now", code="seat_limit")
-    return Reply(409, {"made": "nothing"}) if how == "answer_409" else None
+    answered = {"answer_400": 400, "answer_409": 409}.get(how or "")
+    return None if answered is None else Reply(answered, {"made": "nothing"})
 
 
 def list_projects(call: Call, limit: int, cursor: str | None = None) -> dict[str, Any]:
@@ -158,3 +159,19 @@ def fail(call: Call, how: str) -> None:
         call.db.add(projects.Project(id="proj_1", org_id="org_1", name="n", slug="s"))
         call.db.flush()
     call.db.execute(text("SELECT 1 FROM nowhere"))
+
+
+def ask_cell(call: Call, body: dict[str, Any]) -> Reply:
+    """A cell would be asked here, before anything is written."""
+    call.audit("inst_1", org=call.org)
+    return _end(call, body.get("then")) or Reply.ok({"key": call.operation_key})
+
+
+def look(call: Call) -> Reply:
+    """Reads for long, and is audited."""
+    call.audit("inst_1")
+    return Reply.ok({"seen": True})
+
+
+look_alone = look
+"""Outside of any organization."""

@@ -1,0 +1,68 @@
+"""Who is woken when events were committed, and what happens while nobody can be told of them."""
+
+import asyncio
+import sqlite3
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from contract_tests.boundary.small_api import SmallApi
+from control.boundary import event_listener
+from control.boundary.event_listener import EventListener, Follower
+from storage.database import Database
+from storage.errors import StorageUnavailable
+from storage.events import events
+
+IN_S = 30
+
+
+def test_whoever_no_longer_waits_is_not_woken() -> None:
+    async def begin() -> Follower:
+        return Follower()
+
+    asyncio.run(begin()).wake()
+
+
+def test_where_it_fails_it_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_listener, "AGAIN_S", 0)
+    listener = EventListener(cast("Database", SimpleNamespace(dialect="sqlite")))
+    listener._followers["org_1"].add(cast("Follower", None))
+    failures = iter([StorageUnavailable("no connection"), sqlite3.OperationalError("locked")])
+
+    def watch() -> None:
+        for failure in failures:
+            raise failure
+        listener._followers.clear()
+
+    monkeypatch.setattr(listener, "_watch", watch)
+    with capture_logs() as logs:
+        listener._listen()
+    told = {"event": "not told of events for a moment", "log_level": "warning"}
+    assert logs == [{**told, "error": "no connection"}, {**told, "error": "locked"}]
+
+
+def emit(api: SmallApi, org_id: str) -> None:
+    with api.database.write() as db:
+        events.append(db, org_id, "instance.paused.v1", {})
+
+
+def test_each_organization_is_told_of_its_own_events_from_the_first(api: SmallApi) -> None:
+    ann = api.person()
+    quiet, other = api.org((ann, "owner")), api.org((ann, "owner"))
+    emit(api, quiet)
+    listener = api.boundary._event_listener
+
+    async def check() -> None:
+        with listener.following(quiet) as before, listener.following(other) as new:
+            # Of what was committed before it listened, it tells once.
+            assert await before.wait(IN_S)
+            for _ in range(3):
+                before.forget()
+                new.forget()
+                await asyncio.to_thread(emit, api, other)
+                assert await new.wait(IN_S)
+                assert not await before.wait(0)
+
+    asyncio.run(check())
