@@ -26,10 +26,10 @@ from gateway.preface import (
 )
 from gateway.protocols.interface import FirstRequest, PlainReply, Rejected, SideRequest, Step
 from gateway.refusal import Refusal
-from gateway.relay import Relay
 from gateway.routes import Route
 from gateway.stream import Stream
 from gateway.tls_session import TlsError, TlsSession
+from gateway.tls_steps import TlsSteps
 
 if TYPE_CHECKING:
     from gateway.shared import Shared
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("gateway.connection")
 
 
-class Connection(Relay):
+class Connection(TlsSteps):
     def __init__(
         self, shared: "Shared", entry: Entry, accepted: socket.socket, address: str
     ) -> None:
@@ -45,8 +45,6 @@ class Connection(Relay):
         self._entry = entry
         self._dialogue = entry.protocol.dialogue()
         self._preface = Preface(shared.routes, entry, self._dialogue, address, shared.proxies)
-        self._host = ""
-        self._asked_for: str | None = None  # the authorities whose certificates TLS asked for
         self._received = bytearray()
         self._first = b""
         self._session: int | None = None
@@ -116,8 +114,7 @@ class Connection(Relay):
             self._turn_away(Rejected("no_certificate", alert(ALERT_INTERNAL_ERROR)))
             return
         self._tls = TlsSession(context)
-        self._step = self._shake_hands
-        self._step(memoryview(admitted.hello))
+        self._hear_hello(admitted.hello)
 
     def _begin_challenge(self, challenged: Challenged) -> None:
         context = self._shared.certificates.challenge(challenged.host, ACME_TLS.decode())
@@ -128,35 +125,12 @@ class Connection(Relay):
         self._step = self._prove
         self._step(memoryview(challenged.hello))
 
-    def _prove(self, data: memoryview) -> None:
-        """The handshake is the answer to the challenge; nothing is heard after it."""
-        tls = self.session
-        tls.receive(data)
-        done = tls.handshake()
-        self.flush()
-        if done and not self._client.closed:
-            self._stop_waiting()
-            self._step = self._ignore
-            tls.end()
-            self.flush()
-            self._hang_up()
-
     def _context(self, admitted: Admitted) -> ssl.SSLContext | None:
         certificates, route = self._shared.certificates, admitted.route
         if route is None:
             return certificates.context(admitted.alpn)
         self._host, self._asked_for = route.host, route.client_ca_pem
         return certificates.context(admitted.alpn, route.host, route.client_ca_pem)
-
-    def _shake_hands(self, data: memoryview) -> None:
-        tls = self.session
-        tls.receive(data)
-        done = tls.handshake()
-        self.flush()
-        if done and not self._client.closed:
-            self._wait(self._shared.settings.first_request_timeout_s, "first_request_timeout")
-            self._step = self._read_first_request
-            self._step(data[:0])
 
     def _read_first_request(self, data: memoryview) -> None:
         tls = self.session

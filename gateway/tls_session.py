@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 CHUNK_BYTES = 16_384
+# Of a client, after its hello: a chain of three certificates takes some 6 KB.
+HANDSHAKE_MAX_BYTES = 16_384
 
 
 class TlsError(Exception):
@@ -20,6 +22,7 @@ class TlsSession:
         self.decrypt, self.encrypt = self._object.read, self._object.write
         self.peer_ended = False
         self._ended = False
+        self._handshake_bytes = 0
 
     @property
     def version(self) -> str | None:
@@ -27,6 +30,13 @@ class TlsSession:
 
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         self.incoming.write(data)
+
+    def receive_handshake(self, data: memoryview) -> bytes:
+        """Answers what is more than a handshake may take: it has to belong to what follows it."""
+        taken = data[: HANDSHAKE_MAX_BYTES - self._handshake_bytes]
+        self._handshake_bytes += len(taken)
+        self.incoming.write(taken)
+        return bytes(data[len(taken) :])
 
     def handshake(self) -> bool:
         """True when it is complete."""

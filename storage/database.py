@@ -35,6 +35,7 @@ PING_AFTER_S: Final = 1.0
 FULL_FOR_S: Final = 60.0
 FREE_MIN_BYTES: Final = 64 * 2**20
 _NO_SPACE: Final = "the database has no space left"
+_READ_ONLY: Final = "25006"  # PostgreSQL's, as of a standby
 _ON_COMMIT: Final = "menagerie_on_commit"
 _OFFSET: Final = "menagerie_clock_offset"
 _RESTING_SINCE: Final = "menagerie_resting_since"
@@ -208,6 +209,8 @@ def _translated() -> Iterator[None]:
     except DBAPIError as error:
         if error.connection_invalidated:
             raise StorageUnavailable("the database connection was lost") from error
+        if getattr(error.orig, "sqlstate", None) == _READ_ONLY:
+            raise StorageUnavailable("the database accepts no writes") from error
         if type(error) is DatabaseError:  # SQLite's, of no kind that callers could cause
             raise StorageUnavailable("the database cannot be read") from error
         raise

@@ -149,3 +149,21 @@ def until(holds: Callable[[], bool], deadline_s: float = 60) -> None:
     while not holds():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.01)
+
+
+def test_a_postgresql_that_takes_no_writes_is_an_outage(databases: Databases) -> None:
+    """As a standby, or one whose provider has made it so while its disk is full."""
+    url = databases.migrated("postgresql")
+    reading = "?" if "?" not in url else "&"
+    database = Database(f"{url}{reading}options=-c%20default_transaction_read_only%3Don")
+    try:
+        with (
+            pytest.raises(StorageUnavailable, match="accepts no writes"),
+            database.write() as db,
+        ):
+            organizations.create(db, name="Org", slug=identifiers.new("org").lower())
+        with database.read() as db:
+            assert db.scalars(select(Organization)).all() == []
+    finally:
+        database.dispose()
+        databases.give_back(url)

@@ -41,6 +41,8 @@ def change_password(call: SessionCall) -> Reply:
 def enrol_totp(call: SessionCall, body: Body) -> Reply:
     user = call.caller.user
     _require_fresh_or_password(call, body.get("password"))
+    # Until the commit: it must not be confirmed meanwhile with a code of the former secret.
+    call.db.refresh(user, with_for_update=True)
     if user.totp_confirmed_at is not None:
         raise StateConflict("an authenticator app is already enrolled; remove it first")
     secret = identity.new_totp_secret()
@@ -63,6 +65,7 @@ def confirm_totp(call: SessionCall, body: Body) -> Body:
 
 def remove_totp(call: SessionCall) -> Reply:
     user = call.caller.user
+    call.db.refresh(user, with_for_update=True)
     if user.totp_confirmed_at is None:
         raise StateConflict("no authenticator app is enrolled")
     user.totp_secret_sealed = user.totp_confirmed_at = user.totp_last_step = None
