@@ -259,15 +259,23 @@ class Room:
 
 @runtime_checkable
 class HoldsWrites(Protocol):
-    """A driver whose engine keeps more than its data, and drops the rest only while it runs."""
+    """A driver that does something about who writes at the limit."""
 
     async def hold_writes(self, site: Site, room: Room) -> None:
         """Keeps it below its limit; called about once a second while logins work."""
 
-    def refuse_writes(self, site: Site) -> None:
-        """Of an engine that does not run: its next start lets nobody add data.
 
-        Until `hold_writes` finds room.
+@runtime_checkable
+class RefusesWrites(Protocol):
+    """A driver whose engine can be started above its ceiling, so that data is removed."""
+
+    lent_share: float
+    """Times the ceiling, as long as it is so started; less than a snapshot may take."""
+
+    def refuse_writes(self, site: Site) -> None:
+        """Of an engine that does not run: its next start lets nobody add data as usual.
+
+        Until there is room.
         """
 
 

@@ -2,7 +2,7 @@
 
 import time
 
-from cell.engines.driver import EngineError, HoldsWrites, Room
+from cell.engines.driver import EngineError, RefusesWrites, Room
 from cell.engines.storage_use import StorageUse
 from cell.instances import nameless_files
 from cell.instances.hosted import HostedInstance
@@ -11,8 +11,6 @@ from cell.runtime.folder_sizes import size_bytes
 GB = 10**9
 # For a start that reads a long log, and for its rewrite.
 LENT_S = 1800.0
-# Times the ceiling.
-LENT_SHARE = 2
 
 
 class FullError(EngineError):
@@ -49,11 +47,11 @@ def lend(instance: HostedInstance) -> bool:
     Nobody can add to it meanwhile.
     """
     driver, until = instance.driver, instance.lent_until
-    if not isinstance(driver, HoldsWrites):
+    if not isinstance(driver, RefusesWrites):
         return False
     if until is not None and time.monotonic() < until + LENT_S:
         return False
-    if size_bytes(instance.site.data) > LENT_SHARE * instance.record.spec.size.ceiling_bytes:
+    if size_bytes(instance.site.data) > driver.lent_share * instance.record.spec.size.ceiling_bytes:
         return False
     instance.lent_until = time.monotonic() + LENT_S
     driver.refuse_writes(instance.site)
@@ -68,7 +66,9 @@ def room(instance: HostedInstance) -> Room:
 def _ceiling_bytes(instance: HostedInstance) -> int:
     ceiling_bytes = instance.record.spec.size.ceiling_bytes
     lent = instance.lent_until is not None and time.monotonic() < instance.lent_until
-    return LENT_SHARE * ceiling_bytes if lent else ceiling_bytes
+    if lent and isinstance(instance.driver, RefusesWrites):
+        return int(instance.driver.lent_share * ceiling_bytes)
+    return ceiling_bytes
 
 
 def past(instance: HostedInstance, used_bytes: int) -> str | None:

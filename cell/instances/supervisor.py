@@ -11,7 +11,7 @@ import structlog
 from cell.access.credentials import Credential, Credentials
 from cell.certificates.domains import Domains
 from cell.certificates.pki import PkiError
-from cell.engines.driver import Driver, EngineError, Login, NewLoginError
+from cell.engines.driver import Driver, EngineError, Login, NewLoginError, RefusesWrites
 from cell.instances import activity, background, bounds, ceilings, liveness, snapshots, starting
 from cell.instances.activity import Traffic
 from cell.instances.hosted import ROUTED, HostedInstance
@@ -313,12 +313,21 @@ class Supervisor:
                 except ceilings.FullError as error:
                     instance.start_failed(str(error))
                     self.publish()
+                    self.spawn(self._start_full(instance, str(error)))
                     return
                 except (EngineError, OSError) as error:
                     reason = str(error)
                     continue
                 instance.restarted(instance.reason or reason)
                 self._tell(instance)
+                return
+
+    async def _start_full(self, instance: HostedInstance, reason: str) -> None:
+        """After a rest, for its owner to remove data."""
+        while instance.failed and isinstance(instance.driver, RefusesWrites):
+            await asyncio.sleep(ceilings.LENT_S + 1.0)
+            if instance.process is None and instance.record.desired == "running":
+                await self.restart(instance, reason)
                 return
 
     def _tell(self, instance: HostedInstance) -> None:

@@ -44,6 +44,7 @@ LEFT_OVER = rf"{options.DATABASES}/(ibtmp[^/]*|#innodb_temp/[^/]+)"
 
 class MySQLFamily:
     protocol = "mysql"
+    lent_share = 1.5
 
     def __init__(self, host: Host, dialect: Dialect) -> None:
         self._host = host
@@ -197,6 +198,10 @@ class MySQLFamily:
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)
         self._background.disconnect(site)
+
+    def refuse_writes(self, site: Site) -> None:
+        """The first look at it takes the rights."""
+        self._storage_use.forget(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         used_bytes, _ = self._storage_use.count(site)

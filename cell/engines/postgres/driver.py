@@ -13,7 +13,7 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Health, Login, Metrics, Snapshot, measured
+from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
 from cell.engines.postgres import (
     archive,
     autovacuum,
@@ -46,7 +46,6 @@ from cell.engines.postgres.connections import (
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
-from cell.engines.storage_use import StorageUse
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
@@ -57,8 +56,6 @@ log = structlog.get_logger("cell.postgres")
 
 # Says that the superuser still has the password of the template.
 FRESH = "fresh"
-# A cluster has a thousand files, and looking at each of them every second would be work.
-MEASURE_EVERY_S = 10.0
 REASON_CHARACTERS = 500
 APPLY_FOR_S = 30.0
 # A server that answers and refuses: sessions may take what it has for as long as they want.
@@ -72,6 +69,7 @@ class PostgreSQL:
     """The superuser's password is derived for each instance; only the driver logs in with it."""
 
     protocol = "postgres"
+    lent_share = 1.5
 
     def __init__(
         self, host: Host, family: Family = POSTGRES, found: Iterable[Source] | None = None
@@ -90,7 +88,7 @@ class PostgreSQL:
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
-        self._storage_use = StorageUse()
+        self._storage_limit = storage.StorageLimit(host, self._writing)
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
         self.source = ", ".join(named) or "no PostgreSQL that can be run"
 
@@ -194,7 +192,7 @@ class PostgreSQL:
         with self._writing:
             server.write(self._host, site, configuration.FILE, wanted)
         # The limit may be another.
-        self._storage_use.forget(site)
+        self._storage_limit.forget(site)
         process.signal(signal.SIGHUP)
         self._host.limit_cpu(process, size.vcpu)
         return True
@@ -240,21 +238,20 @@ class PostgreSQL:
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def erase(self, site: Site) -> None:
-        self._storage_use.forget(site)
+        self._storage_limit.forget(site)
         if (removing := self._discarding.get(site.directory)) is not None:
             await removing
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
-        def wait_s(used_bytes: int) -> float:
-            return min(MEASURE_EVERY_S, storage.fills_in_s(site, used_bytes))
-
-        storage_bytes, counted = self._storage_use.count(site, wait_s)
         if process is not None:
             self.autovacuum.look(site, process)
-        if counted and process is not None:
-            with self._writing:
-                storage.hold(self._host, site, process, storage_bytes)
-        return measured(self._host, process, storage_bytes)
+        return measured(self._host, process, self._storage_limit.look(site, process))
+
+    async def hold_writes(self, site: Site, room: Room) -> None:  # noqa: ARG002 - as was measured
+        await self._storage_limit.end_writers(site, self._superuser(site))
+
+    def refuse_writes(self, site: Site) -> None:
+        self._storage_limit.refuse_writes(site)
 
     def uri(self, login: Login, host: str, port: int) -> str:
         credential = f"{login.username}:{quote(login.password, safe='')}"

@@ -63,6 +63,7 @@ class RespFamily:
 
     engine: str
     protocol = "resp"
+    lent_share = 2.0
     missing: EngineRefusal
     slow_start = SLOW_START
     code = "its function libraries"
