@@ -78,6 +78,11 @@ class Turns:
         finally:
             self.leave(caller)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for a place."""
+        return self._line.size > 0
+
     def leave(self, caller: Hashable) -> None:
         for name in _names(caller):
             held = self._held[name] - 1

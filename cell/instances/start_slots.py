@@ -6,20 +6,24 @@ from types import TracebackType
 from typing import Self
 
 from cell.instances.hosted import HostedInstance
-from cell.instances.pools import Pools
+from cell.instances.pools import Pools, owner_of
 from cell.runtime.host import Host
 from specserver.turns import Turns
 
 # Longer than a start takes that has nothing to recover.
 SLOT_S = 3.0
 SLOW_VCPU = 1.0
+LOOK_EVERY_S = 1.0
+# So long it has the CPU before it is another's, and then again in its turn.
+SLOW_FOR_S = 20.0
 
 
 class StartSlot:
     """Waits for its tenant's turn. After `SLOT_S` the slot is another's.
 
-    What starts on then has a CPU while it has a slot among the slow, and until then, as one that
-    runs, what its size has: so it takes nothing from others, however long it goes on.
+    What starts on then has a CPU while it has a slot among the slow, for `SLOW_FOR_S` at a time
+    where others wait; without one it has what its size has, as one that runs. So it takes nothing
+    from others, however long it goes on.
     """
 
     def __init__(self, pools: Pools, host: Host, instance: HostedInstance) -> None:
@@ -29,6 +33,7 @@ class StartSlot:
         self._held: Turns | None = None
         self._waits_since: float | None = None
         self._waited_s = 0.0
+        self._share = owner_of(instance.record)
 
     async def __aenter__(self) -> Self:
         await self._pools.starts.enter(self._instance.record.tenant)
@@ -63,15 +68,21 @@ class StartSlot:
     async def _become_slow(self) -> None:
         await asyncio.sleep(SLOT_S)
         self._leave()
-        if not self._pools.slow_starts.try_enter(self._instance.record.tenant):
-            self._waits_since = time.monotonic()
+        while True:
+            if not self._pools.slow_starts.try_enter(self._share):
+                self._waits_since = time.monotonic()
+                self.limit_cpu()
+                await self._pools.slow_starts.enter(self._share)
+                self._waited_s, self._waits_since = self.waited_s, None
+            self._held = self._pools.slow_starts
             self.limit_cpu()
-            await self._pools.slow_starts.enter(self._instance.record.tenant)
-            self._waited_s, self._waits_since = self.waited_s, None
-        self._held = self._pools.slow_starts
-        self.limit_cpu()
+            await asyncio.sleep(SLOW_FOR_S)
+            while not self._pools.slow_starts.is_wanted:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(LOOK_EVERY_S)
+            self._leave()
 
     def _leave(self) -> None:
         if self._held is not None:
-            self._held.leave(self._instance.record.tenant)
+            is_slow = self._held is self._pools.slow_starts
+            self._held.leave(self._share if is_slow else self._instance.record.tenant)
             self._held = None

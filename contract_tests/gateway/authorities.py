@@ -38,16 +38,20 @@ class Pair:
 
 
 class Authority:
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, above: "Authority | None" = None) -> None:
         self.name = name
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
+        issuer = above or self
         made = (
-            _builder(name, name, self._key)
+            _builder(name, issuer.name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign(issuer._key, hashes.SHA256())
         )
         self.pem = made.public_bytes(serialization.Encoding.PEM).decode()
+
+    def subordinate(self, name: str) -> "Authority":
+        return Authority(name, self._directory, self)
 
     def issue(self, name: str, usage: x509.ObjectIdentifier = CLIENT) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())

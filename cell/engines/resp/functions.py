@@ -6,13 +6,13 @@ changed within moments, and can be changed back.
 """
 
 import contextlib
-import mmap
 import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cell.engines.resp.file_content import FileContent
 from cell.runtime.daemon_threads import in_daemon_thread
 from cell.runtime.engine_files import Place, opened
 
@@ -84,12 +84,11 @@ def _leave_out(path: Place, is_wanted: threading.Event) -> list[Change]:
         with opened(path, os.O_RDWR) as descriptor:
             if os.fstat(descriptor).st_size == 0:
                 return []
-            with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
-                wanted = _changes(content, descriptor)
-                changes = [
-                    Change(path, offset, content[offset : offset + len(new)])
-                    for offset, new in wanted
-                ]
+            content = FileContent(descriptor)
+            wanted = _changes(content, descriptor)
+            changes = [
+                Change(path, offset, content[offset : offset + len(new)]) for offset, new in wanted
+            ]
             if not is_wanted.is_set():
                 return []
             for offset, new in wanted:
@@ -101,7 +100,7 @@ def _leave_out(path: Place, is_wanted: threading.Event) -> list[Change]:
         return []
 
 
-def _changes(content: mmap.mmap, descriptor: int) -> list[tuple[int, bytes]]:
+def _changes(content: FileContent, descriptor: int) -> list[tuple[int, bytes]]:
     """In the order in which they may be made: in between, the file is still one that is read."""
     if content[:HEADER_BYTES].startswith(MAGIC):
         return _of_dump(content)
@@ -123,7 +122,7 @@ def _mentions_functions(descriptor: int) -> bool:
     return False
 
 
-def _of_dump(content: mmap.mmap) -> list[tuple[int, bytes]]:
+def _of_dump(content: FileContent) -> list[tuple[int, bytes]]:
     """All libraries become one note, which no server knows and each skips."""
     try:
         offset = HEADER_BYTES
@@ -142,7 +141,7 @@ def _of_dump(content: mmap.mmap) -> list[tuple[int, bytes]]:
     return [(end, NO_CHECKSUM), (first, start + length.to_bytes(4, "big"))]
 
 
-def _after_text(content: mmap.mmap, offset: int) -> int:
+def _after_text(content: FileContent, offset: int) -> int:
     """Where what follows a text begins; IndexError where there is none."""
     kind, rest = content[offset] >> 6, content[offset] & 0x3F
     if kind == 3 and rest == COMPRESSED:  # noqa: PLR2004 - the last of two bits' four
@@ -155,7 +154,7 @@ def _after_text(content: mmap.mmap, offset: int) -> int:
     return offset + length
 
 
-def _length(content: mmap.mmap, offset: int) -> tuple[int, int]:
+def _length(content: FileContent, offset: int) -> tuple[int, int]:
     """With where what follows it begins."""
     first = content[offset]
     if first >> 6 == 0:
@@ -166,7 +165,7 @@ def _length(content: mmap.mmap, offset: int) -> tuple[int, int]:
     return int.from_bytes(content[offset + 1 : offset + 1 + size], "big"), offset + 1 + size
 
 
-def _calls(content: mmap.mmap) -> Iterator[int]:
+def _calls(content: FileContent) -> Iterator[int]:
     """Where commands that change functions have their name, in a log of commands.
 
     TimeoutError where there are too many commands to look at.
@@ -192,7 +191,7 @@ def _calls(content: mmap.mmap) -> Iterator[int]:
                 offset += length + len(LINE)
 
 
-def _line(content: mmap.mmap, offset: int) -> tuple[bytes, int]:
+def _line(content: FileContent, offset: int) -> tuple[bytes, int]:
     """ValueError where the file ends before."""
     if (end := content.find(LINE, offset, offset + LINE_BYTES_MAX)) < 0:
         raise ValueError

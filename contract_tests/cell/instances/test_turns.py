@@ -266,3 +266,36 @@ def test_slow_starts_have_a_cpu_in_turn_and_otherwise_that_of_their_size(
         assert supervisor.pools.slow_starts.try_enter("x")
 
     asyncio.run(run())
+
+
+def test_those_that_start_slowly_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that reads its data for a quarter of an hour keeps no other from a CPU for as long."""
+    monkeypatch.setattr(start_slots, "SLOT_S", 0.0)
+    monkeypatch.setattr(start_slots, "SLOW_FOR_S", 0.05)
+    monkeypatch.setattr(start_slots, "LOOK_EVERY_S", 0.01)
+    cpus = Cpus()
+
+    async def run() -> None:
+        supervisor = supervisor_of(tmp_path)
+        supervisor.pools.slow_starts = Turns(1, 1, waiting_of_one=9, waiting=9)
+        whose = [("one", "person"), ("two", "person"), ("three", "another")]
+        slow = [instance_of(supervisor, at, *each) for at, each in enumerate(whose)]
+        slots = [StartSlot(supervisor.pools, cast("Any", cpus), each) for each in slow]
+        for number, (instance, slot) in enumerate(zip(slow, slots, strict=True)):
+            instance.engine_started(cast("Process", number))
+            await slot.__aenter__()
+        had: set[int] = set()
+
+        def all_had_one() -> bool:
+            had.update(number for number, vcpu in cpus.of.items() if vcpu == 1.0)
+            return had == {0, 1, 2}
+
+        await soon(all_had_one)
+        for slot in slots:
+            await slot.__aexit__(None, None, None)
+        await asyncio.sleep(0)
+        assert supervisor.pools.slow_starts.try_enter("x")
+
+    asyncio.run(run())
