@@ -31,7 +31,7 @@ class ClientCertificates:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(THREADS)
         self._turns: dict[str, _Turn] = {}
-        self._threads = ThreadPoolExecutor(THREADS, "client certificates", _give_way)
+        self._threads = ThreadPoolExecutor(THREADS, "client certificates", _lower_priority)
 
     async def handshake(self, instance: str, session: TlsSession) -> bool:
         """As the session's, which nobody else may use meanwhile. Raises TlsError."""
@@ -57,5 +57,5 @@ class ClientCertificates:
             raise
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -22,6 +22,7 @@ TOLD = {
         *("statements in the SQL console", "logs being followed"),
     ),
     "cell/instances/queues.py": ("requests to the queues of an instance",),
+    "gateway/client_certificates.py": ("verifying certificates of clients",),
     "gateway/login_reports.py": ("comparing logins after failed ones",),
     "specserver/shares.py": (
         *("passwords being verified", "threads of the API", "long polls", "request bodies"),

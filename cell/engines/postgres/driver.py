@@ -88,7 +88,7 @@ class PostgreSQL:
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
-        self._storage_limit = storage.StorageLimit(host, self._writing)
+        self._storage_limit = storage.PostgresStorageLimit(host, self._writing)
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
         self.source = ", ".join(named) or "no PostgreSQL that can be run"
 

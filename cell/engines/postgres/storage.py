@@ -42,7 +42,7 @@ WHERE backend_xid IS NOT NULL AND backend_type = 'client backend'
 """
 
 
-class StorageLimit:
+class PostgresStorageLimit:
     """Sets and lifts it, for all servers of a driver."""
 
     def __init__(self, host: Host, writing: threading.Lock) -> None:
