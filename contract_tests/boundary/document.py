@@ -30,7 +30,7 @@ def operation(operation_id: str, path: str, /, permission: str = "none", **polic
     parameters += [
         {"name": name, "in": "query", "schema": schema} for name, schema in query.items()
     ]
-    done_by = policy.pop("done_by", None)
+    done_by, password = policy.pop("done_by", None), policy.pop("password", None)
     made: Json = {
         "operationId": operation_id,
         "security": policy.pop("security", BOTH),
@@ -45,6 +45,8 @@ def operation(operation_id: str, path: str, /, permission: str = "none", **polic
         made["x-audit-reason"] = "a test"
     if done_by is not None:
         made["x-done-by"] = done_by
+    if password is not None:
+        made["x-password"] = password
     if body is not None:
         made["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return made
@@ -110,6 +112,9 @@ def _people(paths: Paths) -> None:
     paths.get("samples.perhaps", "/v1/perhaps", security=[{}, *BOTH])
     sign_in = closed(required=["email", "password"], email=TEXT, password=TEXT)
     paths.post("samples.sign_in", "/v1/sessions", security=[], rate="authentication", body=sign_in)
+    take = closed(required=["email", "password"], email=TEXT, password=TEXT, then=TEXT)
+    proven: Json = {"security": [], "rate": "authentication", "password": "password"}
+    paths.post("samples.take", "/v1/take", body=take, **proven)
     paths.get("samples.org", ORG, "self")
     paths.post("samples.close", f"{ORG}/close", "org:write", security=SESSION, authorize=OWNER_MFA)
     key = closed(required=["name"], name=TEXT)

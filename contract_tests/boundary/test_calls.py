@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from contract_tests.boundary.small_api import SmallApi
 from control.boundary import Call
@@ -86,3 +87,15 @@ def test_a_password_that_was_not_sent_is_not_right() -> None:
     call = call_of()
     assert not call.is_password_right(User(id="user_1"))
     assert not call.is_password_right(None)
+
+
+@pytest.mark.parametrize(("then", "status"), [(None, 500), ("answer_400", 400)])
+def test_a_handler_that_takes_a_wrong_password_is_at_fault(
+    api: SmallApi, then: str | None, status: int
+) -> None:
+    body = {"email": "ann@example.org", "password": "wrong"} | ({"then": then} if then else {})
+    with capture_logs() as logs:
+        assert api.post("/v1/take", json=body).status_code == status
+    faults = [entry["exception"].splitlines()[-1] for entry in logs if "exception" in entry]
+    told = "control.boundary.call.HandlerFault: samples.take took a wrong password"
+    assert faults == ([told] if status == 500 else [])

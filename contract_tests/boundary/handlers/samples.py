@@ -175,3 +175,8 @@ def look(call: Call) -> Reply:
 
 look_alone = look
 """Outside of any organization."""
+
+
+def take(call: Call, body: dict[str, Any]) -> Reply:
+    """Takes any password, unless it is told to answer otherwise."""
+    return _end(call, body.get("then")) or Reply.ok({})
