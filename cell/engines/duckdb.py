@@ -223,7 +223,9 @@ def _files(directory: Place) -> list[str]:
 
 
 def _copy_held(process: Process, data: EnginePath, target: Path) -> Snapshot:
-    with process.held_still():
+    with process.held_still() as is_still:
+        if not is_still:
+            raise EngineError("the engine could not be held still for a backup; try again")
         return _copy(data, target)
 
 

@@ -127,7 +127,9 @@ class Copier:
         with session(self.site.socket, ours.username, ours.password) as cursor:
             for statement in self.dialect.hold:
                 cursor.execute(statement)
-            with process.held_still():
+            with process.held_still() as is_still:
+                if not is_still:
+                    raise EngineError("the engine could not be held still for a backup; try again")
                 self._take(target)
 
     def _copy(self, target: Path) -> Snapshot:

@@ -13,12 +13,14 @@ from typing import Any, cast
 
 import pytest
 
-from cell.engines.driver import Metrics
+from cell.engines import duckdb
+from cell.engines.driver import EngineError, Metrics
 from cell.engines.storage_use import HURRIED_BYTES
 from cell.instances import exact_counts
 from cell.instances.exact_counts import ExactCounts, count
 from cell.instances.hosted import HostedInstance
 from cell.runtime import process as processes
+from cell.runtime import stop_signals
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.folder_sizes import FILE_BYTES_MIN, FolderSizes, size_bytes
 from cell.runtime.process import Process
@@ -165,6 +167,17 @@ def test_what_two_hold_still_goes_on_after_both() -> None:
             with process.held_still():
                 pass
             assert processes._stat_fields(process.pid)[0] == "T"
+        assert_goes_on(process)
+
+
+def test_what_is_not_held_still_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop_signals, "STOP_FOR_S", -1.0)
+    with program("print('there', flush=True)\nwhile True: pass") as process:
+        with pytest.raises(EngineError, match="held still"):
+            duckdb._copy_held(process, EnginePath(tmp_path), tmp_path / "copy")
+        assert not (tmp_path / "copy").exists()
         assert_goes_on(process)
 
 
