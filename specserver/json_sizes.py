@@ -5,6 +5,7 @@ as long as a megabyte of text, and none of them lets another thread run meanwhil
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 CONTAINERS_MAX: Final = 20_000
@@ -32,9 +33,29 @@ def why_too_much(raw: bytes | bytearray) -> str | None:
     )
 
 
+def fitting(texts: Sequence[bytes]) -> int:
+    """How many of the texts, from the first on, may be parsed for one answer."""
+    found = _within(texts)
+    return found if found == len(texts) else _within([_STRING.sub(b"", raw) for raw in texts])
+
+
+def _within(texts: Sequence[bytes]) -> int:
+    containers = separators = 0
+    for number, raw in enumerate(texts):
+        found = _counts(raw)
+        containers, separators = containers + found[0], separators + found[1]
+        if containers > CONTAINERS_MAX or separators > SEPARATORS_MAX:
+            return number
+    return len(texts)
+
+
 def _is_beyond(raw: bytes | bytearray) -> bool:
-    containers = raw.count(b"[") + raw.count(b"{")
-    return containers > CONTAINERS_MAX or raw.count(b",") > SEPARATORS_MAX
+    containers, separators = _counts(raw)
+    return containers > CONTAINERS_MAX or separators > SEPARATORS_MAX
+
+
+def _counts(raw: bytes | bytearray) -> tuple[int, int]:
+    return raw.count(b"[") + raw.count(b"{"), raw.count(b",")
 
 
 def why_too_deep(raw: bytes | bytearray, value: Any) -> str | None:

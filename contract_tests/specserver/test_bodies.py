@@ -274,3 +274,14 @@ def _containers(value: Any) -> int:
     if not isinstance(value, dict | list):
         return 0
     return 1 + sum(map(_containers, inner))
+
+
+def test_texts_are_counted_together_for_one_answer() -> None:
+    half = b"[" + b"[]," * (json_sizes.CONTAINERS_MAX // 2 - 2) + b"0]"
+    assert json_sizes.fitting([]) == 0
+    assert json_sizes.fitting([half, half]) == 2
+    assert json_sizes.fitting([half, half, b"[[[]]]", b"1"]) == 2
+    assert json_sizes.fitting([b"[" + b"0," * (json_sizes.SEPARATORS_MAX + 1) + b"0]"]) == 0
+    # What stands in texts is not counted.
+    assert json_sizes.fitting([b'["' + half * 2 + b'"]', half, half, half]) == 3
+    assert json_sizes.fitting([b'"' + half * 4 + b'"', half]) == 2

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 
 from instance_services.queues import names
 from instance_services.queues.installation import DEFAULT_ROLES, ROLES
-from specserver import Conflict, NotFound
+from specserver import Conflict, NotFound, json_sizes
 
 Answer = dict[str, Any]
 Connection = AsyncConnection[TupleRow]
@@ -175,7 +175,11 @@ async def read(connection: Connection, name: str, *, count: int, timeout_s: int)
             rows = await found.fetchall()
             fitting = sum(row[5] for row in rows)
             if fitting == len(rows):
-                return {"messages": [_message(row) for row in rows]}
+                fitting = json_sizes.fitting([(row[4] or "").encode() for row in rows])
+                if fitting == len(rows):
+                    return {"messages": [_message(row) for row in rows]}
+                if not fitting:
+                    raise _unreadable(rows[0][0], _TOO_MUCH)
             if not fitting:
                 raise Conflict(
                     f"message {rows[0][0]} has more than {READ_BYTES_MAX} bytes; "
@@ -270,6 +274,10 @@ def _parsed(msg_id: int, body: str) -> Any:
 
 
 _TOO_DEEP: Final = f"is nested more than {DEPTH_MAX} levels deep"
+_TOO_MUCH: Final = (
+    f"contains more than {json_sizes.CONTAINERS_MAX:,} objects and arrays, or more than"
+    f" {json_sizes.SEPARATORS_MAX:,} members and items"
+)
 _TOO_LARGE: Final = "contains a number that is too large for JSON"
 
 
@@ -280,7 +288,8 @@ def _unreadable(msg_id: int, why: str) -> Conflict:
 
 def orjson_object(row: TupleRow) -> Answer:
     """Raises Conflict for what was not answered here."""
-    found = orjson.loads(row[0] or "null")
+    raw = row[0] or "null"
+    found = None if json_sizes.why_too_much(raw.encode()) else orjson.loads(raw)
     if not isinstance(found, dict):
         raise Conflict(
             "the stored response to this request in menagerie_queues.answers was changed with SQL",

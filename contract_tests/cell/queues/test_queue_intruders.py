@@ -85,6 +85,21 @@ def test_a_message_that_is_nested_too_deeply_is_named_and_not_hidden(queues: Que
     problem(sent, 422, "")
 
 
+def test_a_message_of_too_many_values_is_named_and_not_hidden(queues: Queues) -> None:
+    hidden_long = {"count": 100, "visibility_timeout_s": 600}
+    lists = """SELECT pgmq.send('mine', jsonb_agg('[]'::jsonb))
+    FROM generate_series(1, {})"""
+    say(queues, lists.format(1_000_000))
+    for _ in range(2):
+        answer = queues.act("POST", "/mine/actions/read", hidden_long)
+        problem(answer, 409, "contains more than 20,000 objects and arrays")
+        assert answer.json()["code"] == "message_unreadable"
+    # Of several that together have too many, those are answered that may be.
+    say(queues, "SELECT pgmq.purge_queue('mine')", *[lists.format(9_000)] * 3)
+    assert [len(each["body"]) for each in queues.read("mine", count=3)] == [9_000, 9_000]
+    assert [len(each["body"]) for each in queues.read("mine", count=3)] == [9_000]
+
+
 def test_rows_without_end_are_cut(queues: Queues) -> None:
     say(
         queues,
@@ -122,7 +137,8 @@ def test_a_list_is_never_an_error_of_ours(queues: Queues, forged: str, status: i
 
 def test_answers_that_were_changed_are_not_told(queues: Queues) -> None:
     body = {"messages": [{}], "delay_seconds": 0}
-    for answer in ("'5'", "NULL", f"to_jsonb(repeat('x', {MANY}))"):
+    much = "(SELECT jsonb_build_object('a', jsonb_agg('[]'::jsonb)) FROM generate_series(1, 30000))"
+    for answer in ("'5'", "NULL", much, f"to_jsonb(repeat('x', {MANY}))"):
         assert queues.send("mine", {}, key="same:send")
         say(queues, f"UPDATE menagerie_queues.answers SET answer = {answer}")
         found = queues.act("POST", "/mine/messages", body, key="same:send")
