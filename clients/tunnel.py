@@ -57,6 +57,13 @@ class PostgresTunnel(Closing):
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _carry(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        # asyncio's streams complain about a connection's task that ends by having been canceled.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._carry_until_canceled(near, back)
+
+    async def _carry_until_canceled(
+        self, near: asyncio.StreamReader, back: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)

@@ -59,6 +59,11 @@ class RootGroup(Group):
             # A server that answers what none should, or a fault of ours: a line will do for both.
             failures.show_unexpected(error)
             sys.exit(failures.OTHER)
+        except OSError as error:
+            if not failures.is_of_clients(error):
+                raise
+            failures.show_of_system(error)
+            sys.exit(failures.OTHER)
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002  typer's signature
         nouns = [name for name in _groups(self._at_hand) if name not in self.commands]

@@ -64,9 +64,11 @@ def credentials(
         _require_known(engine, client)
         credential = endpoint.rotate() if rotate else endpoint.reveal()
         if rotate:
-            CredentialFile().forget(context.client.base_url, endpoint.instance["id"])
+            with sql.as_far_as_possible():
+                CredentialFile().forget(context.client.base_url, endpoint.instance["id"])
         if store:
-            CredentialFile().keep(context.client.base_url, endpoint.instance["id"], credential)
+            with sql.as_far_as_possible():
+                CredentialFile().keep(context.client.base_url, endpoint.instance["id"], credential)
         place = Place(engine, credential, authorities(endpoint, credential))
     if client is not None:
         typer.echo(line(client, place))

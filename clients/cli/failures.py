@@ -1,6 +1,8 @@
 """How failures read on a terminal, and the exit codes that tell scripts apart what happened."""
 
+import os
 import re
+import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +74,24 @@ def show_unexpected(error: Exception) -> None:
         ),
         err=True,
     )
+
+
+def show_of_system(error: OSError) -> None:
+    """Write one line with what the system refused: a full disk, a file of somebody else's."""
+    what = error.strerror or str(error) or type(error).__name__
+    where = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+    typer.echo(plain(f"error: {what}{where}"), err=True)
+    _drop_what_cannot_be_written()
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Else Python tries it again as it ends, and tells with a traceback that it could not."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def lines(error: Exception) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from clients import private_files
 from clients.cli import sql
 from clients.cli.dialects import DUCKDB, Dialect
 from clients.cli.output import Rows, plain
@@ -101,9 +102,9 @@ def line_editing(history: Path) -> Iterator[None]:
     if not sys.stdin.isatty():
         yield
         return
-    history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    history.touch(mode=0o600, exist_ok=True)
     with contextlib.suppress(OSError):
+        private_files.make_folder(history.parent)
+        history.touch(mode=0o600, exist_ok=True)
         readline.read_history_file(history)
     readline.set_history_length(1000)
     try:

@@ -5,7 +5,8 @@ import io
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
@@ -45,11 +46,13 @@ class Keeper(Closing):
     def renewed(self) -> Credential:
         """Reveal the credential anew; the kept one is forgotten even where that fails."""
         if self._store:
-            self._file.forget(self._base_url, self.endpoint.instance["id"])
+            with as_far_as_possible():
+                self._file.forget(self._base_url, self.endpoint.instance["id"])
         credential = self.endpoint.reveal()
         self._is_new = True
         if self._store:
-            self._file.keep(self._base_url, self.endpoint.instance["id"], credential)
+            with as_far_as_possible():
+                self._file.keep(self._base_url, self.endpoint.instance["id"], credential)
         return credential
 
     def accepted(self) -> Credential:
@@ -93,6 +96,16 @@ class Keeper(Closing):
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
+
+
+@contextmanager
+def as_far_as_possible() -> Iterator[None]:
+    """What cannot be stored, on a full disk, is only not stored."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        typer.echo(output.plain(f"warning: cannot store the credential: {why}"), err=True)
 
 
 def endpoint_of(context: CommandContext, name_or_id: str) -> Endpoint:
