@@ -9,6 +9,7 @@ from typing import Any
 from cell.certificates import pki
 from cell.certificates.acme.certifier import Certifier
 from cell.certificates.acme.ledger import Ledger
+from cell.certificates.acme.problems import without_addresses
 from cell.certificates.served import ServedCertificates
 from cell.settings import CellSettings
 from cell.timestamps import moment
@@ -52,7 +53,8 @@ class Domains:
         status, reason, retry_at = "issued", None, None
         if self._settings.acme_directory:
             if state.reason is not None:
-                status, reason, retry_at = "failed", state.reason, state.next_at
+                status, retry_at = "failed", state.next_at
+                reason = without_addresses(state.reason)
             elif not by_acme:
                 status = "pending"
         return {

@@ -1,10 +1,36 @@
 """What can go wrong between a cell and an ACME server, by whom it concerns."""
 
-from typing import Literal
+import ipaddress
+import re
+from typing import Final, Literal
 
 Kind = Literal["server", "account", "limited", "order", "refused"]
 """`server`: all domains, for now. `account`: it must be registered anew. `limited`: too much was
 asked. `order`: this order is over, another one may do. `refused`: this domain, for now."""
+
+
+_ADDRESS: Final = re.compile(
+    r"(?<![\w.-])(?:\[(?P<bracketed>[^\]\s]+)\](?::\d+)?"
+    r"|(?P<v4>\d+(?:\.\d+){3})(?::\d+)?(?![\w-]|\.\w)"
+    r"|(?P<v6>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*[0-9A-Fa-f:])(?:%\w+)?(?![\w-]))"
+)
+
+
+def without_addresses(text: str) -> str:
+    """The text as a tenant may see it: the server may resolve names that are known inside only."""
+    return _ADDRESS.sub(_hidden, text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    given = found["bracketed"] or found["v4"] or found["v6"]
+    # What ends a sentence, or a name before its explanation, is not the address's.
+    address = given.partition("%")[0]
+    end = ":" if address.endswith(":") and not address.endswith("::") else ""
+    try:
+        ipaddress.ip_address(address.removesuffix(":") if end else address)
+    except ValueError:
+        return found[0]
+    return f"an address{end}"
 
 
 class AcmeError(Exception):

@@ -273,4 +273,5 @@ def _refusal(authorization: messages.Authorization) -> str:
 def _said(error: messages.Error) -> str:
     found = [error, *(error.subproblems or ())]
     text = "; ".join(f"{each.code}: {each.detail}" for each in found)
-    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
+    # Between words: of half an address nobody would know that it is one.
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX].rpartition(' ')[0]} …"
