@@ -4,7 +4,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import structlog
+
+from specserver import Unavailable
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS instances (
@@ -66,9 +70,24 @@ DROP TABLE erased;
 # Of former versions, which did not know who began a session.
 BEGUN_BY = ("holder", "person")
 
+# What passes without anybody's changing a statement. Each is told apart by the lower byte.
+_LACKS: Final = {
+    sqlite3.SQLITE_FULL: "the cell's disk has no space left",
+    sqlite3.SQLITE_READONLY: "the cell's database cannot be written",
+    sqlite3.SQLITE_IOERR: "the cell's disk cannot be read or written",
+    sqlite3.SQLITE_CANTOPEN: "the cell's database cannot be opened",
+    sqlite3.SQLITE_BUSY: "the cell's database is locked",
+}
+RETRY_AFTER_S: Final = 5
+
+log = structlog.get_logger("cell.database")
+
 
 class Database:
-    """Every call is short and runs where it is made; the cell's event loop is its only user."""
+    """Every call is short and runs where it is made; the cell's event loop is its only user.
+
+    All raise Unavailable while the disk does not let them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -90,15 +109,18 @@ class Database:
                 self._file.execute(added)
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._file.execute(statement, values).fetchall()
+        with _told():
+            return self._file.execute(statement, values).fetchall()
 
     def row(self, statement: str, *values: Any) -> tuple[Any, ...] | None:
-        found: tuple[Any, ...] | None = self._file.execute(statement, values).fetchone()
+        with _told():
+            found: tuple[Any, ...] | None = self._file.execute(statement, values).fetchone()
         return found
 
     def write(self, statement: str, *values: Any) -> int:
         """How many rows it changed."""
-        return self._file.execute(statement, values).rowcount
+        with _told():
+            return self._file.execute(statement, values).rowcount
 
     def note(self, statement: str, *values: Any) -> int:
         """As `write`, without waiting for the disk: outlives this process, not a power cut."""
@@ -110,13 +132,30 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        self._file.execute("BEGIN IMMEDIATE")
+        with _told():
+            self._file.execute("BEGIN IMMEDIATE")
         try:
             yield
+            with _told():
+                self._file.execute("COMMIT")
         except BaseException:
-            self._file.execute("ROLLBACK")
+            # On a full disk SQLite may have done so by itself.
+            if self._file.in_transaction:
+                self._file.execute("ROLLBACK")
             raise
-        self._file.execute("COMMIT")
 
     def close(self) -> None:
         self._file.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the disk does not let us do as a 503, for whoever asked."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        lack = _LACKS.get(error.sqlite_errorcode & 0xFF)
+        if lack is None:
+            raise
+        log.error("cell.database_unavailable", reason=str(error))  # noqa: TRY400 - one line
+        raise Unavailable(lack, headers={"Retry-After": str(RETRY_AFTER_S)}) from error

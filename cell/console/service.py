@@ -195,11 +195,11 @@ class ConsoleService:
             if instance.record.desired in GONE:
                 return None
             network.check_console(instance.record.spec, caller.address)
+            session = self.sessions.find(caller.instance_id, caller.secret)
         except NotFound:
             return None
         except Problem as problem:
             raise Refused(problem.status, problem.detail) from problem
-        session = self.sessions.find(caller.instance_id, caller.secret)
         return None if session is None else (session, instance)
 
     def _target(self, instance: HostedInstance) -> Target:
