@@ -148,7 +148,7 @@ class Machine(RuleBasedStateMachine):
 _QUICK = settings(
     deadline=None,
     database=None,
-    max_examples=6,
+    max_examples=3,
     stateful_step_count=20,
     suppress_health_check=list(HealthCheck),
 )
@@ -158,7 +158,7 @@ _QUICK = settings(
 @pytest.mark.parametrize(
     "change",
     # Each kind of change is drawn by the machine below as well.
-    one_in(8, CHANGES),
+    one_in(16, CHANGES),
 )
 def test_after_a_change_an_answer_is_that_of_a_first_asking(asked: Asked, change: str) -> None:
     for sql in QUESTIONS:
