@@ -21,6 +21,8 @@ from cell.runtime.process import MARK, mark_of
 from clients.transport import LocalhostTransport, trust
 
 READY_S = 120.0
+# What was killed may wait for whoever started it to ask how it ended.
+ENDED_S = 10.0
 SETTINGS = {
     "MENAGERIE_RATE_LIMITS": "false",
     # No URL may expire between its making and its use, however long the machine stalls.
@@ -133,11 +135,15 @@ class Installation:
         if self.process and self.process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.stop()
+        killed = []
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 # A confined engine shows nothing of the home; the process that confines it does.
                 for each in [*process.children(recursive=True), process]:
                     each.kill()
+                    killed.append(each)
+        # They may still write what is about to be removed.
+        psutil.wait_procs(killed, ENDED_S)
 
 
 @contextlib.contextmanager
