@@ -49,6 +49,7 @@ class Farm:
     def here(self, *argv: object) -> subprocess.CompletedProcess[str]:
         return self.command.here(*map(str, argv))
 
+    # Where the words of PostgreSQL's own program are looked at, or its surroundings set.
     def run(self, *argv: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return self.command.run(*map(str, argv), **environment)
 
@@ -75,7 +76,7 @@ def test_an_archive_goes_from_one_instance_to_another(farm: Farm, tmp_path: Path
     assert file.read_bytes().startswith(b"PGDMP")
     assert list(tmp_path.iterdir()) == [file]
     target = farm.other
-    done = farm.run("load", target, file)
+    done = farm.here("load", target, file)
     assert done.returncode == 0, done.stderr
     assert farm.rows(target, SUM) == farm.sum
     # All or nothing: what is there is in the way, and nothing of it changes.
@@ -85,7 +86,7 @@ def test_an_archive_goes_from_one_instance_to_another(farm: Farm, tmp_path: Path
     assert "pg_restore ended with status 1" in done.stderr
     assert farm.rows(target, "SELECT count(*) FROM shop.ducks") == [[8999]]
     assert "Traceback" not in done.stderr
-    done = farm.run("load", target, file, "--clean", "--yes")
+    done = farm.here("load", target, file, "--clean", "--yes")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
     assert farm.rows(target, SUM) == farm.sum
     farm.rows(target, "DROP SCHEMA shop CASCADE; DROP EXTENSION hstore, pg_trgm")
@@ -114,11 +115,11 @@ def test_sql_runs_nothing_on_the_machine_that_loads_it(farm: Farm, tmp_path: Pat
     planted = Path(f"/tmp/{secrets.token_hex(8)}")
     name = f"a\n\\! touch {planted}\nb"
     farm.rows(hostile, f'CREATE TABLE "{name}" (n int); COMMENT ON TABLE "{name}" IS $${name}$$')
-    assert farm.run("dump", hostile, tmp_path / "a.sql").returncode == 0
+    assert farm.here("dump", hostile, tmp_path / "a.sql").returncode == 0
     dumped = (tmp_path / "a.sql").read_text()
     assert dumped.count("\\restrict") == dumped.count("\\unrestrict") == 1
     farm.rows(hostile, f'DROP TABLE "{name}"')
-    done = farm.run("load", hostile, tmp_path / "a.sql")
+    done = farm.here("load", hostile, tmp_path / "a.sql")
     assert done.returncode == 0, done.stderr
     assert farm.rows(hostile, "SELECT relname FROM pg_class WHERE relname LIKE 'a%b'") == [[name]]
     key = dumped.partition("\\restrict ")[2].partition("\n")[0]
@@ -129,7 +130,7 @@ def test_sql_runs_nothing_on_the_machine_that_loads_it(farm: Farm, tmp_path: Pat
         done = farm.run("load", hostile, tmp_path / "b.sql")
         assert (done.returncode, "restrict" in done.stderr) == (1, True), done.stderr
     assert not planted.exists()
-    done = farm.run("load", hostile, tmp_path / "b.sql", "--psql-commands")
+    done = farm.here("load", hostile, tmp_path / "b.sql", "--psql-commands")
     assert done.returncode == 0, done.stderr
     planted.unlink()
 
@@ -140,7 +141,7 @@ def test_a_file_is_not_replaced_unless_told(farm: Farm, tmp_path: Path) -> None:
     done = farm.here("dump", farm.full, file)
     assert (done.returncode, "--force overwrites it" in done.stderr) == (2, True), done.stderr
     assert file.read_text() == "mine"
-    assert farm.run("dump", farm.full, file, "--force").returncode == 0
+    assert farm.here("dump", farm.full, file, "--force").returncode == 0
     assert "CREATE TABLE shop.ducks" in file.read_text()
     done = farm.here("dump", farm.full, tmp_path / "none" / "a.dump")
     assert (done.returncode, "its folder does not exist" in done.stderr) == (2, True), done.stderr
@@ -155,7 +156,7 @@ def test_a_dump_that_fails_leaves_no_file(farm: Farm, tmp_path: Path) -> None:
         broken, "ALTER TABLE t ENABLE ROW LEVEL SECURITY; ALTER TABLE t FORCE ROW LEVEL SECURITY"
     )
     try:
-        done = farm.run("dump", broken, tmp_path / "a.dump")
+        done = farm.here("dump", broken, tmp_path / "a.dump")
     finally:
         farm.rows(broken, "DROP TABLE t")
     assert (done.returncode, "pg_dump ended with status 1" in done.stderr) == (1, True), done.stderr
