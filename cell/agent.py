@@ -206,6 +206,9 @@ class Cell:
         for instance, task in zip(wanted, tasks, strict=True):
             if not task.done():
                 self.supervisor.spawn(self._adopt_late(instance, task))
+            elif (error := task.exception()) is not None:
+                log.error("cell.not_adopted", instance_id=instance.instance_id, exc_info=error)
+                continue
             elif not task.result():
                 continue
             kept.add(instance.instance_id)

@@ -46,8 +46,9 @@ def refuse_strangers(base_url: str, uids: Collection[int]) -> None:
 def _uids(address: str, port: int) -> set[int]:
     """Of those that get a connection to it: the ones bound to all addresses come second."""
     listeners = list(_listeners(port))
-    exact = {each.uid for each in listeners if each.address == address}
-    return exact or {each.uid for each in listeners if each.address in {"0.0.0.0", "::"}}  # noqa: S104
+    order = (address, "0.0.0.0", "::") if "." in address else (address, "::")  # noqa: S104
+    found = ({each.uid for each in listeners if each.address == place} for place in order)
+    return next(filter(None, found), set())
 
 
 def _listeners(port: int) -> Iterator[_Listener]:

@@ -155,9 +155,16 @@ def resolve(
     named = {key: environ[variable] for key, variable in VARIABLES.items() if environ.get(variable)}
     if "base_url" in named and not _same(named["base_url"], chosen.base_url):
         return Profile(origin="the environment", **named)
-    if local is not None and name is None:
+    if local is not None and (name is None or _has_secrets_of(local, chosen)):
         _check_listener(local)
     return replace(chosen, **named)
+
+
+def _has_secrets_of(local: Profile, chosen: Profile) -> bool:
+    return any(
+        getattr(local, name) is not None and getattr(local, name) == getattr(chosen, name)
+        for name in SECRETS
+    )
 
 
 def _check_listener(local: Profile) -> None:

@@ -5,6 +5,7 @@ whoever shows such chains holds up nobody else.
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -58,4 +59,7 @@ class ClientCertificates:
 
 
 def _lower_priority() -> None:
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+    # Only root may raise what the gateway itself was given.
+    nice = max(NICE, os.getpriority(os.PRIO_PROCESS, 0))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)

@@ -6,7 +6,8 @@ import time
 from typing import Any
 
 CHUNK_BYTES = 16_384
-# Of a client, after its hello: a chain of three certificates takes some 6 KB.
+# Of a client, after its hello, and with it where certificates are asked for: a chain of three takes
+# some 6 KB.
 HANDSHAKE_MAX_BYTES = 16_384
 
 

@@ -24,10 +24,17 @@ class TlsSteps(Relay):
     def _read_first_request(self, data: memoryview) -> None:
         raise NotImplementedError
 
+    def _counted_as(self) -> str | None:
+        raise NotImplementedError
+
     def _hear_hello(self, hello: bytes) -> None:
+        """With it may have come, in TLS 1.2, the client's certificates."""
         self._step = self._shake_hands
-        self.session.receive(hello)
-        self._shaken(b"", done=self.session.handshake())
+        if self._asked_for is None:
+            self.session.receive(hello)
+            self._shaken(b"", done=self.session.handshake())
+        else:
+            self._shake_hands(memoryview(hello))
 
     def _shake_hands(self, data: memoryview) -> None:
         further = self.session.receive_handshake(data)
@@ -40,7 +47,7 @@ class TlsSteps(Relay):
     async def _verify(self, further: bytes) -> None:
         try:
             certificates = self._shared.client_certificates
-            done = await certificates.handshake(self._host, self.session)
+            done = await certificates.handshake(self._counted_as() or self._host, self.session)
             self._opening = None
             self._client.resume()
             self._shaken(further, done=done)

@@ -6,6 +6,7 @@ from functools import partial
 from threading import Event
 from typing import Any, Final
 
+import structlog
 import uvicorn
 
 from control import workflows
@@ -14,13 +15,13 @@ from control.services import Services
 from control.work import Worker, collect
 from menagerie import composition, first_start, open_files
 from menagerie.access import AccessLog
-from menagerie.errors import SettingsError
 from menagerie.processes import loaded, owner_is_told_to, started_by_serve
 from menagerie.settings import Settings
 from specserver import accepting, render_problem
 from specserver.connection_counts import ConnectionCounts
 from specserver.http_protocol import http_protocol
 
+_LOG = structlog.get_logger(__name__)
 # The API speaks HTTP alike under gunicorn and alone. Whose X-Forwarded-For is believed is
 # decided by the setting trusted_proxies, so uvicorn must not believe any.
 HTTP: Final[dict[str, Any]] = {
@@ -84,13 +85,13 @@ def run_api(settings: Settings) -> int:
 
 
 def _sockets(settings: Settings) -> list[socket.socket]:
-    """On the port that `serve` holds. Raises SettingsError where somebody else listens there."""
+    """On the port that `serve` holds. Raises SystemExit where it cannot be had now."""
     try:
         return accepting.bind(settings.host, settings.port, shared=True)
     except OSError as error:
-        raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}"
-        ) from error
+        place = f"{settings.host} port {settings.port}"
+        _LOG.error("cannot listen", place=place, reason=error.strerror)
+        raise SystemExit(1) from error
 
 
 def run_worker(settings: Settings) -> int:

@@ -30,7 +30,10 @@ def ports_held(settings: Settings) -> Iterator[Settings]:
         def hold(address: str, port: int, option: str) -> int:
             return stack.enter_context(port_held(address, port, option, _ENDED_S))
 
-        chosen = {"port": hold(settings.host, settings.port, "--port")}
+        host, *more = _addresses(settings.host)
+        chosen = {"port": hold(host, settings.port, "--port")}
+        for each in more:
+            hold(each, chosen["port"], "--port")
         sharing: dict[int, int] = {0: 0}
         for protocol, port in settings.gateway_ports.items():
             name = f"gateway_{protocol}_port"
@@ -42,6 +45,15 @@ def ports_held(settings: Settings) -> Iterator[Settings]:
             chosen[name] = sharing[port]
             sharing[0] = 0  # each that asks for any free port gets one of its own
         yield settings.model_copy(update=chosen)
+
+
+def _addresses(host: str) -> list[str]:
+    """All that the API binds, as of `localhost`; a name that is unknown is refused later."""
+    try:
+        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return [host]
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from cell.runtime.process import Process
 
 REST: Final = 200
 """Times as long as an engine was held still, until it may be again."""
+CPU_REST: Final = 20
+"""The same by the CPU that a count took."""
 REST_S_MIN: Final = 5.0
 LATEST_S: Final = 600.0
 """Until the next one even if the disk has not filled, as others may have removed as much."""
@@ -54,8 +56,9 @@ class ExactCounts:
         last.disk_bytes = min(last.disk_bytes, disk_bytes)
         if not last.is_due(disk_bytes):
             return None
+        began = time.thread_time()
         used_bytes, held_s = count(instance, process)
-        rest_s = max(REST_S_MIN, held_s * REST)
+        rest_s = max(REST_S_MIN, held_s * REST, (time.thread_time() - began) * CPU_REST)
         if used_bytes is not None:
             last = _Count(disk_bytes, time.monotonic(), rest_s, 0)
         else:

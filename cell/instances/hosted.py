@@ -39,6 +39,8 @@ class HostedInstance(InstanceState):
         self.checked_at = 0.0
         # It may be above its ceiling until then (monotonic).
         self.lent_until: float | None = None
+        # Its next start above its ceiling.
+        self.full_again: asyncio.Task[None] | None = None
         # What is done with it while its engine does not run as usual; a deletion ends that.
         self.work: str | None = None
         # For a place to do it.

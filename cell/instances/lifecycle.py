@@ -355,6 +355,7 @@ class Lifecycle:
             log.warning("cell.start_failed", instance_id=instance.instance_id, reason=str(error))
             told = for_owner(str(error))
             if isinstance(error, FullError):
+                self._supervisor.start_full_later(instance, str(error))
                 raise Conflict(told) from error
             raise Unavailable(told, headers=RETRY_AFTER) from error
 

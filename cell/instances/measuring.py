@@ -11,6 +11,7 @@ from cell.engines.storage_use import StorageUse
 from cell.instances import ceilings
 from cell.instances.exact_counts import ExactCounts
 from cell.instances.hosted import HostedInstance
+from cell.runtime.process import Process
 
 log = structlog.get_logger("cell.measuring")
 
@@ -26,12 +27,12 @@ def measure(instance: HostedInstance) -> None:
 
 
 class Measuring:
-    """`end_full` is told of each instance that is past its ceiling, and of its bytes."""
+    """`end_full` is told of each engine that is past its instance's ceiling, and of its bytes."""
 
     def __init__(
         self,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        end_full: Callable[[HostedInstance, int], None],
+        end_full: Callable[[HostedInstance, Process, int], None],
     ) -> None:
         self._spawn = spawn
         self._end_full = end_full
@@ -75,25 +76,25 @@ class Measuring:
             self._exact.forget(gone)
 
     async def _measured(self, instances: list[HostedInstance], begun: list[str]) -> None:
-        for instance, used_bytes in await asyncio.to_thread(self._measure, instances, begun):
-            self._end_full(instance, used_bytes)
+        for full in await asyncio.to_thread(self._measure, instances, begun):
+            self._end_full(*full)
 
     def _measure(
         self, instances: list[HostedInstance], begun: list[str]
-    ) -> list[tuple[HostedInstance, int]]:
+    ) -> list[tuple[HostedInstance, Process, int]]:
         """`begun` gets the ID of each before it is looked at."""
         full = []
         for instance in instances:
             began = time.monotonic()
             begun.append(instance.instance_id)
+            process = instance.process
             try:
                 measure(instance)
                 used = ceilings.excess(instance, self._nameless) or self._exact.excess(instance)
-                if used is not None:
-                    full.append((instance, used))
-            except OSError as error:
-                # Whatever an engine has made of its files.
-                reason = str(error)
+                if used is not None and process is not None:
+                    full.append((instance, process, used))
+            except Exception as error:  # noqa: BLE001 - what one makes of its files concerns no other
+                reason = repr(error)
                 log.warning("cell.not_measured", instance_id=instance.instance_id, reason=reason)
             if time.monotonic() - began > SLOW_S:
                 self._slow.add(instance.instance_id)

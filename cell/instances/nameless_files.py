@@ -112,14 +112,14 @@ def _program(pid: int, folder: os.stat_result) -> Iterator[os.stat_result]:
 
 def _outlives_first(pid: int) -> bool:
     """Whether threads go on whose first one has ended: of those, most is not shown."""
-    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     return state in "ZX" and any(map(_goes_on, Path(f"/proc/{pid}/task").iterdir()))
 
 
 def _goes_on(thread: Path) -> bool:
     """Not one that ends with its process, and only has to be given the CPU for that."""
     with contextlib.suppress(OSError):
-        told = (thread / "status").read_text()
+        told = (thread / "status").read_text(errors="replace")
         pending = int(told.partition("\nSigPnd:")[2].split()[0], 16)
         return "\nVmSize:" in told and not pending >> (signal.SIGKILL - 1) & 1
     return False

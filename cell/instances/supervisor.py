@@ -255,21 +255,23 @@ class Supervisor:
         for instance in list(self.instances.values()):
             background.hold_writes(instance, self.spawn)
 
-    def _end_full(self, instance: HostedInstance, used_bytes: int) -> None:
+    def _end_full(self, instance: HostedInstance, process: Process, used_bytes: int) -> None:
         """What works on it must not let it grow on: there it ends as a crashed one does."""
         reason = ceilings.past(instance, used_bytes)
+        # It may have been given more since, or be another engine.
+        if reason is None or instance.process is not process:
+            return
         log.warning("cell.storage_exceeded", instance_id=instance.instance_id, reason=reason)
         if not instance.lock.locked():
-            self.spawn(self._stop_full(instance, used_bytes))
-        elif instance.process is not None:
-            instance.expect_end(reason or "")
-            instance.process.signal(signal.SIGKILL)
+            self.spawn(self._stop_full(instance, process, used_bytes))
+        else:
+            instance.expect_end(reason)
+            process.signal(signal.SIGKILL)
 
-    async def _stop_full(self, instance: HostedInstance, used_bytes: int) -> None:
+    async def _stop_full(self, instance: HostedInstance, process: Process, used_bytes: int) -> None:
         async with instance.lock:
-            # It may have been given more, or ended, by whoever had the lock.
             reason = ceilings.past(instance, used_bytes)
-            if reason is None or instance.process is None:
+            if reason is None or instance.process is not process:
                 return
             await self.stop(instance)
             self.publish()
@@ -313,7 +315,7 @@ class Supervisor:
                 except ceilings.FullError as error:
                     instance.start_failed(str(error))
                     self.publish()
-                    self.spawn(self._start_full(instance, str(error)))
+                    self.start_full_later(instance, str(error))
                     return
                 except (EngineError, OSError) as error:
                     reason = str(error)
@@ -322,13 +324,17 @@ class Supervisor:
                 self._tell(instance)
                 return
 
-    async def _start_full(self, instance: HostedInstance, reason: str) -> None:
+    def start_full_later(self, instance: HostedInstance, reason: str) -> None:
         """After a rest, for its owner to remove data."""
-        while instance.failed and isinstance(instance.driver, RefusesWrites):
-            await asyncio.sleep(ceilings.LENT_S + 1.0)
-            if instance.process is None and instance.record.desired == "running":
-                await self.restart(instance, reason)
-                return
+        former = instance.full_again
+        if isinstance(instance.driver, RefusesWrites) and (former is None or former.done()):
+            instance.full_again = self.spawn(self._start_full(instance, reason))
+
+    async def _start_full(self, instance: HostedInstance, reason: str) -> None:
+        await asyncio.sleep(ceilings.LENT_S + 1.0)
+        instance.full_again = None
+        if instance.failed and instance.process is None and instance.record.desired == "running":
+            await self.restart(instance, reason)
 
     def _tell(self, instance: HostedInstance) -> None:
         """Its owner, by the status and the log, why it was away for a moment."""

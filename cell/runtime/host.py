@@ -30,6 +30,7 @@ from cell.runtime.process import (
     LaunchError,
     Process,
     find,
+    is_there,
     launch,
     mark_of,
     pids,
@@ -259,9 +260,11 @@ class Host:
     def _left(self, site: Site) -> list[int]:
         """By their group or their user, whatever they have made of themselves."""
         if any(means.enforced for means in self._groups.means.values()):
-            return self._groups.pids(site.instance_id)
-        uids = self._own_uids(site)
-        return [pid for pid in pids() if uid_of(pid) in uids] if uids else []
+            found = self._groups.pids(site.instance_id)
+        else:
+            uids = self._own_uids(site)
+            found = [pid for pid in pids() if uid_of(pid) in uids] if uids else []
+        return [pid for pid in found if is_there(pid)]
 
     def find(self, site: Site) -> Process | None:
         """The engine an earlier cell left running."""

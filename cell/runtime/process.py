@@ -240,10 +240,16 @@ def _is_marked(pid: int, mark: str, uids: range) -> bool:
 
 
 def uid_of(pid: int) -> int | None:
+    # Whoever runs gives itself a name, of any bytes.
     with contextlib.suppress(OSError, IndexError, ValueError):
-        told = Path(f"/proc/{pid}/status").read_text()
+        told = Path(f"/proc/{pid}/status").read_text(errors="replace")
         return int(told.partition("\nUid:")[2].split()[0])
     return None
+
+
+def is_there(pid: int) -> bool:
+    """Not one that has ended and that nobody has asked about yet."""
+    return bool(_stat_fields(pid))
 
 
 def _stat_fields(pid: int) -> list[str]:
@@ -252,7 +258,7 @@ def _stat_fields(pid: int) -> list[str]:
     One whose first thread has ended goes on with the others.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
     return [] if fields[0] in "ZX" and int(fields[17]) <= 1 else fields
@@ -264,7 +270,7 @@ def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                listed = (thread / "children").read_text()
+                listed = (thread / "children").read_text(errors="replace")
                 found.extend(map(int, listed.split()))
     return found
 

@@ -30,29 +30,34 @@ class StopSignals:
     def held(self, members: Callable[[], list[int]]) -> Iterator[bool]:
         """False where some would not be stopped. `members` answers the pids there are now."""
         with self._lock:
-            is_still = _stop(members)
             self._holders += 1
         try:
-            yield is_still
+            yield self._stop(members)
         finally:
             with self._lock:
                 self._holders -= 1
                 if self._holders == 0:
                     go_on(members())
 
+    def _stop(self, members: Callable[[], list[int]]) -> bool:
+        with self._lock:
+            until = time.monotonic() + STOP_FOR_S
+            told: set[int] = set()
+            while True:
+                there = members()
+                going = [pid for pid in there if pid not in told or not _is_still(pid)]
+                if not going:
+                    return True
+                if time.monotonic() > until:
+                    return False
+                # One that waits for the disk, too: it stops before it does anything else.
+                _signal(going, signal.SIGSTOP)
+                told.update(going)
+                time.sleep(LOOK_EVERY_S)
+
 
 def go_on(pids: list[int]) -> None:
     _signal(pids, signal.SIGCONT)
-
-
-def _stop(members: Callable[[], list[int]]) -> bool:
-    until = time.monotonic() + STOP_FOR_S
-    while going := [pid for pid in members() if not _is_still(pid)]:
-        if time.monotonic() > until:
-            return False
-        _signal(going, signal.SIGSTOP)
-        time.sleep(LOOK_EVERY_S)
-    return True
 
 
 def _signal(pids: list[int], number: signal.Signals) -> None:
@@ -70,5 +75,5 @@ def _is_still(pid: int) -> bool:
 
 def _state(thread: Path) -> str:
     with contextlib.suppress(OSError):
-        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        return (thread / "stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     return "X"

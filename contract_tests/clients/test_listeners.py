@@ -47,6 +47,15 @@ def test_a_stranger_at_the_local_port_is_refused(tmp_path: Path) -> None:
     with stranger() as port:
         with pytest.raises(ConfigurationError, match=rf"uid {NOBODY}.*:{port}.* nothing was sent"):
             profiles.resolve(environ=environ_of(tmp_path, port))
+        # A profile of the same server gets the local one's secrets.
+        environ = environ_of(tmp_path, port, MENAGERIE_PROFILE="work")
+        folder = tmp_path / ".config" / "menagerie"
+        folder.mkdir(parents=True)
+        (folder / "config.toml").write_text(
+            f'[profiles.work]\nbase_url = "http://127.0.0.1:{port}"\n'
+        )
+        with pytest.raises(ConfigurationError, match="nothing was sent"):
+            profiles.resolve(environ=environ)
         # Another server that was named on purpose may be anybody's.
         named = environ_of(tmp_path, 1, MENAGERIE_BASE_URL=f"http://127.0.0.1:{port}")
         assert profiles.resolve(environ=named).api_key is None
@@ -104,3 +113,16 @@ def test_who_is_bound_to_the_address_comes_before_who_is_bound_to_all(
     monkeypatch.setattr(listeners, "NET", tmp_path)
     monkeypatch.setattr(listeners, "_knows_uids", lambda: True)
     listeners.refuse_strangers("http://127.0.0.1:8080", {1000})
+
+
+def test_who_is_bound_to_all_of_ipv6_gets_no_connection_of_ipv4_where_somebody_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = "00000000:0000 0A 00000000:00000000 00:00000000 00000000"
+    (tmp_path / "tcp").write_text(f"{HEAD}   0: 00000000:1F90 {end} 1000 0 1\n")
+    (tmp_path / "tcp6").write_text(f"{HEAD}   0: {'0' * 32}:1F90 {end} 4711 0 1\n")
+    monkeypatch.setattr(listeners, "NET", tmp_path)
+    monkeypatch.setattr(listeners, "_knows_uids", lambda: True)
+    listeners.refuse_strangers("http://127.0.0.1:8080", {1000})
+    with pytest.raises(ConfigurationError):
+        listeners.refuse_strangers("http://[::1]:8080", {1000})

@@ -8,6 +8,7 @@ from annotated_types import Le, Lt
 
 from contract_tests.end_to_end.test_home import MENAGERIE, refused
 from menagerie.errors import SettingsError
+from menagerie.inherited_settings import environment
 from menagerie.settings import Settings, load
 
 UNUSABLE = [
@@ -101,3 +102,24 @@ def test_a_host_that_does_not_resolve_is_what_is_named(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert "gateway_listen" in ran.stderr
     assert "choose another with --gateway-https-port" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "inherited"),
+    [
+        ("sqlite:///x.db?timeout=1", "sqlite:////here/x.db?timeout=1"),
+        ("sqlite:////there/x.db", "sqlite:////there/x.db"),
+        (
+            "postgresql://u@h/d?sslrootcert=ca.pem&x=1",
+            "postgresql://u@h/d?sslrootcert=/here/ca.pem&x=1",
+        ),
+        ("postgresql://u@h/d?sslrootcert=system", "postgresql://u@h/d?sslrootcert=system"),
+        ("postgresql://u@h/d?a=b&sslkey=/k.pem", "postgresql://u@h/d?a=b&sslkey=/k.pem"),
+    ],
+)
+def test_processes_that_work_elsewhere_find_the_same_files(
+    url: str, inherited: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = environment(load(home=tmp_path / "home", database_url=url))
+    assert given["MENAGERIE_DATABASE_URL"] == inherited.replace("/here", str(tmp_path))

@@ -4,6 +4,8 @@ import asyncio
 import ssl
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -13,6 +15,7 @@ from contract_tests.gateway.authorities import Authority
 from contract_tests.gateway.rig import GatewayRig, raw_get
 from gateway.client_certificates import ASKING_MAX, ClientCertificates
 from gateway.tls_session import HANDSHAKE_MAX_BYTES, TlsError, TlsSession
+from gateway.tls_steps import TlsSteps
 
 
 class Slow(TlsSession):
@@ -125,3 +128,27 @@ def test_a_chain_has_a_longest(
         except (ssl.SSLError, ConnectionError, AssertionError):
             answered = False
         assert answered is is_let_in
+
+
+def test_certificates_that_come_with_the_hello_are_verified_apart() -> None:
+    """In TLS 1.2 a client needs no answer to show them."""
+
+    class Heard(Slow):
+        def receive_handshake(self, data: memoryview) -> bytes:
+            assert bytes(data) == b"hello and certificates"
+            return b""
+
+    async def run() -> None:
+        steps: Any = TlsSteps.__new__(TlsSteps)
+        steps._asked_for, steps._tls, steps._counted_as = "authorities", Heard(), lambda: "one"
+        steps._client = SimpleNamespace(pause=lambda: None, resume=lambda: None, closed=True)
+        loop = asyncio.get_running_loop()
+        steps._shared = SimpleNamespace(loop=loop, client_certificates=ClientCertificates())
+        steps.flush = lambda: None
+        steps._hear_hello(b"hello and certificates")
+        assert not steps._tls.go_on.is_set(), "nothing has waited for the handshake"
+        await until_begun(steps._tls)
+        steps._tls.go_on.set()
+        await steps._opening
+
+    asyncio.run(run())

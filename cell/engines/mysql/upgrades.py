@@ -54,7 +54,7 @@ class Upgrade:
                 await self._run_tool(tool, login)
         finally:
             await process.stop(STOP_TIMEOUT_S)
-            self.host.forget(self.site)
+            await asyncio.to_thread(self.host.forget, self.site)
 
     async def _run_tool(self, name: str, login: Login) -> None:
         tool = self.server.tool(name)

@@ -27,6 +27,9 @@ class FileContent:
         """Of places from the beginning on, and slices of them without a step."""
         if isinstance(place, slice):
             return self._read(place.start or 0, place.stop)
+        at = place - self._first
+        if 0 <= at < len(self._block):
+            return self._block[at]
         return self._read(place, place + 1)[0]
 
     def find(self, text: bytes, start: int, end: int) -> int:

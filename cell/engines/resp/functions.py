@@ -122,16 +122,35 @@ def _mentions_functions(descriptor: int) -> bool:
     return False
 
 
+class _Patience:
+    """For a file of many small parts: others have their turn, and it has an end."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._until = time.monotonic() + WITHIN_S
+
+    def use(self) -> None:
+        """Raises TimeoutError."""
+        self._count += 1
+        if self._count % COMMANDS_AT_ONCE == 0:
+            time.sleep(PAUSE_S)
+            if time.monotonic() > self._until:
+                raise TimeoutError
+
+
 def _of_dump(content: FileContent) -> list[tuple[int, bytes]]:
     """All libraries become one note, which no server knows and each skips."""
+    patience = _Patience()
     try:
         offset = HEADER_BYTES
         while content[offset] == AUXILIARY:
+            patience.use()
             offset = _after_text(content, _after_text(content, offset + 1))
         first = offset
         while content[offset] == LIBRARY:
+            patience.use()
             offset = _after_text(content, offset + 1)
-    except IndexError:
+    except (IndexError, TimeoutError):
         return []
     end = len(content) - CHECKSUM_BYTES
     if offset == first or offset >= end or content[end - 1] != END:
@@ -170,15 +189,11 @@ def _calls(content: FileContent) -> Iterator[int]:
 
     TimeoutError where there are too many commands to look at.
     """
-    offset = count = 0
-    deadline = time.monotonic() + WITHIN_S
+    offset = 0
+    patience = _Patience()
     with contextlib.suppress(ValueError):
         while offset < len(content):
-            count += 1
-            if count % COMMANDS_AT_ONCE == 0:
-                time.sleep(PAUSE_S)
-                if time.monotonic() > deadline:
-                    raise TimeoutError
+            patience.use()
             line, offset = _line(content, offset)
             if not line.startswith(b"*"):
                 # A note, such as of the time.

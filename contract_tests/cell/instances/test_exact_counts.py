@@ -1,5 +1,6 @@
 """A process that moves its files while they are counted hides them from no count of a still one."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -141,6 +142,7 @@ def test_one_that_resists_is_ended_in_the_end(
 ) -> None:
     monkeypatch.setattr(exact_counts, "REST_S_MIN", 0.0)
     monkeypatch.setattr(exact_counts, "REST", 0)
+    monkeypatch.setattr(exact_counts, "CPU_REST", 0)
     monkeypatch.setattr(exact_counts, "LATEST_S", 0.0)
     monkeypatch.setattr(exact_counts, "count", lambda _instance, _process: (None, 0.0))
     counts = ExactCounts()
@@ -168,6 +170,51 @@ def test_what_two_hold_still_goes_on_after_both() -> None:
                 pass
             assert processes._stat_fields(process.pid)[0] == "T"
         assert_goes_on(process)
+
+
+# Waits for the disk most of the time.
+WRITES = """
+import os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+print("there", flush=True)
+while True:
+    os.pwrite(file, os.urandom(65536), 0)
+    os.fsync(file)
+"""
+
+
+def test_what_waits_for_the_disk_does_nothing_after_that(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with program(WRITES, str(path)) as process:
+        for _ in range(20):
+            with process.held_still() as is_still:
+                assert is_still
+                # What the system was asked before, it may still do.
+                time.sleep(0.02)
+                before = path.read_bytes()
+                time.sleep(0.03)
+                assert path.read_bytes() == before
+
+
+# No text in any encoding of ours, and like the end of a name.
+NAMED = """
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"\\xff) \\n(")
+print("there", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_name_of_any_bytes_hides_nothing() -> None:
+    with program(NAMED) as process:
+        assert process.alive
+        assert process.members() == [process.pid]
+        assert processes.uid_of(process.pid) == os.geteuid()
+        with process.held_still() as is_still:
+            assert is_still
+        assert_goes_on(process)
+        asyncio.run(process.stop(5.0))
+        assert not process.alive or processes._stat_fields(process.pid)[0] in "ZX"
 
 
 def test_what_is_not_held_still_is_not_copied(

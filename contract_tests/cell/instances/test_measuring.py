@@ -36,7 +36,7 @@ def instance(name: str, driver: Counted) -> HostedInstance:
 
 async def look(slow: Counted, quick: Counted) -> None:
     both = [instance("inst_slow", slow), instance("inst_quick", quick)]
-    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    measured = Measuring(asyncio.create_task, lambda *_: None)
     slow.takes_s = measuring.SLOW_S * 1.5
     await measured.look(both)
     assert (slow.counts, quick.counts) == (1, 1)
@@ -54,7 +54,7 @@ async def look(slow: Counted, quick: Counted) -> None:
 async def begin(slow: Counted, quick: Counted) -> None:
     slow.go_on.clear()
     both = [instance("inst_slow", slow), instance("inst_quick", quick)]
-    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    measured = Measuring(asyncio.create_task, lambda *_: None)
     await measured.look(both)
     assert (slow.counts, quick.counts) == (0, 1)
     slow.go_on.set()
@@ -62,7 +62,7 @@ async def begin(slow: Counted, quick: Counted) -> None:
 
 async def turn(former: Counted, quick: Counted) -> None:
     both = [instance("inst_former", former), instance("inst_quick", quick)]
-    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    measured = Measuring(asyncio.create_task, lambda *_: None)
     await measured.look(both)
     former.go_on.clear()
     await measured.look(both)
@@ -88,7 +88,7 @@ async def turn_alone(former: Counted) -> None:
             return former.metrics(site, process)
 
     alone = [instance("inst_former", Noted())]
-    measured = Measuring(asyncio.create_task, lambda _instance, _reason: None)
+    measured = Measuring(asyncio.create_task, lambda *_: None)
     await measured.look(alone)
     former.go_on.clear()
     begun = 0
@@ -116,9 +116,9 @@ def test_a_slow_one_is_counted_beside_the_others() -> None:
 def test_one_that_cannot_be_counted_keeps_no_other_from_it() -> None:
     class Uncountable(Counted):
         def metrics(self, _site: Any, _process: Any) -> Metrics:
-            raise OSError("cannot be read")
+            raise UnicodeDecodeError("ascii", b"\xff", 0, 1, "its name")
 
     there = Counted()
-    measured = Measuring(asyncio.create_task, lambda _one, _reason: None)
+    measured = Measuring(asyncio.create_task, lambda *_: None)
     asyncio.run(measured.look([instance("inst_a", Uncountable()), instance("inst_b", there)]))
     assert there.counts == 1
