@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,10 +48,23 @@ def pytest_configure(config: pytest.Config) -> None:
 # Before a room's own, which give their tests what they need by day.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _name_apart(items)
     take_turns(items)
     for item in items:
         if item.get_closest_marker("nightly") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_NIGHTLY_S))
+
+
+def _name_apart(items: list[pytest.Item]) -> None:
+    """Number what has the name of another: Schemathesis gives all operations of a test the same.
+
+    Of those with one name, whoever hands out whole files to workers would have only one run.
+    """
+    counts = Counter[str]()
+    for item in items:
+        counts[item.nodeid] += 1
+        if counts[item.nodeid] > 1:
+            item._id = item.id.with_params(str(counts[item.nodeid]))
 
 
 # After pytest's own, which brings together what shares a parameter: that is shared anyway.
