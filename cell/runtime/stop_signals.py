@@ -25,6 +25,7 @@ class StopSignals:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._holders = 0
+        self._told: set[int] = set()
 
     @contextlib.contextmanager
     def held(self, members: Callable[[], list[int]]) -> Iterator[bool]:
@@ -37,22 +38,24 @@ class StopSignals:
             with self._lock:
                 self._holders -= 1
                 if self._holders == 0:
-                    go_on(members())
+                    go_on([pid for pid in members() if pid in self._told])
+                    self._told.clear()
 
     def _stop(self, members: Callable[[], list[int]]) -> bool:
+        """What somebody else has stopped before stays so afterwards."""
         with self._lock:
             until = time.monotonic() + STOP_FOR_S
-            told: set[int] = set()
+            former = {pid for pid in members() if pid not in self._told and _is_still(pid, "Tt")}
             while True:
-                there = members()
-                going = [pid for pid in there if pid not in told or not _is_still(pid)]
+                known = self._told | former
+                going = [pid for pid in members() if pid not in known or not _is_still(pid)]
                 if not going:
                     return True
                 if time.monotonic() > until:
                     return False
                 # One that waits for the disk, too: it stops before it does anything else.
                 _signal(going, signal.SIGSTOP)
-                told.update(going)
+                self._told.update(going)
                 time.sleep(LOOK_EVERY_S)
 
 
@@ -66,10 +69,10 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _is_still(pid: int) -> bool:
+def _is_still(pid: int, states: str = _STILL) -> bool:
     """Each of its threads."""
     with contextlib.suppress(OSError):
-        return all(_state(thread) in _STILL for thread in Path(f"/proc/{pid}/task").iterdir())
+        return all(_state(thread) in states for thread in Path(f"/proc/{pid}/task").iterdir())
     return True
 
 

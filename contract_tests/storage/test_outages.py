@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import make_url, select, text
 
 from contract_tests.databases import Cluster, Databases
 from storage import identifiers
@@ -154,16 +155,20 @@ def until(holds: Callable[[], bool], deadline_s: float = 60) -> None:
 def test_a_postgresql_that_takes_no_writes_is_an_outage(databases: Databases) -> None:
     """As a standby, or one whose provider has made it so while its disk is full."""
     url = databases.migrated("postgresql")
-    reading = "?" if "?" not in url else "&"
-    database = Database(f"{url}{reading}options=-c%20default_transaction_read_only%3Don")
-    try:
-        with (
-            pytest.raises(StorageUnavailable, match="accepts no writes"),
-            database.write() as db,
-        ):
-            organizations.create(db, name="Org", slug=identifiers.new("org").lower())
-        with database.read() as db:
-            assert db.scalars(select(Organization)).all() == []
-    finally:
-        database.dispose()
-        databases.give_back(url)
+    name = make_url(url).database
+    plain = url.replace("postgresql+psycopg", "postgresql")
+    with psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+        database = Database(url)
+        try:
+            with (
+                pytest.raises(StorageUnavailable, match="accepts no writes"),
+                database.write() as db,
+            ):
+                organizations.create(db, name="Org", slug=identifiers.new("org").lower())
+            with database.read() as db:
+                assert db.scalars(select(Organization)).all() == []
+        finally:
+            database.dispose()
+            connection.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    databases.give_back(url)

@@ -228,6 +228,16 @@ def test_what_is_not_held_still_is_not_copied(
         assert_goes_on(process)
 
 
+def test_what_somebody_else_has_stopped_stays_so() -> None:
+    with program("print('there', flush=True)\nwhile True: pass") as process:
+        process.signal(signal.SIGSTOP)
+        until(lambda: processes._stat_fields(process.pid)[0] == "T", "it is stopped")
+        with process.held_still() as is_still:
+            assert is_still
+        time.sleep(0.05)
+        assert processes._stat_fields(process.pid)[0] == "T"
+
+
 def assert_goes_on(process: Process) -> None:
     deadline = time.monotonic() + WAIT_S
     while any(processes._stat_fields(pid)[0] == "T" for pid in process.members()):
