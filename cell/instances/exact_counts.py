@@ -19,7 +19,7 @@ REST: Final = 200
 """Times as long as an engine was held still, until it may be again."""
 CPU_REST: Final = 20
 """The same by the CPU that a count took."""
-REST_S_MIN: Final = 5.0
+REST_S_MIN: Final = 10.0
 LATEST_S: Final = 600.0
 """Until the next one even if the disk has not filled, as others may have removed as much."""
 TRIES: Final = 3

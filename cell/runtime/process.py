@@ -16,6 +16,7 @@ from cell.runtime.stop_signals import StopSignals, go_on
 
 MARK = "MENAGERIE_ENGINE"
 INFO_TIMEOUT_S = 10.0
+GROUPS = Path("/sys/fs/cgroup")
 NOBODYS = range(0)
 SAVED = ("pid", "start_ticks", "started_at", "group")
 # A clock is named after a process by its pid and this kind; /proc tells hundredths of a second.
@@ -139,13 +140,26 @@ class Process:
         return found
 
     def members(self) -> list[int]:
-        """The tree, and whatever else runs as a user that only this instance has."""
+        """The tree, and whatever else is in its group, or runs as a user of this instance alone."""
         if not self.alive:
             return []
-        found, uid = self.tree(), uid_of(self.pid)
+        found = self.tree()
+        if (grouped := self._in_group()) is not None:
+            return sorted({*found, *grouped})
+        uid = uid_of(self.pid)
         if uid is None or uid == os.geteuid():
             return found
         return sorted({*found, *(pid for pid in pids() if uid_of(pid) == uid)})
+
+    def _in_group(self) -> list[int] | None:
+        """None without a group of its own. To look at all processes takes much longer."""
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(f"/proc/{self.pid}/cgroup").read_text().splitlines():
+                _, names, path = line.split(":", 2)
+                if self.group and path.endswith(f"/{self.group}"):
+                    group = GROUPS / names / path.strip("/")
+                    return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
+        return None
 
     def save(self, path: Path) -> None:
         """For the next cell; see `find`."""

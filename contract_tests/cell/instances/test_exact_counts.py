@@ -26,6 +26,7 @@ from cell.runtime.engine_files import EnginePath
 from cell.runtime.folder_sizes import FILE_BYTES_MIN, FolderSizes, size_bytes
 from cell.runtime.process import Process
 from contract_tests.cell.rig import SMALL, VALKEY, Rig, until
+from contract_tests.cell.runtime.test_process import groups_of
 
 MB = 10**6
 HIDDEN_BYTES = 40 * MB
@@ -87,7 +88,8 @@ def program(
             assert ticks is not None
             yield Process(child.pid, ticks, 0.0, "")
         finally:
-            os.killpg(child.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -275,7 +277,9 @@ def test_an_engine_whose_files_are_moved_is_ended(make_rig: Callable[..., Rig]) 
     # It may not enter the home, but what its sandbox shows of it.
     found = rig.home / "instances" / instance_id / "data"
     uid = found.stat().st_uid
-    with program(FILLS + MOVES, str(400 * MB), folder=found, user=uid):
-        # Again and again, as this one does not end with the engine.
+    groups = groups_of(rig.engine_pid(instance_id))
+    with program(FILLS + MOVES, str(400 * MB), folder=found, user=uid) as moving:
+        for file in groups:
+            file.write_text(str(moving.pid))
         until(lambda: rig.observe(instance_id)["restarts"] > 0, "it is ended")
         assert "the storage is full: 0.4" in rig.log_path.read_text()
