@@ -49,8 +49,9 @@ def ports_held(settings: Settings) -> Iterator[Settings]:
 
 def _addresses(host: str) -> list[str]:
     """All that the API binds, as of `localhost`; a name that is unknown is refused later."""
+    flags = socket.AI_PASSIVE
     try:
-        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=flags)
     except OSError:
         return [host]
     return list(dict.fromkeys(str(each[4][0]) for each in found))

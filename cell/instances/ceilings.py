@@ -16,6 +16,10 @@ LENT_S = 1800.0
 class FullError(EngineError):
     """The instance's files exceed the ceiling; trying again does not help."""
 
+    def __init__(self, told: str, used_bytes: int) -> None:
+        super().__init__(told)
+        self.used_bytes = used_bytes
+
 
 def excess(instance: HostedInstance, nameless_use: StorageUse) -> int | None:
     """The bytes of a running engine that exceeds its ceiling, as last measured.
@@ -37,21 +41,19 @@ def excess(instance: HostedInstance, nameless_use: StorageUse) -> int | None:
 
 def check(instance: HostedInstance) -> None:
     """Raises FullError if an engine that is not running must not be started."""
-    if (told := past(instance, size_bytes(instance.site.data))) is not None:
-        raise FullError(told)
+    used_bytes = size_bytes(instance.site.data)
+    if (told := past(instance, used_bytes)) is not None:
+        raise FullError(told, used_bytes)
 
 
-def lend(instance: HostedInstance) -> bool:
-    """Whether it may start above its ceiling for a while, to drop what is not its data.
-
-    Nobody can add to it meanwhile.
-    """
+def lend(instance: HostedInstance, used_bytes: int) -> bool:
+    """Whether it may start above its ceiling for a while, so that data is removed, or a log."""
     driver, until = instance.driver, instance.lent_until
     if not isinstance(driver, RefusesWrites):
         return False
     if until is not None and time.monotonic() < until + LENT_S:
         return False
-    if size_bytes(instance.site.data) > driver.lent_share * instance.record.spec.size.ceiling_bytes:
+    if used_bytes > driver.lent_share * instance.record.spec.size.ceiling_bytes:
         return False
     instance.lent_until = time.monotonic() + LENT_S
     driver.refuse_writes(instance.site)

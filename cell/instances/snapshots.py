@@ -103,7 +103,8 @@ async def begin(instance: HostedInstance, layout: Layout) -> None:
         )
     if note["size_bytes"] > spec.size.ceiling_bytes:
         # Not tried again before the instance has more.
-        raise FullError(str(budget.exceeded(spec.size.ceiling_bytes)))
+        told = str(budget.exceeded(spec.size.ceiling_bytes))
+        raise FullError(told, note["size_bytes"])
     with budget.limit(spec.size.ceiling_bytes):
         await instance.driver.restore(instance.site, folder)
     write_atomically(instance.site.directory / BEGUN, name.encode())

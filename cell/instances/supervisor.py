@@ -141,10 +141,10 @@ class Supervisor:
     async def _check_storage(self, instance: HostedInstance) -> None:
         try:
             await asyncio.to_thread(ceilings.check, instance)
-        except ceilings.FullError:
-            if not await asyncio.to_thread(ceilings.lend, instance):
+        except ceilings.FullError as error:
+            if not await asyncio.to_thread(ceilings.lend, instance, error.used_bytes):
                 raise
-            # Without the rights to write.
+            # Without the rights to write, where a server has them from a file.
             await self.hand_out_credentials(instance)
 
     async def prepare(self, instance: HostedInstance) -> None:

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import structlog
@@ -208,6 +208,7 @@ class Host:
             with contextlib.suppress(OSError):
                 (await starting).signal(signal.SIGKILL)
             raise
+        process.companions = partial(self._of_instance, site)
         process.save(site.process)
         log.info(
             "cell.engine_started",
@@ -244,7 +245,7 @@ class Host:
     def forget(self, site: Site) -> None:
         """Ends and removes what stays of an engine that has ended."""
         until = time.monotonic() + END_FOR_S
-        while left := self._left(site):
+        while left := self._of_instance(site):
             if time.monotonic() > until:
                 log.warning("cell.processes_left", instance_id=site.instance_id, pids=left[:10])
                 break
@@ -257,7 +258,7 @@ class Host:
         self.headroom.forget(site.instance_id)
         self._place(site.instance_id, None)
 
-    def _left(self, site: Site) -> list[int]:
+    def _of_instance(self, site: Site) -> list[int]:
         """By their group or their user, whatever they have made of themselves."""
         if any(means.enforced for means in self._groups.means.values()):
             found = self._groups.pids(site.instance_id)
@@ -271,6 +272,7 @@ class Host:
         for mark in self._marks:
             words = f"{mark}/{site.instance_id}"
             if process := find(site.process, words, self._own_uids(site)):
+                process.companions = partial(self._of_instance, site)
                 return process
         return None
 

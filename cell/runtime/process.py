@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from cell.runtime.stop_signals import StopSignals, go_on
 
 MARK = "MENAGERIE_ENGINE"
 INFO_TIMEOUT_S = 10.0
-GROUPS = Path("/sys/fs/cgroup")
 NOBODYS = range(0)
 SAVED = ("pid", "start_ticks", "started_at", "group")
 # A clock is named after a process by its pid and this kind; /proc tells hundredths of a second.
@@ -46,6 +46,7 @@ class Process:
     """A pid and the moment it began, which together name one process for good.
 
     `group` is the control group's name; `child` what this cell started, none once adopted.
+    `companions` answers the pids of all that is of the same instance, as far as its host knows.
     """
 
     pid: int
@@ -53,6 +54,7 @@ class Process:
     started_at: float
     group: str
     child: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
+    companions: Callable[[], list[int]] = field(default=list, repr=False, compare=False)
     _signals: StopSignals = field(
         default_factory=StopSignals, init=False, repr=False, compare=False
     )
@@ -140,26 +142,8 @@ class Process:
         return found
 
     def members(self) -> list[int]:
-        """The tree, and whatever else is in its group, or runs as a user of this instance alone."""
-        if not self.alive:
-            return []
-        found = self.tree()
-        if (grouped := self._in_group()) is not None:
-            return sorted({*found, *grouped})
-        uid = uid_of(self.pid)
-        if uid is None or uid == os.geteuid():
-            return found
-        return sorted({*found, *(pid for pid in pids() if uid_of(pid) == uid)})
-
-    def _in_group(self) -> list[int] | None:
-        """None without a group of its own. To look at all processes takes much longer."""
-        with contextlib.suppress(OSError, ValueError):
-            for line in Path(f"/proc/{self.pid}/cgroup").read_text().splitlines():
-                _, names, path = line.split(":", 2)
-                if self.group and path.endswith(f"/{self.group}"):
-                    group = GROUPS / names / path.strip("/")
-                    return [int(pid) for pid in (group / "cgroup.procs").read_text().split()]
-        return None
+        """The tree, and its companions."""
+        return sorted({*self.tree(), *self.companions()}) if self.alive else []
 
     def save(self, path: Path) -> None:
         """For the next cell; see `find`."""
