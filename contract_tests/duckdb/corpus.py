@@ -103,6 +103,7 @@ NO_CALLS = (
     "CREATE TABLE IF NOT EXISTS main.query (query INTEGER)",
     "CREATE TABLE t (i INTEGER, FOREIGN KEY (i) REFERENCES query (query))",
     "CREATE UNIQUE INDEX i ON query (query)",
+    "CREATE OR REPLACE VIEW query(query) AS SELECT 1",
     "INSERT INTO query(n) VALUES (1)",
     'INSERT INTO database.main."query" (n) SELECT current_query()',
     "INSERT INTO t VALUES ('FROM query(1)') -- read_csv(",

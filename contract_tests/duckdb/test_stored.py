@@ -45,28 +45,44 @@ def rows(session: Session, sql: str) -> list[Any]:
     return found
 
 
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One for each time that the names of all tables and views are read."""
-    counted: list[int] = []
-    reads = catalog.relations
-
-    def read(connection: Any) -> frozenset[str]:
-        counted.append(1)
-        return reads(connection)
-
-    monkeypatch.setattr(catalog, "relations", read)
-    return counted
+NAMED_LIKE_FUNCTIONS = """
+CREATE VIEW "read_text" (q) AS SELECT 'é';
+CREATE SCHEMA "as (";
+CREATE VIEW "as ("."query" ("as", "b (") AS SELECT 1, 2;
+CREATE VIEW "glob" (q) AS SELECT * FROM (SELECT 1 AS a) PIVOT (count(*) FOR (a) IN (1, 2));
+CREATE MACRO checkpoint(x) AS x + 1;
+CREATE MACRO tables(x) AS TABLE SELECT x AS "glob";
+"""
 
 
-def test_a_start_reads_the_names_of_tables_once(
-    connection: Any, place: Path, looks: list[int]
-) -> None:
+def test_what_only_has_the_name_of_a_refused_function_stays(place: Path) -> None:
+    with duckdb.connect(str(place)) as former:
+        former.execute(NAMED_LIKE_FUNCTIONS)
+    with open_database(place, place.with_name("temp"), EngineLimits(400_000_000, 1)) as connection:
+        session = session_of(connection, place)
+        assert len(rows(session, corpus.WHAT_IS_STORED)) == 5
+        assert rows(session, 'FROM "as ("."query"') == [[1, 2]]
+
+
+def test_a_view_whose_table_is_gone_stays_and_reads_no_file(place: Path) -> None:
+    (place.parent / "sales.csv").write_text("x\n4711\n")
+    path = str(place.parent / "sales.csv")
+    with duckdb.connect(str(place)) as former:
+        former.execute(f'CREATE TABLE "{path}" (x INTEGER)')
+        former.execute(f'CREATE VIEW totals AS SELECT sum(x) AS s FROM "{path}"')
+        former.execute(f'DROP TABLE "{path}"')
+    with open_database(place, place.with_name("temp"), EngineLimits(400_000_000, 1)) as connection:
+        session = session_of(connection, place)
+        with pytest.raises(Failed, match="disabled"):
+            session.answer("FROM totals", [])
+        session.answer(f'CREATE TABLE "{path}" AS SELECT 3 AS x', [])
+        assert rows(session, "FROM totals") == [[3]]
+
+
+def test_a_start_keeps_what_may_be_run_and_no_more(connection: Any, place: Path) -> None:
     session = session_of(connection, place)
-    assert len(looks) == 1
     # A text that only looks like a path is none, whatever tables there are.
     assert rows(session, "SELECT 'a.csv'") == [["a.csv"]]
-    assert len(looks) == 1
     assert len(rows(session, corpus.WHAT_IS_STORED)) == 2 * VIEWS + 2
 
 
@@ -106,9 +122,9 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch, *, a_check_takes_s: float) -> li
     done: list[str] = []
     checks = refusals.Refusals._is_refused
 
-    def check(self: refusals.Refusals, sql: str, relations: Any) -> bool:
-        done.append(sql)
-        return checks(self, sql, relations)
+    def check(self: refusals.Refusals, each: catalog.StoredObject) -> bool:
+        done.append(each.sql)
+        return checks(self, each)
 
     monkeypatch.setattr(refusals.Refusals, "_is_refused", check)
     monkeypatch.setattr(time, "process_time", lambda: len(done) * a_check_takes_s)

@@ -8,6 +8,8 @@ names are put together in Python. A test holds every statement of this service t
 from dataclasses import dataclass
 from typing import Any
 
+from instance_services.duckdb.tokens import after_word
+
 _DATABASE = "SELECT database_name FROM system.main.duckdb_databases() WHERE NOT internal"
 _VIEWS = """
 SELECT database_name, schema_name, view_name, sql FROM system.main.duckdb_views()
@@ -35,6 +37,16 @@ class StoredObject:
     @property
     def quoted(self) -> str:
         return ".".join(quoted(part) for part in self.name)
+
+    @property
+    def query(self) -> str:
+        """What it does, without its own name and those of its columns, as a SELECT.
+
+        A PIVOT is no SELECT that the engine's parser would explain, and a macro may be none.
+        """
+        if self.kind == "MACRO":
+            return f"SELECT {self.sql}"
+        return after_word("as", self.sql) if self.kind == "VIEW" else self.sql
 
 
 def quoted(name: str) -> str:

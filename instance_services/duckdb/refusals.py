@@ -5,7 +5,6 @@ nothing in unseen: kinds of statements here, functions in `functions.txt`.
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ _BLANKS = re.compile(r"[^\w\x00-\x7f]")
 _HARMLESS = re.compile(r"\s*(?:SELECT\s+1|CHECKPOINT|DROP\s[^;]*)\s*;?\s*", re.IGNORECASE)
 _LASTING = frozenset({"macro", "function", "sequence", "type"})
 _TEMPORARY = frozenset({"temp", "temporary"})
-_BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table"})
+_BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table", "view"})
 
 
 class Refused(Exception):  # noqa: N818 - an answer to the client and not a fault
@@ -92,7 +91,7 @@ class Refusals:
             raise Refused(f"the function {name} is not supported{_why(name)}")
         if "pragma" in sql.lower() or "import" in sql.lower():
             _check_starts(sql)
-        if (path := self._path_read(sql, self._relations)) is not None:
+        if (path := self._path_read(sql)) is not None:
             raise Refused(f"{path!r} is no table; {_NO_FILES}")
         if self._stored.blocked and not _HARMLESS.fullmatch(sql):
             self._stored.check(REQUEST_S)
@@ -122,20 +121,22 @@ class Refusals:
         """At a start: drops views and macros that use what is refused, and never raises."""
         self._stored.check(START_S)
 
-    def _is_refused(self, sql: str, relations: Callable[[], frozenset[str]]) -> bool:
-        return bool(self._calls(sql)) or self._path_read(sql, relations) is not None
+    def _is_refused(self, each: catalog.StoredObject) -> bool:
+        """Not for a path: the engine reads no file, and a table may have that name again."""
+        return self._calls(each.sql) is not None and self._calls(each.query) is not None
 
-    def _relations(self) -> frozenset[str]:
-        return catalog.relations(self._connection)
-
-    def _path_read(self, sql: str, relations: Callable[[], frozenset[str]]) -> str | None:
+    def _path_read(self, sql: str) -> str | None:
         """The path of a file that stands where a table would."""
         if not paths.may_be_in(sql):
             return None
         serialized = self._reference.serialized(sql)
         found = paths.parsed(serialized) if serialized else paths.by_tokens(sql)
         # To look for the names of tables costs more than all the rest.
-        return min(found.difference(relations()), default=None) if found else None
+        return (
+            min(found.difference(catalog.relations(self._connection)), default=None)
+            if found
+            else None
+        )
 
     def _calls(self, sql: str) -> str | None:
         """A function that is called in the text and not offered."""
@@ -164,7 +165,7 @@ def _why(name: str) -> str:
 
 
 def _called_by_tokens(found: list[str], names: frozenset[str]) -> set[str]:
-    """Those that stand before a parenthesis, but where a table is made or filled."""
+    """Those that stand before a parenthesis, but where a table or a view is made or filled."""
     called = set()
     begin = 0
     for place, word in enumerate(found[:-1]):

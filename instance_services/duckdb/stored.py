@@ -45,9 +45,7 @@ _TOO_MANY = (
 class Stored:
     """The views and macros of one connection; on its thread."""
 
-    def __init__(
-        self, connection: Any, is_refused: Callable[[str, Callable[[], frozenset[str]]], bool]
-    ) -> None:
+    def __init__(self, connection: Any, is_refused: Callable[[catalog.StoredObject], bool]) -> None:
         self._connection = connection
         self._is_refused = is_refused
         # Why nothing is run for now but what mends that.
@@ -72,20 +70,12 @@ class Stored:
         found = catalog.stored(self._connection)
         self._bytes_at_most = _size(found)
         left = [each for each in found if each not in self._checked]
-        relations: list[frozenset[str]] = []
-
-        def names() -> frozenset[str]:
-            """Read once: what one look costs grows with all of them."""
-            if not relations:
-                relations.append(catalog.relations(self._connection))
-            return relations[0]
-
         for place, each in enumerate(left):
             if time.process_time() >= until:
                 self.blocked = _UNFINISHED.format(count=len(left) - place, name=each.quoted)
                 log.warning("views and macros are not checked yet", left=len(left) - place)
                 return
-            if self._is_refused(each.sql, names):
+            if self._is_refused(each):
                 self.blocked = _LEFT.format(kind=each.kind, name=each.quoted)
                 catalog.drop(self._connection, each)
                 self.blocked = None

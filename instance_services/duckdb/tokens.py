@@ -14,9 +14,21 @@ def tokens(sql: str) -> list[str]:
 
 def words(sql: str) -> Iterator[str]:
     """The text's tokens without comments; a string constant is cut to its first character."""
+    for match in _matches(sql):
+        yield match.group().decode(errors="replace")
+
+
+def after_word(wanted: str, sql: str) -> str:
+    """The text behind the first token that is this word; all of it where none is."""
+    for match in _matches(sql):
+        if match.group().lower() == wanted.encode():
+            return match.string[match.end() :].decode(errors="replace")
+    return sql
+
+
+def _matches(sql: str) -> Iterator[re.Match[bytes]]:
     # The tokenizer counts in bytes.
     text = sql.encode()
     for start, kind in duckdb.tokenize(sql):
-        match = None if kind == duckdb.token_type.comment else _WORD.match(text, start)
-        if match:
-            yield match.group().decode(errors="replace")
+        if kind != duckdb.token_type.comment and (match := _WORD.match(text, start)):
+            yield match
