@@ -5,6 +5,8 @@ decides between equals, and nobody is evicted before having had the time that a 
 """
 
 import random
+import secrets
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,8 +23,10 @@ LOGIN = "login:"
 # How often, and how many at a time, those who wait are asked whether they find a place.
 DRAW_S = 0.02
 DRAWN_IN_VAIN_MAX = 16
-# What nobody can foresee: an attacker would come when it is their turn.
-_CHANCE = random.SystemRandom()
+# Of the worker's time, for all pools together; one in which few wait takes little of it.
+DRAWN_PART = 0.1
+# Nobody can foresee it, as nobody sees what it gave: an attacker would come when it is their turn.
+_CHANCE = random.Random(secrets.randbits(256))  # noqa: S311 - asking the system takes most of a draw
 
 
 class Member(Protocol):
@@ -51,7 +55,7 @@ class PoolMembers:
 
     def __init__(self) -> None:
         self.size = 0
-        self.drawn_at = 0.0
+        self.draws_at = 0.0
         self._below: dict[str, PoolMembers] = {}
         self._members: dict[Member, _Since] = {}
 
@@ -182,14 +186,16 @@ class FullPools:
 
     def draw(self, pool: str) -> None:
         """Give those who wait in the pool the places that are free by now, by chance."""
-        members, now = self._pools.get(pool), self._shared.loop.time()
-        if members is None or now - members.drawn_at < DRAW_S:
+        members, now = self._pools.get(pool), time.monotonic()
+        if members is None or now < members.draws_at:
             return
-        members.drawn_at, in_vain = now, 0
+        in_vain = 0
         for member in list(members.in_turn()):
             in_vain += not member.take_turn()
             if in_vain >= DRAWN_IN_VAIN_MAX:
-                return
+                break
+        took = time.monotonic() - now
+        members.draws_at = now + max(DRAW_S, took * len(self._pools) / DRAWN_PART)
 
     def heed_others(self) -> None:
         """Make room where another worker has asked for it, by the next look."""

