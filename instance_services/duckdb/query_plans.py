@@ -103,15 +103,15 @@ class QueryPlans:
             changes_catalog=any(statements.changes_catalog(statement) for statement in found),
         )
         # After other statements of the same request the types may be others than now.
-        if plan.is_select and not plan.first:
-            # Where nothing is learnt, running the statement as it is tells the error.
-            with contextlib.suppress(duckdb.Error):
-                self._learn(plan, params)
+        if not plan.first:
+            self.learn(plan, params)
         return plan
 
     def learn(self, plan: QueryPlan, params: list[Any]) -> None:
         """For a last statement whose predecessors have been run."""
-        if plan.is_select:
+        # To tell of a thousand parameters too many takes the engine long; running it tells, too.
+        if plan.is_select and len(plan.last.named_parameters) == len(params):
+            # Where nothing is learnt, running the statement as it is tells the error.
             with contextlib.suppress(duckdb.Error):
                 self._learn(plan, params)
 
