@@ -164,6 +164,24 @@ def test_a_failed_backup_says_why_and_leaves_nothing(running: Subject, folder: P
 
 
 @on_mariadb
+@pytest.mark.parametrize(
+    ("database", "table"), [("`plain`", "`#sql2-``a`"), ("`a b``c/d`", "`#sql2-a`")]
+)
+def test_a_name_with_a_backtick_stands_in_the_way_of_no_copy(
+    running: Subject, folder: Path, database: str, table: str
+) -> None:
+    """The backup tool writes it into a statement as it is."""
+    name = f"{database}.{table}"
+    rows(running, f"CREATE DATABASE {database}")
+    rows(running, f"CREATE TABLE {name} (n INT) ENGINE=Aria")
+    rows(running, f"INSERT INTO {name} VALUES (4711)")
+    _snapshot(running, folder)
+    rows(running, f"DROP TABLE {name}")
+    _restored(running, folder)
+    assert rows(running, f"SELECT n FROM {name}") == [(4711,)]
+
+
+@on_mariadb
 def test_a_session_that_locks_tables_does_not_hold_a_snapshot_for_long(
     running: Subject, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

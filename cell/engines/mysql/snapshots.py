@@ -28,6 +28,12 @@ LOCKED = """
 SELECT ID FROM information_schema.PROCESSLIST
 WHERE USER = %s AND STATE LIKE 'Waiting for%%' AND TIME_MS > %s
 """
+# The tool writes a name between backticks as it is, and so fails at these; it runs as the
+# administrator.
+NAMED_WITH_BACKTICKS = """
+SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE '%`%'
+UNION ALL SELECT 1 FROM information_schema.TABLES WHERE TABLE_NAME LIKE '%`%' LIMIT 1
+"""
 # Temporary tables, and what names one server among others.
 LEFT_OUT = ("ibtmp", "#innodb_temp", "auto.cnf", "mariadb_backup_", "xtrabackup_", "backup-my.cnf")
 
@@ -49,9 +55,21 @@ class Copier:
         """With the server working on, where its own tool for that is installed and may write."""
         tool = server.tool(self.dialect.backup_tool) if self.dialect.backup_tool else None
         may_write = self.host.hides_files or self.host.owner(self.site) is None
-        if tool is not None and may_write and same_release(tool, server):
-            return await self._back_up(server, tool, target)
-        return await self._hold_still(process, target)
+        if tool is None or not may_write or not same_release(tool, server):
+            return await self._hold_still(process, target)
+        if await asyncio.to_thread(self._has_backticks):
+            return await self._hold_still(process, target)
+        return await self._back_up(server, tool, target)
+
+    def _has_backticks(self) -> bool:
+        ours = administrator.login(self.host, self.site)
+        with (
+            contextlib.suppress(*FAILURES),
+            session(self.site.socket, ours.username, ours.password) as cursor,
+        ):
+            cursor.execute(NAMED_WITH_BACKTICKS)
+            return cursor.fetchone() is not None
+        return False
 
     async def _back_up(self, server: ServerInstallation, tool: Path, target: Path) -> Snapshot:
         """The tool runs as the site's user, so for its time the folder is that user's."""

@@ -167,3 +167,23 @@ def test_a_cell_that_never_answers_ends_in_failed_with_a_reason(
     assert ("canary" in found.status_reason) == (outage is CellUnavailable)
     assert stage.kinds_of_events(instance) == ["instance.failed.v1"]
     assert stage.open_work() == []
+
+
+def test_a_branch_says_why_its_source_cannot_be_copied_yet(stage: Stage) -> None:
+    source = stage.instance("running")
+    branch = stage.instance(branch_of=source.id)
+    stage.start("instances.provision", branch)
+
+    def refused(action: str, _instance_id: str) -> None:
+        if action == "snapshot":
+            raise CellUnavailable("the backup failed: a table is locked")
+
+    stage.cell.before = refused
+    stage.turn()
+    found = stage.fetch(branch)
+    assert found.status == "provisioning"
+    said = "its source cannot be copied yet: the backup failed: a table is locked"
+    assert found.status_reason == said
+    stage.cell.before = lambda *_: None
+    stage.settle()
+    assert (stage.fetch(branch).status, stage.fetch(branch).status_reason) == ("running", None)

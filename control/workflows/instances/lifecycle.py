@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer, CellClient
+from control.cells.client import Answer, CellClient, CellUnavailable
 from control.work import Again, GiveUp, Operation, workflow
 from control.workflows.instances.subjects import (
     call,
@@ -14,6 +14,7 @@ from control.workflows.instances.subjects import (
     publish_ready,
     record,
     specification,
+    tell,
 )
 from storage.database import now
 from storage.instances import instances
@@ -110,7 +111,11 @@ def _copy(op: Operation, source_id: str) -> str | None:
         if source.desired_status in GONE:
             raise GiveUp(f"the source instance is {source.status}")
         cell = op.services.cells.for_instance(db, source)
-    made = cell.snapshot(source_id, "branch", key=op.key("copy"), lease=op.lease)
+    try:
+        made = cell.snapshot(source_id, "branch", key=op.key("copy"), lease=op.lease)
+    except CellUnavailable as error:
+        tell(op, "provisioning", f"its source cannot be copied yet: {error.detail}")
+        raise
     return f"{source_id}/{made['snapshot_id']}"
 
 

@@ -39,14 +39,14 @@ def call(op: Operation, name: str, status: str, act: Callable[..., Answer]) -> A
         try:
             return act(cell, instance.id, key=op.key(name), lease=op.lease)
         except CellUnavailable as error:
-            _tell(op, status, error.detail)
+            tell(op, status, error.detail)
             raise
 
     answer: Answer | None = op.step(name, ask)
     return answer
 
 
-def _tell(op: Operation, status: str, reason: str) -> None:
+def tell(op: Operation, status: str, reason: str) -> None:
     """The owner hears what holds the instance up, while it is tried again."""
     with op.database.write() as db:
         instance = load(op, db)
