@@ -15,6 +15,8 @@ from gateway.shared import Shared
 WAKES = frozenset({"idle", "starting"})
 SERVED = WAKES | {"running"}
 LOOK_AGAIN_S = 0.05
+# As often as that only while few wait, so that a crowd which waits takes little of the worker.
+LOOKS_AT_A_TIME = 25
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -60,11 +62,15 @@ def connect(path: str | None) -> socket.socket:
 async def wait_for_place(shared: Shared, enter: Callable[[], bool]) -> None:
     """Until fewer others are logging in, which takes most of them no time."""
     give_up_at = shared.loop.time() + shared.settings.login_wait_s
-    while not enter():
-        if shared.loop.time() >= give_up_at:
-            text = "too many connections: too many are still logging in"
-            raise Refusal("too_many_connections", text, 1)
-        await asyncio.sleep(LOOK_AGAIN_S)
+    shared.waiting += 1
+    try:
+        while not enter():
+            if shared.loop.time() >= give_up_at:
+                text = "too many connections: too many are still logging in"
+                raise Refusal("too_many_connections", text, 1)
+            await asyncio.sleep(LOOK_AGAIN_S * max(1.0, shared.waiting / LOOKS_AT_A_TIME))
+    finally:
+        shared.waiting -= 1
 
 
 async def wait_for_backend(

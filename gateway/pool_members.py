@@ -102,6 +102,8 @@ class PoolMembers:
 
     def stranger(self, known_max: int) -> Member | None:
         """Who is evicted for one who is known; None where so many who are known are here."""
+        if not known_max:
+            return None
         every = list(self.in_order(None))
         if sum(since.known for _, since in every) >= known_max:
             return None

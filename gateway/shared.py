@@ -29,6 +29,7 @@ class Shared:
     """`unproven` are the connections, oldest first, that have not asked for anything yet.
 
     `handshakes` are those of them whose address is known; `pools` are the connections after them.
+    `waiting` is how many wait until fewer others log in.
     """
 
     settings: GatewaySettings
@@ -43,6 +44,7 @@ class Shared:
     connections: "set[Connection]" = field(default_factory=set)
     unproven: "dict[Connection, None]" = field(default_factory=dict)
     handshakes: PoolMembers = field(default_factory=PoolMembers)
+    waiting: int = 0
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     abandoned: Abandoned = field(init=False)
     login_reports: LoginReports = field(init=False)
