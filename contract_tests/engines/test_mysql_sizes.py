@@ -15,6 +15,7 @@ from cell.engines.mysql.dialects import MARIADB
 from cell.engines.mysql.driver import mariadb
 from cell.engines.mysql.templates import Templates
 from cell.layout import Layout
+from cell.runtime import engine_files
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 from cell.specification import Size, Spec
@@ -189,6 +190,37 @@ def test_a_failed_upgrade_leaves_the_data_as_it_was(
     assert [path.name for path in running.site.data.outside.glob("db*")] == ["db"]
     running.start()
     assert rows(running, "SELECT n FROM numbers") == [(42,)]
+
+
+class Killed(BaseException):
+    """The cell, at this moment."""
+
+
+@on_mariadb
+@pytest.mark.parametrize("fault", [Killed, OSError])
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_upgrade_that_is_cut_short_loses_nothing(
+    running: Subject, monkeypatch: pytest.MonkeyPatch, at: int, fault: type[BaseException]
+) -> None:
+    """Between two renames the data lies beside its place, where nothing else may be put."""
+    rows(running, "CREATE TABLE numbers AS SELECT 42 AS n")
+    running.stop()
+    renames, rename = [0], engine_files.rename
+
+    def faulty(*places: engine_files.Place) -> None:
+        renames[0] += 1
+        if renames[0] == at:
+            raise fault
+        rename(*places)
+
+    monkeypatch.setattr(engine_files, "rename", faulty)
+    with pytest.raises(EngineError if fault is OSError else fault):
+        running.run(running.driver.upgrade(running.site, _as(running.spec, "10.6"), running.spec))
+    monkeypatch.undo()
+    running.provision()
+    running.start()
+    assert rows(running, "SELECT n FROM numbers") == [(42,)]
+    assert [path.name for path in running.site.data.outside.glob("db*")] == ["db"]
 
 
 @on_mariadb

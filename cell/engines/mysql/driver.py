@@ -15,6 +15,7 @@ from cell.engines.mysql import (
     administrator,
     client,
     events,
+    files,
     options,
     storage,
     upgrades,
@@ -79,7 +80,7 @@ class MySQLFamily:
         server = self._server(spec)
         await asyncio.to_thread(self._make_folders, site, server)
         await asyncio.to_thread(leftover_files.remove, site.data, LEFT_OVER)
-        if engine_files.find(site.data / options.DATABASES) is None:
+        if not await asyncio.to_thread(_has_databases, site):
             await self._templates.copy(server, site)
 
     async def start(self, site: Site, spec: Spec) -> Process:
@@ -165,7 +166,7 @@ class MySQLFamily:
         """To a later series; the server's own tool works on a copy, which then takes the place."""
         if former.engine_version == spec.engine_version:
             return
-        if engine_files.find(site.data / options.DATABASES) is None:
+        if not await asyncio.to_thread(_has_databases, site):
             return
         if _number(spec.engine_version) < _number(former.engine_version):
             versions = f"from {former.engine_version} cannot be opened by {spec.engine_version}"
@@ -185,6 +186,7 @@ class MySQLFamily:
     ) -> Snapshot:
         copier = Copier(self._host, self._dialect, site)
         if process is None:
+            await asyncio.to_thread(_has_databases, site)
             return await copier.of_stopped(target)
         try:
             (version,) = await self._ask(site, "VERSION()")
@@ -280,6 +282,13 @@ def mariadb(host: Host) -> MySQLFamily:
 
 def mysql(host: Host) -> MySQLFamily:
     return MySQLFamily(host, MYSQL)
+
+
+def _has_databases(site: Site) -> bool:
+    """Whether there is data, be it beside its place after a replacement that was cut short."""
+    databases = site.data / options.DATABASES
+    files.put_back(databases)
+    return engine_files.find(databases) is not None
 
 
 def _number(series: str) -> tuple[int, ...]:

@@ -43,15 +43,36 @@ def settle(target: Place, owner: int | None = None) -> None:
 
 def replace(new: EnginePath, place: EnginePath) -> None:
     """Puts the folder `new`, a neighbour, where another was; that one goes."""
-    folder = EnginePath(place.top, place.parts[:-1])
-    old = folder / f"{place.name}.old"
+    put_back(place)
+    old = _old(place)
     engine_files.remove(old)
     if engine_files.find(place) is not None:
         engine_files.rename(place, old)
-    engine_files.rename(new, place)
-    with engine_files.held(folder) as descriptor:
+    try:
+        engine_files.rename(new, place)
+    except OSError:
+        put_back(place)
+        raise
+    with engine_files.held(_folder(place)) as descriptor:
         os.fsync(descriptor)
     engine_files.remove(old)
+
+
+def put_back(place: EnginePath) -> None:
+    """What lay there, where a replacement did not come to its end: it may be the only data."""
+    old = _old(place)
+    if engine_files.find(place) is None and engine_files.find(old) is not None:
+        engine_files.rename(old, place)
+        with engine_files.held(_folder(place)) as descriptor:
+            os.fsync(descriptor)
+
+
+def _folder(place: EnginePath) -> EnginePath:
+    return EnginePath(place.top, place.parts[:-1])
+
+
+def _old(place: EnginePath) -> EnginePath:
+    return _folder(place) / f"{place.name}.old"
 
 
 def measure(folder: Path) -> Snapshot:
