@@ -1,6 +1,6 @@
 """What the control plane wants of an instance: its engine, size, host, networks and domains."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -82,3 +82,6 @@ class Spec:
 
     def resized(self, size: Size) -> "Spec":
         return replace(self, size=size)
+
+    def with_domains_of(self, kept: Collection[str]) -> "Spec":
+        return replace(self, domains=tuple(each for each in self.domains if each in kept))

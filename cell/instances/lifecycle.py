@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import structlog
@@ -13,6 +13,7 @@ from cell.engines import FoundEngines
 from cell.engines.driver import EndsSessions, EngineError
 from cell.instances import bounds, snapshots
 from cell.instances.ceilings import FullError
+from cell.instances.domain_claims import DomainClaims
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
@@ -53,6 +54,7 @@ class Lifecycle:
         self._records = records
         self._credentials = credentials
         self._supervisor = supervisor
+        self._claims = DomainClaims(supervisor)
 
     def find(self, instance_id: str) -> HostedInstance:
         found = self._supervisor.instances.get(instance_id)
@@ -107,23 +109,27 @@ class Lifecycle:
         """Makes the instance, or brings the one there is to what is wanted now."""
         network.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
         instance = self._find_or_make(instance_id, spec)
-        async with instance.lock:
-            instance.refuse_erased()
-            former = instance.record.spec
-            if former.engine_version != spec.engine_version:
-                await self._upgrade(instance, spec)
-            instance.specify(spec)
-            if former.domains or spec.domains:
-                # Before the gateway hears of the name: there is no moment without a certificate.
-                await self._supervisor.certify_domains()
-            self._supervisor.save(instance)
-            if instance.record.desired == "running":
-                # What the engine is started with is compared; the rest is the gateway's matter.
-                same = (former.engine_version, former.size) == (spec.engine_version, spec.size)
-                if not (same and instance.usable):
-                    await self._supervisor.stop(instance)
-                    await self._start(instance)
+        with self._claims.told(instance_id, spec) as domains:
+            async with instance.lock:
+                await self._put(instance, spec, domains)
         return instance
+
+    async def _put(self, instance: HostedInstance, spec: Spec, domains: Collection[str]) -> None:
+        instance.refuse_erased()
+        former = instance.record.spec
+        if former.engine_version != spec.engine_version:
+            await self._upgrade(instance, spec)
+        instance.specify(spec.with_domains_of(domains))
+        if former.domains or spec.domains:
+            # Before the gateway hears of the name: there is no moment without a certificate.
+            await self._supervisor.certify_domains()
+        self._supervisor.save(instance)
+        if instance.record.desired == "running":
+            # What the engine is started with is compared; the rest is the gateway's matter.
+            same = (former.engine_version, former.size) == (spec.engine_version, spec.size)
+            if not (same and instance.usable):
+                await self._supervisor.stop(instance)
+                await self._start(instance)
 
     async def pause(self, instance_id: str) -> HostedInstance:
         instance = self._free(instance_id)

@@ -1,6 +1,7 @@
 """The state of an instance in its cell, and every change of it: nothing else writes it."""
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -106,6 +107,12 @@ class InstanceState:
         self._record = replace(self._record, spec=spec)
         if self._record.desired == "stopped":
             self._record = replace(self._record, desired="paused", paused_by="request")
+
+    def lose_domains(self, lost: Collection[str]) -> None:
+        """They lead to another instance from now on."""
+        spec = self._record.spec
+        kept = [each for each in spec.domains if each not in lost]
+        self._record = replace(self._record, spec=spec.with_domains_of(kept))
 
     def pause(self) -> None:
         self.refuse_gone("pause")

@@ -124,3 +124,31 @@ def test_an_upgrade_without_end_fails_and_the_instance_runs_on(
         assert instance.status == "running"
 
     run(tmp_path, monkeypatch, act, within_s)
+
+
+def test_a_domain_leads_to_the_instance_that_was_told_of_it_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is upgraded hears of nothing before it is done, and a domain leaves it all the same."""
+    host, other_host = "moved.example.com", "kept.example.com"
+
+    async def act(upgrading: Upgrading) -> None:
+        cell = upgrading.cell
+        upgrading.program = "until [ -e {}/go ]; do sleep 0.05; done"
+        former = await cell.lifecycle.put(new_id(), replace(SPEC, domains=(host, other_host)))
+        await cell.lifecycle.pause(former.instance_id)
+        wanted = replace(SPEC, engine_version=WANTED, domains=(host, other_host))
+        work = asyncio.create_task(cell.lifecycle.put(former.instance_id, wanted))
+        await upgrading.began.wait()
+        second = replace(SPEC, host="valkey-y.local.localhost", domains=(host,))
+        found = await cell.lifecycle.put(new_id(), second)
+        assert (former.record.spec.domains, found.record.spec.domains) == ((other_host,), (host,))
+        (former.site.data.outside / "go").touch()
+        await work
+        assert former.record.spec.engine_version == WANTED
+        assert (former.record.spec.domains, found.record.spec.domains) == ((other_host,), (host,))
+        # Once it is told of it again, it has it back.
+        await cell.lifecycle.put(former.instance_id, wanted)
+        assert (former.record.spec.domains, found.record.spec.domains) == ((host, other_host), ())
+
+    run(tmp_path, monkeypatch, act)

@@ -4,7 +4,7 @@ What the cell tells of their certificates is noted too, for their owners to read
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from sqlalchemy.orm import Session
@@ -17,6 +17,7 @@ from control.workflows.network.networks import apply_network
 from storage.database import Database, now
 from storage.errors import RecordNotFound
 from storage.instances import instances
+from storage.instances.instances import GONE
 from storage.network import domains
 from storage.network.domains import Domain
 
@@ -51,10 +52,10 @@ def _look(op: Operation) -> str | None:
 
 
 def _record(op: Operation, db: Session, reason: str | None) -> None:
-    instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"], lock=True)
-    domain = _load(op, db)
+    domain = _load(op, db, lock=True)
     if domain is None:
         return
+    instance = instances.fetch(db, domain.org_id, domain.instance_id)
     was_verified = domain.status == "verified"
     if reason is not None:
         domain.became_failed(reason, now(db))
@@ -75,10 +76,12 @@ def _take_from(db: Session, other: Domain) -> None:
     start(db, apply_network, instances.fetch(db, other.org_id, other.instance_id))
 
 
-def _load(op: Operation, db: Session) -> Any:
-    """None once it was removed."""
+def _load(op: Operation, db: Session, *, lock: bool = False) -> Domain | None:
+    """None once it was removed, or its instance was; `lock` is of the instance's row."""
     try:
-        instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"])
+        instance = instances.fetch(db, op.args["org_id"], op.args["instance_id"], lock=lock)
+        if instance.desired_status in GONE:
+            return None
         return domains.fetch(db, instance, op.args["domain_id"])
     except RecordNotFound:
         return None
