@@ -19,6 +19,7 @@ DATABASE = "app"
 CONNECT_TIMEOUT_S = 10
 SETTINGS = "-c client_connection_check_interval=1s -c client_encoding=utf8"
 CURSOR = b"menagerie_console"
+HAS_WRITTEN = b"SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
 # What comes of a server, and not of the way to it.
 SAID = "FATAL:"
 CHANGED = (
@@ -118,8 +119,19 @@ class _Session:
             return False
         self._fill(b"FETCH FORWARD %d FROM %s" % (self._table.limits.rows + 1, CURSOR))
         self._table.message = ""
+        if self._has_written():
+            # By its functions: what it does is done whole, as where nobody limits its rows.
+            self._do(b"MOVE FORWARD ALL FROM %s" % CURSOR)
         self._do(b"COMMIT")
         return True
+
+    def _has_written(self) -> bool:
+        self._pgconn.send_query(HAS_WRITTEN)
+        told = []
+        for result in self._results():
+            _check(result)
+            told.append(result.get_value(0, 0))
+        return told == [b"t"]
 
     def _declare(self, statement: bytes) -> bool:
         # With its parameters apart, even if there are none, a message holds one statement.

@@ -280,6 +280,14 @@ class RefusesWrites(Protocol):
 
 
 @runtime_checkable
+class WritesAnew(Protocol):
+    """A driver whose engine deletes by writing what stays once more, before it frees the rest."""
+
+    ceiling_share: float
+    """Times the ceiling that others have."""
+
+
+@runtime_checkable
 class FinishesUpgrades(Protocol):
     """A driver whose upgrades leave work that waits until the engine runs under its limits."""
 

@@ -34,7 +34,7 @@ def excess(instance: HostedInstance, nameless_use: StorageUse) -> int | None:
     used_bytes = instance.metrics.storage_bytes + nameless
     if past(instance, used_bytes) is not None:
         return used_bytes
-    if instance.metrics.storage_bytes <= instance.record.spec.size.ceiling_bytes:
+    if instance.metrics.storage_bytes <= instance.ceiling_bytes:
         instance.lent_until = None
     return None
 
@@ -53,7 +53,7 @@ def lend(instance: HostedInstance, used_bytes: int) -> bool:
         return False
     if until is not None and time.monotonic() < until + LENT_S:
         return False
-    if used_bytes > driver.lent_share * instance.record.spec.size.ceiling_bytes:
+    if used_bytes > driver.lent_share * instance.ceiling_bytes:
         return False
     instance.lent_until = time.monotonic() + LENT_S
     driver.refuse_writes(instance.site)
@@ -66,7 +66,7 @@ def room(instance: HostedInstance) -> Room:
 
 
 def _ceiling_bytes(instance: HostedInstance) -> int:
-    ceiling_bytes = instance.record.spec.size.ceiling_bytes
+    ceiling_bytes = instance.ceiling_bytes
     lent = instance.lent_until is not None and time.monotonic() < instance.lent_until
     if lent and isinstance(instance.driver, RefusesWrites):
         return int(instance.driver.lent_share * ceiling_bytes)

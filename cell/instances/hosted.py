@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cell.engines.driver import Driver, EngineError, Metrics, RestoresLogins
+from cell.engines.driver import Driver, EngineError, Metrics, RestoresLogins, WritesAnew
 from cell.instances.activity import Traffic
 from cell.instances.records import Record
 from cell.instances.state import InstanceState
 from cell.layout import Site
+from cell.specification import Size
 from cell.timestamps import moment
 
 ROUTED = {"running", "paused"}
@@ -61,6 +62,15 @@ class HostedInstance(InstanceState):
     @property
     def instance_id(self) -> str:
         return self.record.instance_id
+
+    @property
+    def ceiling_bytes(self) -> int:
+        """Where the engine is stopped."""
+        return self.ceiling_of(self.record.spec.size)
+
+    def ceiling_of(self, size: Size) -> int:
+        share = self.driver.ceiling_share if isinstance(self.driver, WritesAnew) else 1.0
+        return int(size.ceiling_bytes * share)
 
     def touch(self, for_s: float = 0.0) -> None:
         """It is used, now and for so long, in another way than through the gateway."""

@@ -328,7 +328,7 @@ class Lifecycle:
             # It runs on until there is a place: its data is copied, as for a snapshot.
             async with bounds.in_turn(instance, turn):
                 await self._supervisor.stop(instance)
-                bytes_max = max(former.size.ceiling_bytes, spec.size.ceiling_bytes)
+                bytes_max = max(map(instance.ceiling_of, (former.size, spec.size)))
                 limits = (bytes_max, self._settings.upgrade_timeout_s)
                 async with bounds.bounded(self._supervisor.host, instance, UPGRADE, *limits):
                     await instance.driver.upgrade(instance.site, former, spec)

@@ -42,7 +42,7 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
     name = f"snap_{ULID()}"
     target = instance.site.snapshots / name
     process = instance.process if instance.usable else None
-    allowed_bytes = instance.record.spec.size.ceiling_bytes
+    allowed_bytes = instance.ceiling_bytes
     if process is None:
         # One that was stopped for being full is copied before it is given more.
         allowed_bytes *= STOPPED_FACTOR
@@ -101,11 +101,11 @@ async def begin(instance: HostedInstance, layout: Layout) -> None:
         raise EngineError(
             f"snapshot {name} is from {taken}, not {spec.engine} {spec.engine_version}"
         )
-    if note["size_bytes"] > spec.size.ceiling_bytes:
+    if note["size_bytes"] > instance.ceiling_bytes:
         # Not tried again before the instance has more.
-        told = str(budget.exceeded(spec.size.ceiling_bytes))
+        told = str(budget.exceeded(instance.ceiling_bytes))
         raise FullError(told, note["size_bytes"])
-    with budget.limit(spec.size.ceiling_bytes):
+    with budget.limit(instance.ceiling_bytes):
         await instance.driver.restore(instance.site, folder)
     write_atomically(instance.site.directory / BEGUN, name.encode())
     if note["label"] == FOR_BRANCH:
@@ -180,7 +180,7 @@ def _check_room(instance: HostedInstance) -> None:
 
 def _room(instance: HostedInstance) -> int:
     """Snapshots of one label take no more, unless there is but one."""
-    return instance.record.spec.size.ceiling_bytes
+    return instance.ceiling_bytes
 
 
 def _bytes(notes: Iterable[Path]) -> int:

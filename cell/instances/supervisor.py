@@ -125,7 +125,7 @@ class Supervisor:
             if snapshots.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))
                 turn = self.pools.copies.turn(owner_of(instance.record))
-                limits = (instance.record.spec.size.ceiling_bytes, self._settings.upgrade_timeout_s)
+                limits = (instance.ceiling_bytes, self._settings.upgrade_timeout_s)
                 async with (
                     bounds.in_turn(instance, turn),
                     bounds.bounded(self.host, instance, "begun", *limits),

@@ -99,6 +99,30 @@ def test_a_full_database_refuses_growth_and_can_be_emptied(tmp_path: Path) -> No
         service.query("CREATE TABLE more (i INTEGER)")
 
 
+def test_what_is_free_within_the_file_is_no_storage_that_is_used(tmp_path: Path) -> None:
+    """A file becomes shorter only at its end, and deletions write what stays anew, behind that."""
+    storage_bytes = 12_000_000
+    with running(tmp_path, "--storage-bytes", str(storage_bytes)) as service:
+        rows = "SELECT range AS i, hash(range) AS h, hash(range + 7) AS k FROM range(300000)"
+        service.query(f"CREATE TABLE first AS {rows}")
+        service.query(f"CREATE TABLE second AS {rows}; CHECKPOINT")
+        size = service.database.stat().st_size
+        assert size < storage_bytes
+        for part in range(4):
+            service.query(f"DELETE FROM second WHERE i % 8 = {part}; CHECKPOINT")
+        service.query("DROP TABLE first; CHECKPOINT")
+        assert service.database.stat().st_size > storage_bytes
+        for _ in range(2):
+            service.query("INSERT INTO second SELECT i, h + 1, k FROM second LIMIT 10000")
+        # As much as is free, and no more.
+        ((before,),) = service.rows("SELECT count(*) FROM second")
+        refusals = [service.post(f"INSERT INTO second {rows}") for _ in range(4)]
+        assert refusals[-1].status_code == 400
+        assert "storage is full" in refusals[-1].json()["error"]
+        assert service.rows("SELECT count(*) FROM second")[0][0] > before
+        assert service.database.stat().st_size < 2 * storage_bytes
+
+
 def test_one_statement_that_outgrows_the_storage_is_stopped(tmp_path: Path) -> None:
     with running(tmp_path, "--storage-bytes", "3000000") as service:
         endless = "SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) FROM range(10000000000) t(i)"

@@ -210,6 +210,12 @@ def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(lent: Subject) -> N
     deleting = "WITH gone AS (DELETE FROM kept RETURNING n) SELECT n FROM gone"
     assert perform(lent, deleting)["truncated"]
     assert value(lent, "SELECT count(*) FROM kept") == "0"
+    # By a function, too; what only reads is made as far as it is shown.
+    writes = "INSERT INTO kept VALUES (x) RETURNING n"
+    perform(lent, f"CREATE FUNCTION keep(x INTEGER) RETURNS INTEGER LANGUAGE sql AS '{writes}'")
+    kept = perform(lent, "SELECT keep(n) FROM generate_series(1, 3000) n")
+    assert (kept["truncated"], value(lent, "SELECT count(*) FROM kept")) == (True, "3000")
+    assert perform(lent, "SELECT generate_series(1, 1000000000000000)")["truncated"]
     both = perform(lent, "SELECT 1; SELECT 2 AS two")
     assert both["rows"] == [["2"]]
     assert perform(lent, "/* a */ -- b\n SELECT 3 -- c")["rows"] == [["3"]]

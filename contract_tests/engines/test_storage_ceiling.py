@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -11,6 +12,8 @@ import pymysql
 import pytest
 import redis
 
+from cell.engines.duckdb import DuckDB
+from cell.instances.hosted import HostedInstance
 from cell.layout import Layout
 from cell.runtime.folder_sizes import FILE_BYTES_MIN, size_bytes
 from cell.runtime.host import Host
@@ -35,6 +38,16 @@ from contract_tests.engines.fillers import (
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     with running(tmp_path_factory.mktemp("ceiling") / "cell") as made:
         yield made
+
+
+def test_duckdb_may_write_what_stays_of_its_data_once_more(tmp_path: Path) -> None:
+    """Its checkpoint does so after a deletion, and must be able to where the storage is full."""
+    layout = Layout.make(tmp_path / "cell")
+    driver = DuckDB(Host(str(layout.home), "open", (), confine=False, key=b"k"))
+    instance: Any = SimpleNamespace(driver=driver)
+    for storage_bytes in (10**9, 10**12):
+        size = Size("s0", 1.0, 10**9, storage_bytes, 10)
+        assert HostedInstance.ceiling_of(instance, size) >= 2 * storage_bytes
 
 
 def full(rig: Rig, instance_id: str, engine: str) -> dict[str, Any] | None:

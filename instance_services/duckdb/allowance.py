@@ -1,6 +1,7 @@
 """Owns the storage limit: how much disk the database uses, and whether it may grow."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 # With what is written before anybody looks, less than an engine is stopped for.
@@ -12,7 +13,11 @@ class Full(Exception):  # noqa: N818 - an answer to the client and not a fault
 
 
 class Allowance:
-    """Counts the database file, its log and what queries have spilled. Threads may share it."""
+    """Counts the database file, its log and what queries have spilled. Threads may share it.
+
+    What a checkpoint has left free within the file is used before the file grows, and does not
+    count: a file only becomes shorter where its end is free.
+    """
 
     def __init__(self, database: Path, temp_directory: Path, storage_bytes: int | None) -> None:
         self.database = database
@@ -20,9 +25,19 @@ class Allowance:
         self._log = log_of(database)
         self._temp_directory = temp_directory
         self.storage_bytes = storage_bytes
+        self._free_bytes = 0
+
+    def begin(self, free_bytes: Callable[[], int], *, grows: bool) -> None:
+        """To be called before a request; the engine is asked what is free only where it matters."""
+        self._free_bytes = 0
+        if self.storage_bytes is not None:
+            least = self.storage_bytes / 2 if grows else self.storage_bytes
+            if size(self.database) > least:
+                self._free_bytes = free_bytes()
 
     def used_bytes(self) -> int:
-        return size(self.database) + size(self._log) + _size_within(self._temp_directory)
+        written = size(self.database) + size(self._log) + _size_within(self._temp_directory)
+        return written - self._free_bytes
 
     def exceeded(self) -> bool:
         return self.storage_bytes is not None and self.used_bytes() > self.storage_bytes

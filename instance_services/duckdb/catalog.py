@@ -23,6 +23,9 @@ _RELATIONS = """
 SELECT table_name FROM system.main.duckdb_tables() WHERE NOT internal
 UNION ALL SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal
 """
+_FREE = """
+SELECT database_name, free_blocks, block_size FROM system.main.pragma_database_size()
+"""
 _TABLES = "SELECT sql FROM system.main.duckdb_tables() WHERE NOT internal"
 
 
@@ -58,6 +61,12 @@ def database(connection: Any) -> str:
     # All of it: what is not read to its end keeps a transaction open.
     ((name,),) = connection.execute(_DATABASE).fetchall()
     return str(name)
+
+
+def free_bytes(connection: Any, database_name: str) -> int:
+    """What the last checkpoint left free within the file, to be written to first."""
+    told = connection.execute(_FREE).fetchall()
+    return sum(int(blocks * size) for name, blocks, size in told if name == database_name)
 
 
 def stored(connection: Any) -> list[StoredObject]:

@@ -5,12 +5,13 @@ import errno
 import gc
 import os
 import time
+from functools import partial
 from typing import Any
 
 import duckdb
 import orjson
 
-from instance_services.duckdb import memory, values
+from instance_services.duckdb import catalog, memory, values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.durable import Changes, NoRoom
 from instance_services.duckdb.errors import told
@@ -56,6 +57,7 @@ class Session:
         self._plans = QueryPlans(connection, refusals)
         self._prepared = Prepared(connection, reference.unsteady_functions())
         self._changes = Changes(connection, allowance.database)
+        self._free_bytes = partial(catalog.free_bytes, connection, catalog.database(connection))
         # Of the statement that runs now: whether it may grow the database, and why it was ended.
         self._growing = False
         self._full: str | None = None
@@ -119,6 +121,7 @@ class Session:
                     ended = True
 
     def _run(self, plan: QueryPlan, params: list[Any], started: float) -> bytes:
+        self._allowance.begin(self._free_bytes, grows=plan.grows)
         if plan.grows:
             self._allowance.check()
             self._growing = True

@@ -108,6 +108,7 @@ def instance(tmp_path: Path) -> HostedInstance:
         metrics=Metrics(0, 0, 0.0),
         process=None,
         lent_until=None,
+        ceiling_bytes=size.ceiling_bytes,
     )
     return cast("HostedInstance", made)
 
