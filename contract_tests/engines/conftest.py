@@ -25,8 +25,9 @@ from contract_tests.engines.lent_servers import Given, Lender
 from contract_tests.engines.speakers import OLDER_VERSIONS, SPEAKERS, Speaker
 
 SIZE = Size("s0", 0.5, 2**30, 20 * 10**9, 60)
-# Each worker's own: what is found, counted or ended by its user is this worker's.
-UID = 298_000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+# The first of ten that are each worker's own: what is found, counted or ended by its user is this
+# worker's, and a cell without control groups ends all that runs as the user of its instance.
+UID = 298_000 + 10 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 START_S = 60.0
 
 
