@@ -36,6 +36,7 @@ ARGUMENTS: dict[str, Any] = {
     "reason": "it exited",
     "failures_max": 1,
     "verb": "pause",
+    "lost": {"db.example.com"},
 }
 ATTRIBUTES = {name for name in vars(NEW) if name.startswith("_")}
 
