@@ -4,11 +4,12 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from schemathesis.pytest.plugin import SchemathesisCase
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -38,6 +39,18 @@ settings.register_profile(
 settings.load_profile("test")
 # The watchdog's, for what is left to the night because it is long.
 _NIGHTLY_S = 3600
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, obj: object
+) -> Generator[None, object, object]:
+    """By day Schemathesis does not make its nightly tests, which takes each worker seconds."""
+    made = yield
+    if isinstance(made, SchemathesisCase) and "not nightly" in collector.config.option.markexpr:
+        marks = {mark.name for mark in getattr(obj, "pytestmark", ())}
+        return [] if "nightly" in marks else made
+    return made
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -75,6 +88,8 @@ def pytest_order(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    # Looking for garbage as often as by default takes a twentieth of all.
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 

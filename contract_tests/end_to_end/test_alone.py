@@ -42,6 +42,7 @@ def rested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rested]:
         installation.destroy()
 
 
+@pytest.mark.nightly
 def test_all_parts_at_rest_take_little(rested: Rested) -> None:
     assert {name for name, _ in rested.taken} == {
         *("serve", "api", "cell", "gateway", "gateway worker")

@@ -84,6 +84,7 @@ def test_values_are_json(menagerie: CommandLine, engine: str) -> None:
     assert len(found["column_types"]) == len(expected)
 
 
+@pytest.mark.nightly
 def test_a_type_made_in_the_database_has_its_name(menagerie: CommandLine) -> None:
     name = menagerie.instance("postgres")
     made = "CREATE TYPE mood AS ENUM ('calm'); SELECT 'calm'::mood AS now"
@@ -179,6 +180,7 @@ def test_connect_starts_the_engines_own_client(menagerie: CommandLine, engine: s
     assert is_renewed()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_connect_is_a_small_client_where_there_is_none(
     menagerie: CommandLine, engine: str, tmp_path: Path
@@ -277,6 +279,7 @@ def test_the_line_for_a_shell_works_as_pasted(menagerie: CommandLine, engine: st
     assert "app!" in done.stdout or "OK" in done.stdout
 
 
+@pytest.mark.nightly
 def test_the_first_page_works_as_pasted(menagerie: CommandLine, tmp_path: Path) -> None:
     refuse_missing(menagerie.installation, "postgres")
     if shutil.which("psql") is None:

@@ -283,6 +283,7 @@ class Elsewhere(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+@pytest.mark.nightly
 def test_a_link_on_another_site_opens_it(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome, tmp_path: Path
 ) -> None:

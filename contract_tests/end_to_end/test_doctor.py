@@ -93,6 +93,7 @@ def test_a_home_that_is_a_file_does_not_work(settings: Settings) -> None:
     assert "is a file" in found.detail
 
 
+@pytest.mark.nightly
 def test_a_full_disk_does_not_work(tmp_path: Path) -> None:
     if subprocess.run(["unshare", "-m", "true"], check=False, stderr=-1).returncode:
         pytest.skip("no mount namespaces here")

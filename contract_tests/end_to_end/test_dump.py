@@ -108,6 +108,7 @@ def test_sql_goes_through_a_pipe_and_into_an_older_version(farm: Farm) -> None:
     assert farm.rows(target, "SELECT to_regclass('half')") == [[None]]
 
 
+@pytest.mark.nightly
 def test_sql_runs_nothing_on_the_machine_that_loads_it(farm: Farm, tmp_path: Path) -> None:
     """Not even a dump of a hostile database: what its names hold is quoted, or refused."""
     hostile = farm.other

@@ -182,6 +182,7 @@ def test_a_key_that_was_cut_short_is_named(settings: Settings, name: str) -> Non
         keys.make_all(settings.root)
 
 
+@pytest.mark.nightly
 def test_a_first_start_that_is_ended_early_has_told_its_secrets(tmp_path: Path) -> None:
     home = tmp_path / "home"
     options = ["--home", str(home), "--port", "0", "--gateway-port", "0"]

@@ -1,7 +1,6 @@
 """API and workers are killed with -9 under load: each accepted change happens, once, and ends.
 
-The parts run apart: on PostgreSQL two API processes under gunicorn and a worker. By day this shows
-too that together they are the service.
+The parts run apart: on PostgreSQL two API processes under gunicorn and a worker.
 """
 
 import contextlib
@@ -45,18 +44,10 @@ TOLD: Final = ["requested", "ready", "paused", "resumed", "deleted"]
 DONE: Final = ["instance.create", "instance.delete", "instance.pause", "instance.resume"]
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How many lives of instances, how many at once, and after how many changes each kill comes."""
-
-    lives: int
-    at_once: int
-    changes_between_kills: int
-    rounds: int
-    """How often each kind of process is killed, at most."""
-
-
-BY_DAY, AT_NIGHT = Pace(2, 2, 2, rounds=1), Pace(24, 6, 4, rounds=99)
+# Lives of instances, how many at once, and after how many changes each kill comes.
+LIVES: Final = 24
+AT_ONCE: Final = 6
+CHANGES_BETWEEN_KILLS: Final = 4
 
 
 @dataclass
@@ -113,7 +104,7 @@ class ControlPlane:
         self.installation.destroy()
 
 
-@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.nightly), "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql"])
 def plane(
     request: pytest.FixtureRequest, tmp_path: Path, databases: Databases
 ) -> Iterator[ControlPlane]:
@@ -205,21 +196,15 @@ class Owner:
             time.sleep(0.1)
 
 
-@pytest.mark.parametrize(
-    "pace",
-    [
-        pytest.param(BY_DAY, id="by day"),
-        pytest.param(AT_NIGHT, id="at night", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_what_is_accepted_happens_once_and_ends(plane: ControlPlane, pace: Pace) -> None:
+def test_what_is_accepted_happens_once_and_ends(plane: ControlPlane) -> None:
     until(lambda: serves_api(plane.installation), "the API answers", READY_S)
     owner = Owner(plane.installation)
-    kills = kill_while(plane, owner, pace)
+    kills = kill_while(plane, owner)
     ids = dict(owner.lived)
-    assert ids.keys() == {f"life-{number}" for number in range(pace.lives)}
-    assert kills >= pace.lives * len(TOLD) // pace.changes_between_kills // 2
+    assert ids.keys() == {f"life-{number}" for number in range(LIVES)}
+    assert kills >= LIVES * len(TOLD) // CHANGES_BETWEEN_KILLS // 2
     assert owner.lost, "nobody noticed the kills"
     database = Database(plane.url)
     with database.read() as db:
@@ -251,17 +236,17 @@ def test_what_is_accepted_happens_once_and_ends(plane: ControlPlane, pace: Pace)
         until(lambda: len(of_gunicorn(plane.installation)) == 3, "gunicorn's own, and two workers")
 
 
-def kill_while(plane: ControlPlane, owner: Owner, pace: Pace) -> int:
+def kill_while(plane: ControlPlane, owner: Owner) -> int:
     """All lives, and after so many changes a kill of each kind in turn; how many there were."""
     kinds: list[Callable[[], None]] = [plane.kill_api_worker, lambda: plane.kill("api")]
     if "worker" in plane.parts:
         kinds.insert(0, lambda: plane.kill("worker"))
     kills = 0
-    with ThreadPoolExecutor(pace.at_once) as threads:
-        lives = [threads.submit(owner.live, f"life-{number}") for number in range(pace.lives)]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        lives = [threads.submit(owner.live, f"life-{number}") for number in range(LIVES)]
         while not all(life.done() for life in lives):
-            is_due = owner.changes() >= (kills + 1) * pace.changes_between_kills
-            if is_due and kills < pace.rounds * len(kinds):
+            is_due = owner.changes() >= (kills + 1) * CHANGES_BETWEEN_KILLS
+            if is_due:
                 kinds[kills % len(kinds)]()
                 kills += 1
             time.sleep(0.02)

@@ -220,6 +220,7 @@ def test_a_second_serve_on_the_same_home_is_refused(installation: Installation) 
     assert f"running on {installation.home}" in installation.log
 
 
+@pytest.mark.nightly
 def test_demo_walks_by_itself(installation: Installation) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "menagerie", "demo"],

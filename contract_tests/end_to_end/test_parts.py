@@ -95,8 +95,6 @@ def serves_gateway(installation: Installation) -> bool:
     return True
 
 
-# By day they are, killed one after the other (test_killed_control_plane).
-@pytest.mark.nightly
 def test_the_parts_together_are_the_service(apart: Installation) -> None:
     made = order(apart, name="apart")
     credential = reveal(apart, made["id"])

@@ -72,6 +72,7 @@ def try_once(browser: Chrome) -> dict[str, str]:
     return {name.lower(): value for name, value in sent[0]["headers"].items()}
 
 
+@pytest.mark.nightly
 def test_the_front_page_says_what_this_is_to_people(
     house: tuple[House, str], browser: Chrome
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_reference_can_be_read_by_everybody_in_light_too(
     assert violations(browser) == []
 
 
+@pytest.mark.nightly
 def test_each_try_of_a_request_has_a_key_of_its_own(
     house: tuple[House, str], browser: Chrome
 ) -> None:

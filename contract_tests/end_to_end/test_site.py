@@ -61,6 +61,7 @@ def until(browser: Chrome, script: str) -> Any:
     return WebDriverWait(browser, DEADLINE_S).until(lambda b: b.execute_script(f"return {script}"))
 
 
+@pytest.mark.nightly
 def test_every_picture_is_understood(browser: Chrome, tmp_path: Path) -> None:
     """By Mermaid itself, so that a mistake in one is found before the site is built."""
     packed = (ROOT / "tools" / "site" / "mermaid.min.js.gz").read_bytes()

@@ -173,6 +173,7 @@ def test_an_engine_that_wanted_too_much_memory_says_so(rig: Rig, host: Host) -> 
     assert _ask(rig, instance_id, "SELECT 1") == ((1,),)
 
 
+@pytest.mark.nightly
 def test_an_engine_at_work_is_well(running: Subject) -> None:
     pulse = running.driver.health(running.site, running.login)
     assert running.run(pulse) is Health.WELL

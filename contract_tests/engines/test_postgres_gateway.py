@@ -89,6 +89,7 @@ def attacked(gateway: PostgresGateway, version: str) -> tuple[str, Shown, Shown]
     return instance_id, former, new
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", [NEWEST, pytest.param(OLDEST, marks=pytest.mark.nightly)])
 def test_a_password_that_a_trigger_set_lets_nobody_in(
     gateway: PostgresGateway, version: str

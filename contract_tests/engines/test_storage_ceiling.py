@@ -58,6 +58,7 @@ def full(rig: Rig, instance_id: str, engine: str) -> dict[str, Any] | None:
     return seen if seen["status"] == "failed" else None
 
 
+@pytest.mark.nightly
 def test_what_grows_past_its_storage_is_stopped_until_it_has_more(rig: Rig, host: Host) -> None:
     engine = "postgres"
     neighbour = rig.make()

@@ -213,6 +213,7 @@ def test_a_backend_that_stops_reading_costs_little_memory(make_gateway: MakeGate
         assert worker.memory_info().rss - before < GROWTH_MAX_BYTES
 
 
+@pytest.mark.nightly
 def test_many_connections_leave_nothing_behind(make_gateway: MakeGateway) -> None:
     gateway = make_gateway()
     host = gateway.add_instance("many")

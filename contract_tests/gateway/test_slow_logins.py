@@ -95,6 +95,7 @@ def test_a_huge_announced_login_is_refused_at_once(
             assert ends(client)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("protocol", one_in(2, ["mysql", "resp"]))
 def test_a_thousand_half_logins_leave_room_for_another_address(
     make_gateway: MakeGateway, mariadb: MariaDb, redis_server: Resp, protocol: str

@@ -125,6 +125,7 @@ def missing(rig: Rig, versions: dict[str, str], name: str) -> str | None:
 
 @pytest.mark.exclusive  # it loads the whole machine
 # The same groups hold whatever engine is loud: by day it is heard by one, at night by each.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [*(pytest.param(each, marks=pytest.mark.nightly) for each in ENGINES[:-1]), ENGINES[-1]],

@@ -94,6 +94,7 @@ def test_operations_survive_kills(stage: Stage, workers: Workers, pace: Pace) ->
         assert [tuple(row) for row in states] == [("done", 2 * pace.instances)]
 
 
+@pytest.mark.nightly
 def test_a_worker_stopped_beyond_its_lease_cannot_write(
     stage: Stage, workers: Workers, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ def test_a_worker_stopped_beyond_its_lease_cannot_write(
         assert (row.state, str(row.lease)) == ("done", second_lease)
 
 
+@pytest.mark.nightly
 def test_a_worker_outlives_restarts_of_its_database(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="menagerie-cluster-") as directory:
         Path(directory).chmod(0o755)

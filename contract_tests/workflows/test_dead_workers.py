@@ -89,6 +89,7 @@ def shown(workers: Workers, stage: Stage) -> set[int]:
         return set(db.connection().exec_driver_sql(mine).scalars())
 
 
+@pytest.mark.nightly
 def test_a_worker_that_stands_still_is_there_and_a_killed_one_is_not(
     stage: Stage, gate: Gate, workers: Workers
 ) -> None:

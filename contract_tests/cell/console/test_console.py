@@ -282,6 +282,7 @@ def test_a_statement_can_be_stopped(shared_rig: Rig, browser: Browser) -> None:
     assert answers[0].json()["error"] == "the statement was stopped"
 
 
+@pytest.mark.nightly
 def test_an_instance_in_use_stays_awake_and_one_asleep_wakes(sql_rig: Rig) -> None:
     instance_id = sql_rig.make(idle_pause_s=1.5)
     browser = Browser(sql_rig, instance_id)

@@ -54,6 +54,7 @@ def test_columns_are_bounded_in_number_and_name() -> None:
     assert answer_bytes(table) < 1.2 * LIMITS.bytes
 
 
+@pytest.mark.nightly
 def test_large_answers_that_nobody_takes_are_bounded_and_leave_those_of_others(
     shared_rig: Rig,
 ) -> None:

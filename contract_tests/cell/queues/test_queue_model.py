@@ -155,6 +155,7 @@ def check(rig: Rig, examples: int, steps: int) -> None:
     run_state_machine_as_test(QueueMachine, settings=chosen)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_queue_is_what_the_model_says(shared_rig: Rig) -> None:
     check(shared_rig, 2, 14)

@@ -123,6 +123,7 @@ def crash(queues: Queues) -> None:
     queues.rig.status_is(queues.instance_id, "running")
 
 
+@pytest.mark.nightly
 def test_a_branch_has_the_queues_and_after_a_crash_the_source_too(shared_rig: Rig) -> None:
     """At night each by itself, and of each version: what moves is alike in all."""
     queues = make(shared_rig)

@@ -251,6 +251,7 @@ def test_without_any_means_an_engine_still_runs_and_that_is_said(make_rig: Any) 
     assert psutil.Process(rig.engine_pid(instance_id)).uids().real != 0
 
 
+@pytest.mark.nightly
 def test_without_bubblewrap_an_engine_still_runs(
     make_rig: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

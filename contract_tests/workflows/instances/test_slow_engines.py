@@ -97,6 +97,7 @@ def in_org(stage: Stage, instance: Instance) -> str:
         return found.status
 
 
+@pytest.mark.nightly
 def test_slow_engines_of_several_organizations_keep_no_newcomer_waiting(
     stage: Stage, rig: Rig
 ) -> None:
