@@ -21,7 +21,7 @@ from storage.access.projects import Project
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.errors import StateConflict, StorageUnavailable
-from storage.instances import instances
+from storage.instances import changes, instances
 from storage.instances.instances import Instance
 from storage.network import networks
 
@@ -46,9 +46,16 @@ def terms(by: Requester, every: Iterable[Cell] | None = None) -> Terms:
     return Terms(
         catalogue=_offered_by(cells.every(by.db) if every is None else every),
         plan=PLANS[by.org.plan],
-        usage=Usage(*instances.usage(by.db, by.org.id)),
+        usage=_usage(by),
         default_region=by.org.default_region,
     )
+
+
+def _usage(by: Requester) -> Usage:
+    """What waits to be applied counts as what has been: nobody is asked again then."""
+    count, storage_bytes, gone, gone_bytes = instances.usage(by.db, by.org.id)
+    storage_bytes += changes.growing_bytes(by.db, by.org.id)
+    return Usage(count, storage_bytes, gone, gone_bytes)
 
 
 def settle(by: Requester, body: Body, every: Iterable[Cell]) -> tuple[Order, Terms]:
@@ -78,7 +85,7 @@ def kept_until(by: Requester, instance: Instance, now: datetime) -> datetime:
 def check_return(by: Requester, instance: Instance) -> None:
     """Raises StateConflict where the undeleted instance, as it is to be, has no room any more."""
     by.db.flush()
-    broken = quotas.check_return(PLANS[by.org.plan], Usage(*instances.usage(by.db, by.org.id)))
+    broken = quotas.check_return(PLANS[by.org.plan], _usage(by))
     if broken:
         raise StateConflict("cannot undelete the instance now: " + broken[0]["message"])
     if instance.desired_status == "running":

@@ -9,9 +9,10 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
 from storage.columns import Json, Owned, Record, one_of
-from storage.instances.instances import Instance
+from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.lookups import delete_oldest
 from storage.pages import Page
+from storage.prepared import Prepared
 
 COLUMNS: Final = {
     "size": "size",
@@ -63,6 +64,22 @@ class Change(Owned, Record):
 # As a literal, without which a partial index is of no use.
 PENDING: Final = Change.status == bindparam(None, "pending", literal_execute=True)
 """That it waits to be applied."""
+
+
+_GROWING: Final = Prepared(
+    select(Instance.storage_bytes, Change.new)
+    .join(Instance, Instance.id == Change.instance_id)
+    .where(
+        Instance.org_id == bindparam("org_id"),
+        Change.org_id == bindparam("org_id"),
+        *(LIVE, HOSTED, PENDING, Change.kind == "storage"),
+    )
+)
+
+
+def growing_bytes(db: Session, org_id: str) -> int:
+    """How much more storage the organization's wanted instances are to have, and have not yet."""
+    return sum(max(0, int(new) - int(now)) for now, new in _GROWING.rows(db, org_id=org_id))
 
 
 def order(

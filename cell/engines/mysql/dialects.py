@@ -8,6 +8,7 @@ from cell.engines.driver import EngineError, EngineRefusal
 from cell.engines.mysql import accounts, options
 from cell.engines.mysql.options import FILES, TEMPLATE_LOG, Values, log_bytes, session_bytes
 from cell.engines.mysql.servers import ServerInstallation
+from cell.engines.mysql.storage import ARIA_CHECKPOINT_S
 from cell.specification import Size
 
 POOLED_ABOVE = 200
@@ -88,6 +89,8 @@ def _mariadb_options(server: ServerInstallation, size: Size) -> list[str]:
         # Nobody sets a password by a statement.
         *(f"--plugin-load-add={accounts.GUARD}", "--strict-password-validation=ON"),
         *("--aria-pagecache-buffer-size=8M", "--log-warnings=1"),
+        # What Aria logs counts as storage. After a checkpoint, files that are not needed go.
+        *("--aria-log-file-size=8M", f"--aria-checkpoint-interval={ARIA_CHECKPOINT_S}"),
         *("--innodb-temp-data-file-path=ibtmp1:2M:autoextend", "--innodb-buffer-pool-dump-pct=25"),
         f"--innodb-log-file-size={log_bytes(size)}",
         # What a session may set for itself must not take the memory of all.

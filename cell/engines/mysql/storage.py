@@ -15,6 +15,9 @@ log = structlog.get_logger("cell.mysql")
 LIMIT = "storage"
 # It is there while writes are refused.
 FULL = "full"
+ARIA_CHECKPOINT_S = 2
+# Begins Aria's checkpoints anew, with one at once; without writes it would make none.
+CHECKPOINT = f"SET GLOBAL aria_checkpoint_interval = {ARIA_CHECKPOINT_S}"
 # So that it does not go back and forth at the limit.
 LIFTED_BELOW = 0.95
 
@@ -54,6 +57,7 @@ class StorageLimit:
         # A session keeps the rights that it has found on its database.
         client.kill_all(cursor, accounts.TENANT)
         if full:
+            cursor.execute(CHECKPOINT)
             (site.configuration / FULL).touch(mode=0o600)
         else:
             (site.configuration / FULL).unlink(missing_ok=True)

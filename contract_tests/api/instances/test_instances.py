@@ -134,6 +134,20 @@ def test_the_last_of_a_quota_goes_to_one_of_two(house: House) -> None:
     assert {error["keyword"] for error in refused.json()["errors"]} == {"quota"}
 
 
+def test_storage_that_is_still_to_be_added_is_of_the_quota(house: House) -> None:
+    """A change may wait for half an hour, and nobody looks at the quota when it is made."""
+    solo = house.tenant(plan="solo")
+    ids = [order(house, solo, size="m2", storage_bytes=50 * 10**9)["id"] for _ in range(3)]
+    house.settle()
+    wanted = {"json": {"storage_bytes": 500 * 10**9}}
+    paths = [f"{solo.path}/instances/{each}" for each in ids]
+    answers = [house.request("PATCH", each, solo.key, **wanted) for each in paths]
+    assert [one.status_code for one in answers] == [202, 422, 422], answers[-1].text
+    assert answers[-1].json()["errors"][0]["keyword"] == "quota"
+    body = {"json": {"engine": "duckdb", "size": "m2", "storage_bytes": 450 * 10**9}}
+    assert house.post(orders(solo), solo.key, **body).status_code == 422
+
+
 def test_a_name_is_taken_once_in_a_project_until_its_holder_goes(
     house: House, tenant: Tenant
 ) -> None:

@@ -245,8 +245,7 @@ def test_without_any_means_an_engine_still_runs_and_that_is_said(make_rig: Any) 
     warnings = [line for line in rig.log_path.read_text().splitlines() if "not_enforced" in line]
     assert {json.loads(line)["means"] for line in warnings} == lacking
     assert all(json.loads(line)["lost"] for line in warnings)
-    instance_id = rig.make()
-    password = rig.reveal(instance_id)["password"]
+    password = rig.reveal(instance_id := rig.make())["password"]
     assert rig.query(instance_id, password, "SELECT 1").status_code == 200
     assert psutil.Process(rig.engine_pid(instance_id)).uids().real != 0
 
