@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 
 from cell.engines.driver import Login
-from cell.engines.postgres import connections, roles
+from cell.engines.postgres import connections, roles, storage
 from cell.engines.postgres.configuration import SOCKET
 from cell.engines.postgres.connections import (
     NotRunningError,
@@ -23,7 +23,7 @@ from cell.runtime import relay
 from cell.runtime.host import Host
 from cell.runtime.relay import LimitedRelay
 from instance_services.queues.installation import Connection
-from instance_services.queues.service import RETRY_AFTER, meaning
+from instance_services.queues.service import RETRY_AFTER, STORAGE_FULL, meaning
 from instance_services.queues.store import READ_BYTES_MAX
 from specserver import Conflict, Unavailable
 
@@ -41,6 +41,12 @@ SETTINGS = (
     *(f"role={roles.OWNER}", "statement_timeout=6s", "lock_timeout=5s"),
     *(r"default_transaction_isolation=read\ committed", "timezone=UTC", "datestyle=iso"),
     *("client_encoding=utf8", "client_connection_check_interval=1s"),
+)
+
+FULL = (
+    "the storage of the instance is full, so that nothing can be added to its queues or archives: "
+    "purge or delete queues, remove other data with SQL, or choose more storage or a larger size "
+    "(resize)"
 )
 
 
@@ -94,6 +100,11 @@ class QueueDatabases:
             raise _RolesHeldUp(detail, headers=RETRY_AFTER) from error
         except psycopg.Error as error:
             raise meaning(error) from error
+
+    def require_room(self, instance_id: str) -> None:
+        """Our sessions can write past the storage limit, for the sake of what makes room."""
+        if storage.is_held(self._running(instance_id).site):
+            raise Conflict(FULL, code=STORAGE_FULL)
 
     @contextlib.asynccontextmanager
     async def _turn(self, instance_id: str) -> AsyncIterator[None]:

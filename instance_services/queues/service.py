@@ -10,6 +10,7 @@ import psycopg
 
 from instance_services.queues import installation
 from instance_services.queues.installation import Connection
+from instance_services.queues.store import Act, Answer
 from specserver import App, Boundary, Conflict, Invalid, Unavailable
 
 DOCUMENT: Final = Path(__file__).with_name("openapi.yaml")
@@ -17,6 +18,7 @@ BODY_BYTES_MAX: Final = 8 * 2**20
 """More than the control plane takes: a number may be longer in its JSON than in its caller's."""
 RETRY_AFTER: Final = {"Retry-After": "1"}
 REFUSED: Final = "refused_by_instance"
+STORAGE_FULL: Final = "storage_full"
 SAID_CHARACTERS_MAX: Final = 1000
 _RESOURCES: Final = "53"
 _GOING: Final = "57"
@@ -28,6 +30,9 @@ class Databases(Protocol):
     def owner(self, instance_id: str) -> AbstractAsyncContextManager[Connection]:
         """As the owner of the database, each statement by itself; Conflict where it cannot be."""
 
+    def require_room(self, instance_id: str) -> None:
+        """Raises Conflict at the storage limit."""
+
     async def make_roles(self, instance_id: str, names: tuple[str, ...]) -> None:
         """Makes those of the roles that are not there, for the owner to give to others."""
 
@@ -37,6 +42,15 @@ class Service:
 
     def __init__(self, databases: Databases) -> None:
         self._databases = databases
+
+    def adding(self, instance_id: str, act: Act) -> Act:
+        """`act` where there is room: asked when it begins, so that what was done is answered."""
+
+        async def within_storage() -> Answer:
+            self._databases.require_room(instance_id)
+            return await act()
+
+        return within_storage
 
     @contextlib.asynccontextmanager
     async def database(self, instance_id: str) -> AsyncIterator[Connection]:

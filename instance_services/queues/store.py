@@ -17,6 +17,7 @@ from instance_services.queues.installation import DEFAULT_ROLES, ROLES
 from specserver import Conflict, NotFound, json_sizes
 
 Answer = dict[str, Any]
+Act = Callable[[], Awaitable[Answer]]
 Connection = AsyncConnection[TupleRow]
 READ_BYTES_MAX: Final = 4 * 2**20
 """Of the bodies of one answer, so that what SQL put into a queue cannot fill anybody's memory."""
@@ -78,7 +79,7 @@ DELETE FROM menagerie_queues.answers WHERE key IN (
 """  # noqa: S608 - our own words
 
 
-async def once(connection: Connection, key: str, act: Callable[[], Awaitable[Answer]]) -> Answer:
+async def once(connection: Connection, key: str, act: Act) -> Answer:
     """What `act` answers, or what it answered when it was done with this key.
 
     Both are one transaction of the instance: whatever ends in between, it is done once or not.

@@ -111,6 +111,15 @@ def fills_in_s(site: Site, used_bytes: int) -> float:
     return max(0.0, (ceiling_bytes(limit_bytes) - used_bytes) / BYTES_PER_S)
 
 
+def is_held(site: Site) -> bool:
+    """Whether transactions only read, but where somebody asks to write."""
+    try:
+        content = (site.configuration / configuration.FILE).read_bytes()
+    except FileNotFoundError:
+        return False
+    return content.endswith(READ_ONLY)
+
+
 def hold(host: Host, site: Site, process: Process, used_bytes: int) -> bool | None:
     """Sets or lifts it; who makes room says so in his session, and those who only write do not.
 

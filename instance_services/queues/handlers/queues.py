@@ -1,5 +1,6 @@
 """Operations of the tag Queues, on the database of the instance in the path."""
 
+from functools import partial
 from typing import Any
 
 from instance_services.queues import store
@@ -17,11 +18,9 @@ async def list_(service: Service, instance_id: str, limit: int, after: str = "")
 async def create(service: Service, instance_id: str, body: Body, operation_key: str) -> Reply:
     name, unlogged = body["name"], body["unlogged"]
     async with service.database(instance_id) as database:
-        made = await store.once(
-            database,
-            f"create {name} {operation_key}",
-            lambda: store.create(database, name, unlogged=unlogged),
-        )
+        work = partial(store.create, database, name, unlogged=unlogged)
+        key = f"create {name} {operation_key}"
+        made = await store.once(database, key, service.adding(instance_id, work))
     return Reply(201, made)
 
 
@@ -41,11 +40,9 @@ async def send(
 ) -> Reply:
     messages, delay_s = body["messages"], body["delay_seconds"]
     async with service.database(instance_id) as database:
-        sent = await store.once(
-            database,
-            f"send {queue_name} {operation_key}",
-            lambda: store.send(database, queue_name, messages, delay_s),
-        )
+        work = partial(store.send, database, queue_name, messages, delay_s)
+        key = f"send {queue_name} {operation_key}"
+        sent = await store.once(database, key, service.adding(instance_id, work))
     return Reply(201, sent)
 
 
@@ -58,10 +55,14 @@ async def read(service: Service, instance_id: str, queue_name: str, body: Body) 
 async def remove(
     service: Service, instance_id: str, queue_name: str, body: Body, operation_key: str
 ) -> Body:
-    act, ids = store.archive if body["archive"] else store.delete, body["message_ids"]
+    archive, ids = body["archive"], body["message_ids"]
+    act = store.archive if archive else store.delete
     async with service.database(instance_id) as database:
         key = f"{act.__name__} {queue_name} {operation_key}"
-        return await store.once(database, key, lambda: act(database, queue_name, ids))
+        work = partial(act, database, queue_name, ids)
+        # What is archived is copied, and its place in the queue is not given back.
+        bounded = service.adding(instance_id, work) if archive else work
+        return await store.once(database, key, bounded)
 
 
 async def purge(service: Service, instance_id: str, queue_name: str, operation_key: str) -> Body:
