@@ -1,13 +1,13 @@
-"""Replays of what a second factor guards: for the session that gave it, while it holds."""
+"""Replays of secrets: for the session that gave the second factor, and of sign-ins for a minute."""
 
 from typing import Any
 
 import httpx
 import pytest
 
-from contract_tests.api.harness import House
+from contract_tests.api.harness import PASSWORD, House
 from contract_tests.api.rows import Estate, estate, is_problem
-from contract_tests.api.second_factor import enrolled
+from contract_tests.api.second_factor import code, enrolled
 
 GUARDED = {
     "api-keys": {"name": "ci", "role": "owner"},
@@ -56,3 +56,33 @@ def test_an_enrolment_is_told_to_its_session_alone(house: House) -> None:
     assert first.status_code == 201, first.text
     assert house.post("/v1/me/totp", fresh, **options).json() == first.json()
     is_problem(house.post("/v1/me/totp", stolen, **options), 409, "idempotency_answer_lost")
+
+
+def sign_in(house: House, email: str, password: str, **more: str) -> httpx.Response:
+    body = {"email": email, "password": password, **more}
+    return house.post("/v1/sessions", json=body, headers={"Idempotency-Key": "sign-in"})
+
+
+def test_a_repeated_sign_in_needs_the_password_as_it_is_now(house: House) -> None:
+    person = house.person("Ada")
+    first = sign_in(house, person.email, PASSWORD)
+    assert first.status_code == 201, first.text
+    again = sign_in(house, person.email, PASSWORD)
+    assert (again.json(), again.headers["Idempotency-Replayed"]) == (first.json(), "true")
+    body = {"current_password": PASSWORD, "new_password": "staple-of-nine-oaks"}
+    changed = house.post("/v1/me/password", first.json()["token"], json=body)
+    assert changed.status_code == 204, changed.text
+    is_problem(sign_in(house, person.email, PASSWORD), 401, "sign_in_refused")
+
+
+def test_a_code_signs_in_again_for_a_minute_only(house: House) -> None:
+    person = house.person("Ada")
+    totp = enrolled(house, person)
+    house.pass_time(60)
+    now = code(house, totp)
+    first = sign_in(house, person.email, PASSWORD, totp_code=now)
+    assert first.status_code == 201, first.text
+    house.pass_time(30)
+    assert sign_in(house, person.email, PASSWORD, totp_code=now).json() == first.json()
+    house.pass_time(30)
+    is_problem(sign_in(house, person.email, PASSWORD, totp_code=now), 401, "sign_in_refused")

@@ -188,12 +188,16 @@ class RequestPipeline:
             return failed.reply
 
     def _refuse(self, context: RequestContext, key: ReplayKey | None) -> Reply:
-        """What the handler says to a wrong password, which holds no writer up."""
+        """What the handler says to a wrong password, which holds no writer up.
+
+        It was right where its change was answered before; a sign-in must prove it each time.
+        """
         with self._services.database.read() as db:
             admission = self._admit(db, context)
-            before = None if key is None else self._replays.seen(db, key, admission.at)
-            if before is not None:
-                return before
+            if key is not None and not key.brief:
+                before = self._replays.seen(db, key, admission.at)
+                if before is not None:
+                    return before
             reply = _invoke(self._call(db, context, admission))
         if not _is_failure(reply):
             raise HandlerFault(f"{context.exchange.operation.id} took a wrong password")
@@ -327,7 +331,8 @@ class RequestPipeline:
     def _replay_key(self, context: RequestContext, admission: Admission) -> ReplayKey | None:
         caller, org = admission.caller, admission.org
         if caller is None:
-            return self._replays.key_of(context.exchange, f"address:{rate_key(context.ip)}", "")
+            scope, brief = f"address:{rate_key(context.ip)}", context.rule.sensitive
+            return self._replays.key_of(context.exchange, scope, "", brief=brief)
         scope = org.id if org else caller.user.id
         holder = caller.session.id if caller.session and context.rule.sensitive else ""
         return self._replays.key_of(context.exchange, scope, caller.id, holder)

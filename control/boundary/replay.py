@@ -32,6 +32,9 @@ LARGE_FROM: Final = 2048
 """Bytes of a sealed answer. Smaller ones are limited by the rate of requests alone."""
 LARGE_MAX: Final = 32 * 2**20
 """Bytes that the large answers of one scope, an organization or a user, may take together."""
+BRIEFLY: Final = timedelta(seconds=60)
+"""How long a secret is kept that was given to nobody known: so that a lost answer can be asked for
+again, and no longer, as whoever asks shows only what the first request showed."""
 _HELD: Final = " or was given to another session, which alone gets it again"
 
 
@@ -45,6 +48,8 @@ class ReplayKey:
     fingerprint: str
     holder: str = ""
     """The session whose alone the answer is; empty where any of the caller's may have it."""
+    brief: bool = False
+    """Whether the answer is a secret and there is no session to keep it for, as of a sign-in."""
 
     @property
     def context(self) -> str:
@@ -61,7 +66,7 @@ class ReplayKey:
 
 
 class Replays:
-    """The answers of the last 24 hours, sealed."""
+    """The answers of the last 24 hours, sealed; of sign-ins, those of the last minute."""
 
     def __init__(self, sealer: Sealer, settings: ControlSettings) -> None:
         self._sealer = sealer
@@ -70,7 +75,13 @@ class Replays:
         self._secret = hmac.digest(settings.cursor_key, b"replay fingerprint", hashlib.sha256)
 
     def key_of(
-        self, exchange: Exchange, scope: str, caller_id: str, holder: str = ""
+        self,
+        exchange: Exchange,
+        scope: str,
+        caller_id: str,
+        holder: str = "",
+        *,
+        brief: bool = False,
     ) -> ReplayKey | None:
         """None without the header. `caller_id` keeps one caller from reading another's answer."""
         key = exchange.request.headers.get(HEADER)
@@ -90,7 +101,7 @@ class Replays:
         )
         written = b"".join(b"%d:%s" % (len(part), part) for part in asked)
         fingerprint = hmac.new(self._secret, written, hashlib.sha256).hexdigest()
-        return ReplayKey(scope, exchange.operation.id, key, fingerprint, holder)
+        return ReplayKey(scope, exchange.operation.id, key, fingerprint, holder, brief)
 
     def lock(self, db: Session, key: ReplayKey, org_id: str | None = None) -> None:
         """Hold the key until the transaction ends; Conflict while another request holds it.
@@ -163,7 +174,7 @@ class Replays:
             headers={**headers, _MEDIA_TYPE: reply.media_type},
             body_sealed=None if is_too_much else sealed,
             large_bytes=None if is_too_much else large,
-            expires_at=now + self._ttl,
+            expires_at=now + (BRIEFLY if key.brief else self._ttl),
         )
 
     def _opened(self, found: Replay, key: ReplayKey) -> Reply:
