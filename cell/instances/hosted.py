@@ -93,16 +93,21 @@ class HostedInstance(InstanceState):
 
     def _fullness(self) -> str | None:
         """Told while it runs: what it refuses then is its engine's matter."""
-        used, size = self.metrics.storage_bytes, self.record.spec.size.storage_bytes
-        if self.status != "running" or used <= size:
+        size_bytes = self.record.spec.size.storage_bytes
+        if self.status != "running" or self.metrics.storage_bytes <= size_bytes:
             return None
+        # Not how much is used, which the metrics say: each look would find another reason.
         return (
-            f"the storage is full: {used / 10**9:.2f} GB of {size / 10**9:.2f} GB are used; remove "
-            "data, or choose more storage or a larger size (resize)"
+            f"the storage is full: all of its {size_bytes / 10**9:.2f} GB are used; remove data, "
+            "or choose more storage or a larger size (resize)"
         )
 
     def _notice(self) -> str | None:
         return self.metrics.notice if self.status == "running" else None
+
+    def _reasons(self) -> str | None:
+        """What ended its engine before hides nothing of what holds now."""
+        return "; ".join(filter(None, (self.reason, self._fullness(), self._notice()))) or None
 
     def observation(
         self, port: int, traffic: Traffic, credentials: tuple[int, float | None]
@@ -112,7 +117,7 @@ class HostedInstance(InstanceState):
         return {
             "instance_id": self.instance_id,
             "status": self.status,
-            "status_reason": self.reason or self._fullness() or self._notice(),
+            "status_reason": self._reasons(),
             "paused_by": self.record.paused_by if self.record.desired == "paused" else None,
             "engine": spec.engine,
             "engine_version": spec.engine_version,

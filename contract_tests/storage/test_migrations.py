@@ -23,6 +23,7 @@ from storage.access.teams import Team
 from storage.columns import Json, Timestamp
 from storage.database import Database
 from storage.events import audit, events
+from storage.instances.instances import Instance
 from storage.network import networks
 from storage.records import Record
 
@@ -166,6 +167,29 @@ def test_a_database_at_the_newest_revision_is_left_alone(
 ) -> None:
     monkeypatch.setattr(migrations, "upgrade", None)
     database.migrate()
+
+
+def test_restarts_of_former_versions_are_told_once(empty: Database) -> None:
+    """As the cell's word, which the cell can take back; not so why a request failed."""
+    empty.migrate()
+    again, failed = "started again at 2030-01-01T00:00:00.000Z: why", "pausing failed: why"
+    with empty.write() as db:
+        tenant = tenants.make(db)
+        made = [
+            tenants.instance(db, tenant, status="running", **reason).id
+            for reason in ({"cell_reason": again}, {"status_reason": failed, "cell_reason": again})
+        ]
+    migrations.downgrade(empty.engine, "202611230800")
+    with empty.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT id, status_reason FROM instances")
+        before = {one.id: one.status_reason for one in rows}
+    assert before == {made[0]: again, made[1]: failed}
+    empty.migrate()
+    with empty.read() as db:
+        found = {
+            one.id: (one.status_reason, one.cell_reason) for one in db.scalars(select(Instance))
+        }
+    assert found == {made[0]: (None, again), made[1]: (failed, None)}
 
 
 def test_events_of_former_versions_are_numbered_in_their_order(empty: Database) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from handlers.instants import timestamp, timestamp_or_none
 from storage.instances.changes import Change
-from storage.instances.instances import Instance
+from storage.instances.instances import Instance, told_of
 from storage.instances.samples import Sample
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ def instance(record: Instance) -> Json:
         "storage_bytes": record.storage_bytes,
         "maintenance_window": record.maintenance_window,
         "status": record.status,
-        "status_reason": record.status_reason,
+        "status_reason": told_of(record),
         "desired_status": record.desired_status,
         "paused_by": record.paused_by,
         "branch_of": record.branch_of,

@@ -48,6 +48,8 @@ TRANSITIONAL: Final = frozenset(
     {"requested", "provisioning", "pausing", "resuming", "resizing", "deleting", "erasing"}
 )
 """Statuses in which some operation must be under way."""
+_ENGINE_RUNS: Final = frozenset({"running", "pausing", "resizing"})
+"""Statuses in which what the cell tells of an engine that runs still holds."""
 LIVE: Final = text("desired_status IN ('running', 'paused')")
 _HELD: Final = text("status != 'erased'")
 
@@ -106,6 +108,8 @@ class Instance(Owned, Record):
     maintenance_window: Mapped[dict[str, Any] | None] = mapped_column(Json)
     status: Mapped[str] = mapped_column(default="requested", index=True)
     status_reason: Mapped[str | None]
+    # What its cell tells of an engine that runs; the other is what became of a request.
+    cell_reason: Mapped[str | None]
     desired_status: Mapped[str] = mapped_column(default="running")
     paused_by: Mapped[str | None]
     branch_of: Mapped[str | None]
@@ -126,6 +130,8 @@ class Instance(Owned, Record):
             raise StateConflict(f"cannot {verb} an instance that is {self.status}{hint}")
         self.status = status
         self.status_reason = None
+        if status not in _ENGINE_RUNS:
+            self.cell_reason = None
 
     def _refuse_gone(self, verb: str) -> None:
         """A delete that failed stays a delete: nothing brings the instance back to life."""
@@ -237,6 +243,12 @@ class Instance(Owned, Record):
 
     def became_erased(self) -> None:
         self._move("record as erased", {"erasing"}, "erased")
+
+
+def told_of(instance: Instance) -> str | None:
+    """All that is to be said of its status."""
+    said = dict.fromkeys(filter(None, (instance.status_reason, instance.cell_reason)))
+    return "; ".join(said) or None
 
 
 # As a literal, without which a partial index is of no use.

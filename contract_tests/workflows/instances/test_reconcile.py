@@ -14,6 +14,7 @@ from control.workflows.catalogue import cells as cell_workflows
 from storage.catalogue import cells
 from storage.database import now
 from storage.instances import instances
+from storage.instances.instances import told_of
 from storage.network import networks
 from storage.records import Cell, Instance
 
@@ -95,7 +96,7 @@ def test_an_engine_that_was_started_again_tells_why_once(stage: Stage) -> None:
     reconcile(stage)
     reconcile(stage)
     found = stage.fetch(instance)
-    assert (found.status, found.status_reason) == ("running", reason)
+    assert (found.status, told_of(found)) == ("running", reason)
     event = {"operation": "run", "reason": reason, "status": "running"}
     assert [(each.type, each.data) for each in stage.events(instance)] == [
         ("instance.failed.v1", {"instance_id": instance.id, **event}),

@@ -26,7 +26,7 @@ def differs(instance: Instance, observation: Answer | None) -> bool:
     return (
         _status(instance, observation) != instance.status
         or _rotated(instance, observation)
-        or _started_again(instance, observation) is not None
+        or _cell_reason(instance, observation) != instance.cell_reason
         or (observation.get("port") or instance.port) != instance.port
     )
 
@@ -41,10 +41,7 @@ def apply(db: Session, instance: Instance, observation: Answer | None, moment: d
     instance.port = observation.get("port") or instance.port
     if _rotated(instance, observation):
         _record_rotations(db, instance, observation)
-    reason = _started_again(instance, observation)
-    if reason is not None:
-        instance.status_reason = reason
-        publish_failed(db, instance, "run", reason)
+    _record_reason(db, instance, _cell_reason(instance, observation))
     status = _status(instance, observation)
     if status == instance.status:
         return
@@ -64,13 +61,23 @@ def _status(instance: Instance, observation: Answer) -> str:
     return status if status in SETTLED else instance.status
 
 
-def _started_again(instance: Instance, observation: Answer) -> str | None:
-    """Why an engine ended that runs again; what else its owner is being told comes first."""
-    reason = observation.get("status_reason") or ""
-    told = instance.status_reason
-    runs = instance.status == observation["status"] == "running"
-    news = reason.startswith(AGAIN) and reason != told
-    return reason if runs and news and (told is None or told.startswith(AGAIN)) else None
+def _cell_reason(instance: Instance, observation: Answer) -> str | None:
+    """What the cell tells of an engine that runs; of another, what is known stays as it is."""
+    if instance.status == observation["status"] == "running":
+        return observation.get("status_reason") or None
+    return instance.cell_reason
+
+
+def _record_reason(db: Session, instance: Instance, reason: str | None) -> None:
+    """An event only where an engine ended and runs again: once, whatever else is told of it."""
+    before, instance.cell_reason = instance.cell_reason, reason
+    if reason is not None and reason.startswith(AGAIN) and _begins(reason) != _begins(before):
+        publish_failed(db, instance, "run", reason)
+
+
+def _begins(reason: str | None) -> str:
+    """Up to the moment at which an engine was started again."""
+    return (reason or "").partition(": ")[0]
 
 
 def _credentials(observation: Answer) -> tuple[int, str | None]:

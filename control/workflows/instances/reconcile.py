@@ -64,7 +64,8 @@ def observe(op: Operation, cell: Cell) -> None:
             _record(op.database, instance, observation)
     for instance in known:
         reason = (seen.get(instance.id) or {}).get("status_reason")
-        if instance.status in TRANSITIONAL and reason not in (None, instance.status_reason):
+        told = (None, instance.status_reason, instance.cell_reason)
+        if instance.status in TRANSITIONAL and reason not in told:
             _hold_up(op.database, instance, str(reason))
     domains.note_certificates(op.database, cell.id, seen.values())
 
