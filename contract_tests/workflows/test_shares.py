@@ -139,9 +139,14 @@ def test_one_organizations_questions_leave_a_place_to_others(bench: Bench) -> No
     assert bench.ran.count("hung") == 10
 
 
-@pytest.mark.parametrize("threads", [4, 8])
-def test_organizations_take_turns_at_asking_strangers(bench: Bench, threads: int) -> None:
-    """Two with a backlog at one place, or two; most of the threads are free meanwhile."""
+@pytest.mark.parametrize(("threads", "people"), [(4, {}), (8, {}), (4, {"person": "user_many"})])
+def test_organizations_take_turns_at_asking_strangers(
+    bench: Bench, threads: int, people: dict[str, str]
+) -> None:
+    """Two with a backlog at one place, or two; most of the threads are free meanwhile.
+
+    Of one person's organizations there may be more.
+    """
     ends = threading.Semaphore(0)
 
     def body(op: Operation) -> None:
@@ -152,7 +157,7 @@ def test_organizations_take_turns_at_asking_strangers(bench: Bench, threads: int
     bench.body = body
     ask, places = asking(bench), threads // 4
     for number in range(20):
-        ask("slow", f"many{number}", f"org_{number % 2}")
+        ask("slow", f"many{number}", f"org_{number % (7 if people else 2)}", **people)
     with worker(bench, threads):
         try:
             until(lambda: len(bench.ran) == places)
@@ -165,14 +170,14 @@ def test_organizations_take_turns_at_asking_strangers(bench: Bench, threads: int
             ends.release(20)
 
 
-def asking(bench: Bench) -> Callable[[str, str, str], None]:
+def asking(bench: Bench) -> Callable[..., None]:
     """Work that asks strangers beside work that does not; the former by name, lane and whose."""
     (ours,) = bench.stage.registry.workflows.values()
     strangers = Workflow("test.asks", ours.run, ours.deadline_s, asks_strangers=True)
     bench.stage.registry = registry_of(ours, strangers)
 
-    def ask(name: str, lane: str, org_id: str) -> None:
+    def ask(name: str, lane: str, org_id: str, **person: str) -> None:
         with bench.stage.database.write() as db:
-            enqueue(db, strangers, lane, {"name": name, "org_id": org_id})
+            enqueue(db, strangers, lane, {"name": name, "org_id": org_id, **person})
 
     return ask

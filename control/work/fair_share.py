@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Final
 
 from control.work.operation import Operation
-from control.work.queue import CELLS, PassedOver
+from control.work.queue import CELLS, SHARERS, PassedOver
 from control.work.registry import Registry
 
 _ROUND_MAX: Final = 200
@@ -113,4 +113,5 @@ class _Places:
 
 def _sharer(operation: Operation) -> str:
     """As `queue.sharer` says of a row."""
-    return str(operation.args.get("org_id") or (CELLS if "cell_id" in operation.args else ""))
+    whose = (operation.args[name] for name in SHARERS if name in operation.args)
+    return str(next(whose, CELLS if "cell_id" in operation.args else ""))

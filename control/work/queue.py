@@ -35,6 +35,8 @@ from storage.work import Work
 CHANNEL: Final = "menagerie_work"
 CELLS: Final = "cells"
 """Whose work it is to ask cells how they are: that of no organization."""
+SHARERS: Final = ("person", "org_id")
+"""The arguments that say whose an operation is; the first that is there counts."""
 ERROR_LENGTH_MAX: Final = 1000
 _NOTIFIES: Final = "menagerie_work_notifies"
 
@@ -119,9 +121,13 @@ _LOCK_LANE_AND_NOTIFY: Final = Prepared(
 
 
 def sharer() -> ColumnElement[str]:
-    """Whose an operation is, as threads are shared: an organization's, the cells', nobody's."""
+    """Whose an operation is, as threads are shared: an organization's, the cells', nobody's.
+
+    A person's where it says so, who may have several organizations.
+    """
     of_cells = case((Work.args["cell_id"].as_string().is_not(None), CELLS), else_="")
-    return func.coalesce(Work.args["org_id"].as_string(), of_cells)
+    whose = (Work.args[name].as_string() for name in SHARERS)
+    return func.coalesce(*whose, of_cells)
 
 
 def _has_others_ahead() -> Exists:

@@ -16,7 +16,7 @@ from specserver import Reply
 from storage.access import api_keys, memberships, organizations
 from storage.catalogue import cells
 from storage.instances import instances
-from storage.instances.instances import Instance
+from storage.instances.instances import ERASABLE, Instance
 
 Body = dict[str, Any]
 
@@ -95,9 +95,8 @@ def _delete_all(call: OrgCall) -> list[Instance]:
 
 
 def _erase_all(call: OrgCall) -> list[Instance]:
-    """Deleted ones too: nothing of the organization's data stays."""
-    held = instances.live(call.db, call.org.id, teams=None)
-    held += instances.in_statuses(call.db, call.org.id, ("deleting", "deleted"))
+    """In whatever state they are: nothing of the organization's data stays."""
+    held = instances.in_statuses(call.db, call.org.id, ERASABLE)
     for instance in held:
         instance.erase()
         call.start(erasure.erase, instance)

@@ -12,6 +12,7 @@ from handlers.calls import OrgCall
 from handlers.network.views import domain as view
 from specserver import Reply
 from storage import identifiers
+from storage.access import memberships
 from storage.catalogue import cells
 from storage.instances.instances import Instance
 from storage.network import domains
@@ -53,7 +54,10 @@ def verify(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     domain.verify_again()
     call.audit(target=domain.id, detail={"instance": instance.id, "hostname": domain.hostname})
     # In a lane of its own: a name server that does not answer holds up nothing of the instance.
-    call.start(verify_domain, instance, lane=f"domain:{domain.id}", domain_id=domain.id)
+    lane, person = f"domain:{domain.id}", memberships.first_owner(call.db, call.org.id)
+    call.start(
+        verify_domain, instance, lane=lane, domain_id=domain.id, person=person or call.org.id
+    )
     return Reply.accepted(view(domain))
 
 

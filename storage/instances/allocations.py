@@ -42,7 +42,7 @@ _KEPT = Prepared(
 _GROWING = Prepared(
     select(Instance.cell_id, Instance.size, Instance.storage_bytes, Change.kind, Change.new)
     .join(Instance, Instance.id == Change.instance_id)
-    .where(*_MINE, PENDING, Change.kind.in_(("size", "storage")))
+    .where(*_MINE, LIVE, PENDING, Change.kind.in_(("size", "storage")))
 )
 
 

@@ -44,6 +44,7 @@ STATUSES: Final = (
 DESIRED: Final = ("running", "paused", "deleted", "erased")
 PLACEMENTS: Final = ("shared", "secure")
 GONE: Final = ("deleted", "erased")
+ERASABLE: Final = tuple(status for status in STATUSES if status not in ("erasing", "erased"))
 TRANSITIONAL: Final = frozenset(
     {"requested", "provisioning", "pausing", "resuming", "resizing", "deleting", "erasing"}
 )
@@ -205,7 +206,7 @@ class Instance(Owned, Record):
 
     def erase(self) -> None:
         """Destroy it and its data now, whatever it does."""
-        self._move("erase", set(STATUSES) - {"erasing", "erased"}, "erasing")
+        self._move("erase", set(ERASABLE), "erasing")
         self.desired_status = "erased"
 
     # What workflows find.

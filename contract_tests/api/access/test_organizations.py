@@ -136,6 +136,23 @@ def test_closing_ends_keys_and_instances_and_leaves_reading(house: House, erase:
     is_problem(house.post(f"{tenant.path}/projects", session, json={"name": "X"}), 409)
 
 
+def test_closing_erases_what_could_not_be_deleted_too(house: House) -> None:
+    """It is wanted gone already, and waits for its cell to be there again."""
+    tenant = house.tenant()
+    instance_id = house.instance(tenant)
+    with house.database.write() as db:
+        instance = instances.fetch(db, tenant.org_id, instance_id)
+        instance.delete(None)
+        instance.became_failed("the delete failed and will be tried again")
+    session = house.session(tenant.owner.id, mfa=True)
+    body = {"erase_everything": True}
+    closed = house.post(f"{tenant.path}/actions/close", session, json=body)
+    assert closed.json()["instances_erasing"] == 1
+    house.settle()
+    found = house.get(f"{tenant.path}/instances/{instance_id}", session)
+    assert found.json()["status"] == "erased"
+
+
 def test_permissions_are_the_roles_cut_by_the_scopes(house: House, tenant: Tenant) -> None:
     path = f"{tenant.path}/me/permissions"
     mine = house.get(path, tenant.owner.session).json()

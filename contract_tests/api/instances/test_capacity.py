@@ -130,6 +130,21 @@ def test_what_was_paused_because_it_was_idle_keeps_its_room(house: House, tenant
     assert house.post(f"{path}/actions/resume", tenant.key).status_code == 202
 
 
+def test_a_change_of_what_is_deleted_meanwhile_takes_nothing(house: House, tenant: Tenant) -> None:
+    """It would wait for good, and keep what it had asked for as long as the data is kept."""
+    machine(house, memory_bytes=4 * GIB)
+    instance = house.instance(tenant, size="s0")
+    path = f"{tenant.path}/instances/{instance}"
+    asked = {"size": "s1", "storage_bytes": 10 * GB}
+    assert house.request("PATCH", path, tenant.key, json=asked).status_code == 202
+    assert house.request("DELETE", path, tenant.key).status_code == 202
+    body = {"engine": "duckdb", "size": "s1"}
+    assert house.post(orders(tenant), tenant.key, json=body).status_code == 201
+    house.settle()
+    found = house.get(f"{path}/changes", tenant.key).json()["items"]
+    assert {each["status"] for each in found} == {"failed"}
+
+
 def test_changes_are_counted_from_when_they_are_asked(house: House, tenant: Tenant) -> None:
     machine(house, memory_bytes=4 * GIB, storage_bytes=20 * GB)
     instance = house.instance(tenant, size="s0")

@@ -14,6 +14,7 @@ from control.workflows.instances.subjects import (
     record,
     rfc3339,
 )
+from storage.instances import changes
 from storage.instances.instances import Instance
 
 
@@ -29,6 +30,7 @@ def erasing_failed(op: Operation, db: Session, reason: str) -> None:
 def delete(op: Operation) -> None:
     def deleted(db: Session, instance: Instance) -> None:
         instance.became_deleted()
+        changes.give_up(db, instance.org_id, instance.id)
         kept_until = instance.purge_after
         publish(
             db,
@@ -51,6 +53,7 @@ def delete(op: Operation) -> None:
 def erase(op: Operation) -> None:
     def erased(db: Session, instance: Instance) -> None:
         instance.became_erased()
+        changes.give_up(db, instance.org_id, instance.id)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
     call(

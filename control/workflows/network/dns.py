@@ -12,7 +12,7 @@ import dns.exception
 import dns.nameserver
 import dns.resolver
 
-LOOKUP_S: Final = 5.0
+LOOKUP_S: Final = 2.0
 CHAIN_MAX: Final = 8
 DNS_PORT: Final = 53
 
