@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -13,13 +14,13 @@ from cell.engines import FoundEngines
 from cell.engines.driver import EndsSessions, EngineError
 from cell.instances import bounds, snapshots
 from cell.instances.ceilings import FullError
-from cell.instances.domain_claims import DomainClaims
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
 from cell.instances.records import Records
 from cell.instances.state import ERASED
 from cell.instances.supervisor import Supervisor, login_of
+from cell.instances.told_networks import ToldNetworks
 from cell.instances.uids import NoUidError
 from cell.layout import Layout
 from cell.runtime import engine_files
@@ -54,7 +55,7 @@ class Lifecycle:
         self._records = records
         self._credentials = credentials
         self._supervisor = supervisor
-        self._claims = DomainClaims(supervisor)
+        self._networks = ToldNetworks(supervisor)
 
     def find(self, instance_id: str) -> HostedInstance:
         found = self._supervisor.instances.get(instance_id)
@@ -109,7 +110,7 @@ class Lifecycle:
         """Makes the instance, or brings the one there is to what is wanted now."""
         network.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
         instance = self._find_or_make(instance_id, spec)
-        with self._claims.told(instance_id, spec) as domains:
+        with self._networks.told(instance, spec) as domains:
             async with instance.lock:
                 await self._put(instance, spec, domains)
         return instance
@@ -119,7 +120,9 @@ class Lifecycle:
         former = instance.record.spec
         if former.engine_version != spec.engine_version:
             await self._upgrade(instance, spec)
-        instance.specify(spec.with_domains_of(domains))
+        # What was told of its network later than this holds already.
+        told = replace(instance.record.spec, domains=spec.domains).with_domains_of(domains)
+        instance.specify(spec.with_network_of(told))
         if former.domains or spec.domains:
             # Before the gateway hears of the name: there is no moment without a certificate.
             await self._supervisor.certify_domains()
@@ -312,7 +315,7 @@ class Lifecycle:
         try:
             return await instance.driver.resize(instance.site, process, size)
         except EngineError as error:
-            instance.specify(former)
+            instance.specify(instance.record.spec.resized(former.size))
             self._supervisor.save(instance)
             why = for_owner(str(error))
             raise Conflict(f"cannot resize to {size.name}: {why}") from error

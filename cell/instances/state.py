@@ -114,6 +114,13 @@ class InstanceState:
         kept = [each for each in spec.domains if each not in lost]
         self._record = replace(self._record, spec=spec.with_domains_of(kept))
 
+    def restrict(self, spec: Spec) -> bool:
+        """Whether who may reach it is another matter now; it does not get further domains."""
+        own = self._record.spec
+        wanted = own.with_network_of(spec).with_domains_of(own.domains)
+        self._record = replace(self._record, spec=wanted)
+        return wanted != own
+
     def pause(self) -> None:
         self.refuse_gone("pause")
         self._record = replace(self._record, desired="paused", paused_by="request")

@@ -184,6 +184,9 @@ def _storage(size: Size) -> dict[str, str]:
         # What a snapshot or a follower holds back must not fill the disk.
         "max_slot_wal_keep_size": _mib(_within(256 * MIB, storage // 4, 64 * GIB)),
         "temp_file_limit": _kib(max(256 * MIB, storage // 2)),
+        # What notes which transactions hold a row together counts as storage, and goes only when no
+        # database needs it any more; by default nobody looks before it has gigabytes.
+        "autovacuum_multixact_freeze_max_age": str(_within(100_000, storage // 2_000, 400_000_000)),
         # A thousand files are synchronised at once after a crash, and not each by itself.
         "recovery_init_sync_method": "syncfs",
         "max_wal_senders": "4",

@@ -143,8 +143,15 @@ def test_a_domain_leads_to_the_instance_that_was_told_of_it_last(
         second = replace(SPEC, host="valkey-y.local.localhost", domains=(host,))
         found = await cell.lifecycle.put(new_id(), second)
         assert (former.record.spec.domains, found.record.spec.domains) == ((other_host,), (host,))
+        # Who may reach it is another matter at once, and stays so.
+        shut = replace(wanted, allow_cidrs=("192.0.2.0/24",), domains=(other_host,))
+        told = asyncio.create_task(cell.lifecycle.put(former.instance_id, shut))
+        await asyncio.sleep(0)
+        assert former.record.spec.allow_cidrs == ("192.0.2.0/24",)
         (former.site.data.outside / "go").touch()
         await work
+        assert former.record.spec.allow_cidrs == ("192.0.2.0/24",)
+        await told
         assert former.record.spec.engine_version == WANTED
         assert (former.record.spec.domains, found.record.spec.domains) == ((other_host,), (host,))
         # Once it is told of it again, it has it back.
