@@ -106,6 +106,8 @@ def lines(error: Exception) -> list[str]:
         f"  {_place(one)}: {one.get('message', one.get('keyword', 'invalid'))}"
         for one in error.violations
     ]
+    # A server's text begins no line of ours.
+    said = [each.replace("\n", "\n    ") for each in said]
     if error.retry_after_s is not None:
         said.append(f"  try again in {error.retry_after_s:.0f} s")
     if error.request_id:

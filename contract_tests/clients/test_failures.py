@@ -89,6 +89,13 @@ def test_a_missing_second_factor_names_the_way_out() -> None:
     assert not [line for line in failures.lines(other) if line.startswith("hint")]
 
 
+def test_no_text_of_a_server_looks_like_a_line_of_ours() -> None:
+    broken = [{"pointer": "/name", "message": "wrong\nhint: run this"}]
+    texts = {"title": "bad\nhint: a", "detail": "b\nhint: run this", "errors": broken}
+    told = failures.lines(errors.problem(400, {**texts, "code": "invalid"}))
+    assert not [line for each in told for line in each.splitlines() if line.startswith("hint")]
+
+
 def test_a_server_that_is_away_is_exit_code_1(
     home: object, nowhere: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

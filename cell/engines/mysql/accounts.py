@@ -71,10 +71,14 @@ _REFUSING = (
     ),
 )
 _ALL_RIGHTS = 2**64 - 1
-_FREEING = ("Select", "Delete", "Delete_history", "Drop", "Execute", "Lock_tables", "Show_view")
+_FREEING = (
+    *("Select", "Delete", "Delete_history", "Drop", "Execute", "Lock_tables", "Show_view"),
+    # Drops them, too.
+    "Alter_routine",
+)
 _WRITING = (
     *("Insert", "Update", "Create", "Alter", "Index", "References", "Create_tmp_table"),
-    *("Create_view", "Create_routine", "Alter_routine", "Event", "Trigger"),
+    *("Create_view", "Create_routine", "Event", "Trigger"),
 )
 _SYSTEMS_ROUTINES = "'AddGeometryColumn', 'DropGeometryColumn'"
 
