@@ -10,6 +10,8 @@ from pathlib import Path
 
 import structlog
 
+from gateway import client_chains
+
 log = structlog.get_logger("gateway.certificates")
 
 # AEAD and ephemeral key exchange only; TLS 1.3 has nothing else. Level 2 shuts out SHA-1.
@@ -27,19 +29,37 @@ def make_context(
     chain: Path, key: Path, alpn: tuple[str, ...], client_ca_pem: str | None = None
 ) -> ssl.SSLContext:
     """With `client_ca_pem` only clients that show a certificate of these authorities get in."""
+    context = _bare_context() if client_ca_pem is None else asking_context()
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    context.load_cert_chain(chain, key)
+    if client_ca_pem is not None:
+        context.load_verify_locations(cadata=client_chains.usable(client_ca_pem))
+        client_chains.look_first(context)
+    return context
+
+
+def asking_context() -> ssl.SSLContext:
+    """One that requires certificates, and as yet has none itself and believes no authority.
+
+    No session is resumed: OpenSSL would not look again whether the client's certificates, and the
+    authorities above them, are still good.
+    """
+    context = _bare_context()
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | client_chains.NO_COMPRESSED_CERTIFICATES
+    context.verify_mode = ssl.CERT_REQUIRED
+    # An intermediate authority may stand in the bundle without its root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def _bare_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.num_tickets = 1
-    if alpn:
-        context.set_alpn_protocols(list(alpn))
-    context.load_cert_chain(chain, key)
-    if client_ca_pem is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-        # An intermediate authority may stand in the bundle without its root.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(cadata=client_ca_pem)
     return context
 
 

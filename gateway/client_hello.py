@@ -1,7 +1,7 @@
 """Reading a ClientHello without OpenSSL: which host, and which protocols, a client asks for.
 
 The allow-list is per instance and is checked before any cryptography is done, so the gateway reads
-the name itself. Only lengths and two extensions are looked at; everything else is OpenSSL's.
+the name itself. Only lengths and three extensions are looked at; everything else is OpenSSL's.
 """
 
 import struct
@@ -18,7 +18,9 @@ RECORDS_MAX = 64
 
 SERVER_NAME = 0
 ALPN = 16
+SUPPORTED_VERSIONS = 43
 HOST_NAME = 0
+TLS_1_3 = b"\x03\x04"
 
 
 class NotTlsError(Exception):
@@ -29,6 +31,7 @@ class NotTlsError(Exception):
 class ClientHello:
     server_name: str | None
     alpn: tuple[bytes, ...]
+    offers_tls_1_3: bool
 
 
 def parse(data: bytes | bytearray) -> ClientHello | None:
@@ -99,6 +102,7 @@ def _read_hello(reader: _Reader) -> ClientHello:
     reader.vector(1)  # compression methods
     name: str | None = None
     alpn: tuple[bytes, ...] = ()
+    versions: tuple[bytes, ...] = ()
     extensions = _Reader(reader.vector(2) if reader.left else b"")
     while extensions.left:
         kind, body = extensions.number(2), extensions.vector(2)
@@ -106,7 +110,9 @@ def _read_hello(reader: _Reader) -> ClientHello:
             name = _server_name(_Reader(body))
         elif kind == ALPN:
             alpn = _protocols(_Reader(body))
-    return ClientHello(name, alpn)
+        elif kind == SUPPORTED_VERSIONS:
+            versions = _versions(_Reader(body))
+    return ClientHello(name, alpn, TLS_1_3 in versions)
 
 
 def _server_name(reader: _Reader) -> str | None:
@@ -123,4 +129,12 @@ def _protocols(reader: _Reader) -> tuple[bytes, ...]:
     found = []
     while names.left:
         found.append(names.vector(1))
+    return tuple(found)
+
+
+def _versions(reader: _Reader) -> tuple[bytes, ...]:
+    versions = _Reader(reader.vector(1))
+    found = []
+    while versions.left:
+        found.append(versions.take(2))
     return tuple(found)

@@ -69,7 +69,7 @@ class Connection(TlsSteps):
 
     def broken_by(self, error: Exception) -> None:
         if isinstance(error, TlsError | ssl.SSLError):
-            self._on_tls_error()
+            self._on_tls_error(getattr(error, "counted_as", TlsError.counted_as))
         elif isinstance(error, Refusal):
             self._refuse(error)
         else:
@@ -109,12 +109,16 @@ class Connection(TlsSteps):
             self._run(verdict)
 
     def _begin_tls(self, admitted: Admitted) -> None:
-        context = self._context(admitted)
+        route = admitted.route
+        if route is not None and route.client_ca_pem is not None and not opening.is_served(route):
+            # It may run by now, and then asks for certificates.
+            self._shared.routes.refresh()
+            route = self._shared.routes.find(route.host, self._entry.protocols) or route
+        context = self._agreed_context(route, admitted.alpn, self._preface.address)
         if context is None:
             self._turn_away(Rejected("no_certificate", alert(ALERT_INTERNAL_ERROR)))
             return
-        self._tls = TlsSession(context)
-        self._hear_hello(admitted.hello)
+        self._begin_session(context, admitted)
 
     def _begin_challenge(self, challenged: Challenged) -> None:
         context = self._shared.certificates.challenge(challenged.host, ACME_TLS.decode())
@@ -124,13 +128,6 @@ class Connection(TlsSteps):
         self._tls = TlsSession(context)
         self._step = self._prove
         self._step(memoryview(challenged.hello))
-
-    def _context(self, admitted: Admitted) -> ssl.SSLContext | None:
-        certificates, route = self._shared.certificates, admitted.route
-        if route is None:
-            return certificates.context(admitted.alpn)
-        self._host, self._asked_for = route.host, route.client_ca_pem
-        return certificates.context(admitted.alpn, route.host, route.client_ca_pem)
 
     def _read_first_request(self, data: memoryview) -> None:
         tls = self.session
@@ -161,8 +158,9 @@ class Connection(TlsSteps):
         if not route.admits(self._preface.address):
             self._turn_away(Rejected("not_allowed"))
             return
-        opening.check_admitted(route, self._preface.address, self._asked_for)
+        # First whether it is served: where it was not, TLS asked for no certificates.
         opening.check(route)
+        opening.check_admitted(route, self._preface.address, self._asked_for)
         if (route.state == "running" or route.is_cell) and self._enter(route):
             try:
                 self._splice(opening.connect(route.socket))
@@ -293,8 +291,8 @@ class Connection(TlsSteps):
 
     # Refusals.
 
-    def _on_tls_error(self) -> None:
-        self._count("tls_failed")
+    def _on_tls_error(self, counted_as: str) -> None:
+        self._count(counted_as)
         self._drop_backend()
         self.flush()  # the alert
         self._hang_up()

@@ -34,6 +34,7 @@ class Admitted:
     route: Route | None
     alpn: tuple[str, ...]
     hello: bytes
+    offers_tls_1_3: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +125,4 @@ class Preface:
         agreed = any(name.encode() in hello.alpn for name in alpn)
         if not agreed and alpn and (hello.alpn or self._dialogue.needs_alpn):
             return Rejected("no_protocol", alert(ALERT_NO_APPLICATION_PROTOCOL))
-        return Admitted(route, alpn, bytes(self._received))
+        return Admitted(route, alpn, bytes(self._received), hello.offers_tls_1_3)

@@ -21,9 +21,9 @@ class Route:
     """Where a host leads by one protocol.
 
     `networks` None admits every address; `connections_max` None counts nothing; `alpn` None is
-    what the protocol has; `client_ca_pem` None asks clients for no certificate;
-    `sends_proxy_header` tells the backend who calls; `logins` are those of which more is known than
-    their names.
+    what the protocol has; `client_ca_pem` None asks clients for no certificate; `tenant` is whose
+    the instance is, in a word that says no more; `sends_proxy_header` tells the backend who calls;
+    `logins` are those of which more is known than their names.
     """
 
     host: str
@@ -37,6 +37,7 @@ class Route:
     client_ca_pem: str | None = None
     alpn: tuple[str, ...] | None = None
     sends_proxy_header: bool = False
+    tenant: str = ""
     logins: Logins = field(default_factory=dict, hash=False)
 
     @property
@@ -196,6 +197,8 @@ def _route(host: str, entry: dict[str, Any]) -> Route:
         connections_max=None if limit is None else int(limit),
         refusal=entry.get("refusal"),
         client_ca_pem=authorities,
+        # As in the cell, an instance without one is a tenant of its own.
+        tenant=str(entry.get("tenant") or entry["instance_id"]),
         logins={
             name.encode(): Proof.parse(proof) for name, proof in (entry.get("logins") or {}).items()
         },

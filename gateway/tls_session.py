@@ -2,8 +2,8 @@
 
 import contextlib
 import ssl
-import time
-from typing import Any
+
+from gateway import client_chains
 
 CHUNK_BYTES = 16_384
 # Of a client, after its hello, and with it where certificates are asked for: a chain of three takes
@@ -14,12 +14,27 @@ HANDSHAKE_MAX_BYTES = 16_384
 class TlsError(Exception):
     """The session is over; `output` may hold an alert that the peer should get."""
 
+    counted_as = "tls_failed"
+
+
+class CostlyCertificatesError(TlsError):
+    counted_as = "costly_certificates"
+
 
 class TlsSession:
-    def __init__(self, context: ssl.SSLContext) -> None:
+    """Where `memory` is given it is remembered there, and not in its context.
+
+    Python cannot keep OpenSSL from remembering sessions of TLS 1.2, so that they can be resumed.
+    """
+
+    def __init__(self, context: ssl.SSLContext, memory: ssl.SSLContext | None = None) -> None:
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
-        self._object = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        begun_in = memory or context
+        self._object = begun_in.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        if memory is not None:
+            self._object.context = context
+        self._asks = context.verify_mode is ssl.CERT_REQUIRED
         self.decrypt, self.encrypt = self._object.read, self._object.write
         self.peer_ended = False
         self._ended = False
@@ -46,10 +61,14 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
+            refused = client_chains.refusal(self._object)
+            if refused:
+                raise CostlyCertificatesError(refused) from error
             raise TlsError(error.reason or "handshake failed") from error
-        # OpenSSL takes a resumed session's certificate for verified, whatever the time is now.
-        if self._object.session_reused and _is_over(self._object.getpeercert()):
-            raise TlsError("certificate expired")
+        if self._asks:
+            if self._object.session_reused:
+                raise TlsError("a resumed session shows no certificate")
+            client_chains.look_no_more(self._object)
         return True
 
     def read(self) -> list[bytes]:
@@ -93,9 +112,3 @@ class TlsSession:
 
     def output(self) -> bytes:
         return self.outgoing.read()
-
-
-def _is_over(certificate: dict[str, Any] | None) -> bool:
-    if not certificate:
-        return False
-    return ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()

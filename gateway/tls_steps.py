@@ -1,10 +1,15 @@
 """The steps of a connection that are TLS's handshake."""
 
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
+from gateway import opening
+from gateway.certificates import asking_context
+from gateway.preface import Admitted
 from gateway.relay import Relay
-from gateway.tls_session import TlsError
+from gateway.routes import Route
+from gateway.tls_session import TlsError, TlsSession
 
 if TYPE_CHECKING:
     from gateway.shared import Shared
@@ -17,6 +22,8 @@ class TlsSteps(Relay):
         super().__init__(shared, accepted)
         self._host = ""
         self._asked_for: str | None = None  # the authorities whose certificates TLS asked for
+        # Whose turn it takes to verify them: the instance's tenant, and the client's address.
+        self._turn_of = ("", "")
 
     def broken_by(self, error: Exception) -> None:
         raise NotImplementedError
@@ -24,8 +31,22 @@ class TlsSteps(Relay):
     def _read_first_request(self, data: memoryview) -> None:
         raise NotImplementedError
 
-    def _counted_as(self) -> str | None:
-        raise NotImplementedError
+    def _agreed_context(
+        self, route: Route | None, alpn: tuple[str, ...], address: str
+    ) -> ssl.SSLContext | None:
+        certificates = self._shared.certificates
+        if route is None:
+            return certificates.context(alpn)
+        self._host = route.host
+        if route.client_ca_pem is not None and opening.is_served(route):
+            # Whoever asks for what is not served gets no further than its refusal.
+            self._asked_for, self._turn_of = route.client_ca_pem, (route.tenant, address)
+        return certificates.context(alpn, route.host, self._asked_for)
+
+    def _begin_session(self, context: ssl.SSLContext, admitted: Admitted) -> None:
+        remembers = self._asked_for is not None and not admitted.offers_tls_1_3
+        self._tls = TlsSession(context, asking_context() if remembers else None)
+        self._hear_hello(admitted.hello)
 
     def _hear_hello(self, hello: bytes) -> None:
         """With it may have come, in TLS 1.2, the client's certificates."""
@@ -47,7 +68,7 @@ class TlsSteps(Relay):
     async def _verify(self, further: bytes) -> None:
         try:
             certificates = self._shared.client_certificates
-            done = await certificates.handshake(self._counted_as() or self._host, self.session)
+            done = await certificates.handshake(*self._turn_of, self.session)
             self._opening = None
             self._client.resume()
             self._shaken(further, done=done)

@@ -53,6 +53,7 @@ def _route(instance: HostedInstance) -> dict[str, Any]:
     }
     return {
         "instance_id": instance.instance_id,
+        "tenant": instance.record.tenant,
         "socket": str(instance.driver.socket(instance.site)),
         "protocol": instance.driver.protocol,
         "state": state,

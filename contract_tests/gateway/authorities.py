@@ -38,10 +38,16 @@ class Pair:
 
 
 class Authority:
-    def __init__(self, name: str, directory: Path, above: "Authority | None" = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        above: "Authority | None" = None,
+        curve: ec.EllipticCurve | None = None,
+    ) -> None:
         self.name = name
         self._directory = directory
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = ec.generate_private_key(curve or ec.SECP256R1())
         issuer = above or self
         made = (
             _builder(name, issuer.name, self._key)
@@ -50,8 +56,8 @@ class Authority:
         )
         self.pem = made.public_bytes(serialization.Encoding.PEM).decode()
 
-    def subordinate(self, name: str) -> "Authority":
-        return Authority(name, self._directory, self)
+    def subordinate(self, name: str, curve: ec.EllipticCurve | None = None) -> "Authority":
+        return Authority(name, self._directory, self, curve)
 
     def issue(self, name: str, usage: x509.ObjectIdentifier = CLIENT) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())

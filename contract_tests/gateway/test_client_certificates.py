@@ -2,10 +2,8 @@
 
 import asyncio
 import concurrent.futures
-import contextlib
 import ssl
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +23,6 @@ from contract_tests.gateway.postgres_clients import (
     startup,
 )
 from contract_tests.gateway.rig import GatewayRig, raw_get, until
-from gateway.certificates import make_context
-from gateway.tls_session import TlsError, TlsSession
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -238,41 +234,22 @@ def test_who_gives_no_server_name_cannot_go_round_it(
     assert "client certificate" in refused["M"]
 
 
-def _talk(client: ssl.SSLObject, to: ssl.MemoryBIO, back: ssl.MemoryBIO, tls: TlsSession) -> None:
-    """The handshake and what follows it, until the gateway's side is done."""
-    done = False
-    while not done:
-        with contextlib.suppress(ssl.SSLWantReadError):
-            client.do_handshake()
-        tls.receive(to.read())
-        done = tls.handshake()
-        back.write(tls.output())
-    tls.write(b"x")
-    back.write(tls.output())
-    assert client.read(1) == b"x"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_session_does_not_outlast_its_certificate(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: ssl.TLSVersion
+@pytest.mark.parametrize("state", ["paused", "failed"])
+def test_no_certificate_is_asked_for_where_nothing_is_served(
+    gateway: GatewayRig, authority: Authority, state: str
 ) -> None:
-    """It is resumed without another look at the certificate, and each time with a new ticket."""
-    server, pair = authority.issue("server", SERVER), authority.issue("app")
-    context = make_context(server.certificate, server.key, (), authority.pem)
-    asking = ssl.create_default_context(cadata=authority.pem)
-    asking.maximum_version = version
-    asking.load_cert_chain(pair.certificate, pair.key)
-
-    def connected(session: ssl.SSLSession | None = None) -> ssl.SSLObject:
-        back, to = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = asking.wrap_bio(back, to, server_hostname="server", session=session)
-        _talk(client, to, back, TlsSession(context))
-        return client
-
-    first = connected()
-    again = connected(first.session)
-    assert again.session_reused
-    later = time.time() + 2 * 86_400
-    monkeypatch.setattr("gateway.tls_session.time.time", lambda: later)
-    with pytest.raises(TlsError, match="certificate expired"):
-        connected(again.session)
+    """The client is told why, and nothing that it could show is verified."""
+    text = f"the instance is {state}, for this reason"
+    host = gateway.add_instance(
+        f"mutual-{state}", client_ca_pem=authority.pem, state=state, refusal=text
+    )
+    refused = gateway.get(host)
+    assert (refused.status_code, refused.json()) == (503, {"error": text})
+    assert status(gateway, host, authority.issue("app")) == 503
+    with gateway.connect(host) as early:
+        gateway.set_route(host, state="running", refusal=None)
+        until(lambda: not shakes_hands(gateway, host), "it is served, and asks for certificates")
+        code, _, body = raw_get(early)
+        assert code == 503
+        assert b"client certificates" in body
+    assert status(gateway, host, authority.issue("app")) == 200

@@ -1,6 +1,7 @@
 """What a client shows in its handshake holds up nobody else, however much work it is."""
 
 import asyncio
+import json
 import ssl
 import threading
 from pathlib import Path
@@ -13,9 +14,12 @@ from cryptography.hazmat.primitives import serialization
 
 from contract_tests.gateway.authorities import Authority
 from contract_tests.gateway.rig import GatewayRig, raw_get
-from gateway.client_certificates import ASKING_MAX, ClientCertificates
+from gateway.client_certificates import THREADS, WAITING_MAX, ClientCertificates
+from gateway.routes import Routes
 from gateway.tls_session import HANDSHAKE_MAX_BYTES, TlsError, TlsSession
 from gateway.tls_steps import TlsSteps
+
+HERE = "127.0.0.1"
 
 
 class Slow(TlsSession):
@@ -40,18 +44,45 @@ async def until_begun(session: Slow) -> None:
     assert await asyncio.to_thread(session.begun.wait, 30)
 
 
-def test_an_instance_has_one_thread_and_others_have_theirs() -> None:
+def test_a_tenant_has_one_thread_and_others_have_theirs() -> None:
     async def run() -> None:
         verifying = ClientCertificates()
         slow = [Slow() for _ in range(5)]
-        tasks = [asyncio.create_task(verifying.handshake("one", each)) for each in slow]
+        tasks = [asyncio.create_task(verifying.handshake("one", HERE, each)) for each in slow]
         await until_begun(slow[0])
         for _ in range(3):
-            assert await verifying.handshake("another", quick())
-        assert [each.begun.is_set() for each in slow] == [True, False, False, False, False]
+            assert await verifying.handshake("another", HERE, quick())
+        assert sum(each.begun.is_set() for each in slow) == 1
         for each in slow:
             each.go_on.set()
         assert await asyncio.gather(*tasks) == [True] * 5
+
+    asyncio.run(run())
+
+
+def test_tenants_take_turns() -> None:
+    """However many handshakes two of them have, a third one's is the next."""
+
+    async def run() -> None:
+        verifying = ClientCertificates()
+        crowd = {name: [Slow() for _ in range(20)] for name in ("one", "two")}
+        tasks = [
+            asyncio.create_task(verifying.handshake(name, HERE, each))
+            for name, sessions in crowd.items()
+            for each in sessions
+        ]
+        for sessions in crowd.values():
+            await until_begun(sessions[0])
+        third = Slow()
+        tasks.append(asyncio.create_task(verifying.handshake("three", HERE, third)))
+        await asyncio.sleep(0)
+        crowd["one"][0].go_on.set()
+        await until_begun(third)
+        begun = [each for sessions in crowd.values() for each in sessions if each.begun.is_set()]
+        assert begun == [crowd["one"][0], crowd["two"][0]]
+        for each in (third, *crowd["one"], *crowd["two"]):
+            each.go_on.set()
+        assert all(await asyncio.gather(*tasks))
 
     asyncio.run(run())
 
@@ -60,10 +91,10 @@ def test_a_client_that_leaves_does_not_give_its_thread_to_the_next() -> None:
     async def run() -> None:
         verifying = ClientCertificates()
         first, second = Slow(), quick()
-        leaving = asyncio.create_task(verifying.handshake("one", first))
+        leaving = asyncio.create_task(verifying.handshake("one", HERE, first))
         await until_begun(first)
         leaving.cancel()
-        waiting = asyncio.create_task(verifying.handshake("one", second))
+        waiting = asyncio.create_task(verifying.handshake("one", HERE, second))
         await asyncio.sleep(0.05)
         assert not second.begun.is_set()
         first.go_on.set()
@@ -73,20 +104,64 @@ def test_a_client_that_leaves_does_not_give_its_thread_to_the_next() -> None:
     asyncio.run(run())
 
 
-def test_so_many_wait_for_an_instance_and_no_more() -> None:
+def test_so_many_wait_of_a_tenant_and_who_has_most_makes_room() -> None:
     async def run() -> None:
         verifying = ClientCertificates()
-        slow = [Slow() for _ in range(ASKING_MAX)]
-        tasks = [asyncio.create_task(verifying.handshake("one", each)) for each in slow]
-        await until_begun(slow[0])
+        served, crowd = Slow(), [Slow() for _ in range(WAITING_MAX)]
+        first = asyncio.create_task(verifying.handshake("one", HERE, served))
+        await until_begun(served)
+        tasks = [asyncio.create_task(verifying.handshake("one", HERE, each)) for each in crowd]
+        await asyncio.sleep(0)
         with pytest.raises(TlsError, match="too many"):
-            await verifying.handshake("one", quick())
-        assert await verifying.handshake("another", quick())
-        for each in slow:
+            await verifying.handshake("one", HERE, quick())
+        elsewhere = asyncio.create_task(verifying.handshake("one", "203.0.113.9", quick()))
+        with pytest.raises(TlsError, match="too many"):
+            await tasks[0]
+        assert await verifying.handshake("another", HERE, quick())
+        for each in (served, *crowd):
             each.go_on.set()
-        await asyncio.gather(*tasks)
+        assert all(await asyncio.gather(first, elsewhere, *tasks[1:]))
 
     asyncio.run(run())
+
+
+def test_nothing_is_kept_of_who_is_done_or_has_left() -> None:
+    async def run() -> None:
+        verifying, slow = ClientCertificates(), Slow()
+        served = asyncio.create_task(verifying.handshake("one", HERE, slow))
+        await until_begun(slow)
+        waiting = asyncio.create_task(verifying.handshake("one", HERE, quick()))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        slow.go_on.set()
+        await asyncio.wait([served, waiting])
+        assert waiting.cancelled()
+        assert not verifying._tenants
+        assert verifying._free == THREADS
+
+    asyncio.run(run())
+
+
+def test_all_instances_of_a_tenant_have_its_turn(tmp_path: Path) -> None:
+    """An instance of an older cell, which says no tenant, is one of its own."""
+    entry = {"protocol": "https", "state": "running", "client_ca_pem": "authorities"}
+    instances = {
+        "a.x": {**entry, "instance_id": "a", "tenant": "whose"},
+        "b.x": {**entry, "instance_id": "b", "tenant": "whose"},
+        "c.x": {**entry, "instance_id": "c"},
+    }
+    path = tmp_path / "routes.json"
+    path.write_text(json.dumps({"instances": instances}))
+    routes = Routes(path)
+    routes.refresh()
+    found = []
+    for host in instances:
+        steps: Any = TlsSteps.__new__(TlsSteps)
+        steps._shared = SimpleNamespace(certificates=SimpleNamespace(context=lambda *_: None))
+        steps._asked_for = None
+        steps._agreed_context(routes.find(host, ("https",)), (), HERE)
+        found.append(steps._turn_of)
+    assert found == [("whose", HERE), ("whose", HERE), ("c", HERE)]
 
 
 def chain(length: int, folder: Path) -> tuple[str, Path, Path]:
@@ -140,7 +215,7 @@ def test_certificates_that_come_with_the_hello_are_verified_apart() -> None:
 
     async def run() -> None:
         steps: Any = TlsSteps.__new__(TlsSteps)
-        steps._asked_for, steps._tls, steps._counted_as = "authorities", Heard(), lambda: "one"
+        steps._asked_for, steps._tls, steps._turn_of = "authorities", Heard(), ("one", HERE)
         steps._client = SimpleNamespace(pause=lambda: None, resume=lambda: None, closed=True)
         loop = asyncio.get_running_loop()
         steps._shared = SimpleNamespace(loop=loop, client_certificates=ClientCertificates())

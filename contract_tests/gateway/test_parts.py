@@ -24,9 +24,14 @@ labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 hosts = st.lists(labels, min_size=1, max_size=5).map(".".join).filter(lambda h: not h[-1].isdigit())
 
 
-def hello(host: str | None, alpn: list[str] | None = None) -> bytes:
+def hello(
+    host: str | None,
+    alpn: list[str] | None = None,
+    most: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+) -> bytes:
     """What this machine's OpenSSL really sends."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.maximum_version = most
     context.check_hostname = False
     if alpn:
         context.set_alpn_protocols(alpn)
@@ -49,7 +54,7 @@ def recut(record: bytes, cuts: list[int]) -> bytes:
 @given(host=hosts, cuts=st.lists(st.integers(1, 10_000), max_size=8))
 def test_the_host_is_read_however_the_message_is_cut(host: str, cuts: list[int]) -> None:
     sent = recut(hello(host, ["h2", "http/1.1"]), cuts)
-    assert client_hello.parse(sent) == ClientHello(host, (b"h2", b"http/1.1"))
+    assert client_hello.parse(sent) == ClientHello(host, (b"h2", b"http/1.1"), offers_tls_1_3=True)
 
 
 @given(host=hosts, cuts=st.lists(st.integers(1, 10_000), max_size=4), data=st.data())
@@ -81,7 +86,12 @@ def test_noise_never_does_more_than_refuse(noise: bytes) -> None:
 
 
 def test_a_client_without_a_name_has_none() -> None:
-    assert client_hello.parse(hello(None)) == ClientHello(None, ())
+    assert client_hello.parse(hello(None)) == ClientHello(None, (), offers_tls_1_3=True)
+
+
+def test_a_client_that_has_tls_1_2_alone_is_known() -> None:
+    sent = hello("a.example", most=ssl.TLSVersion.TLSv1_2)
+    assert client_hello.parse(sent) == ClientHello("a.example", (), offers_tls_1_3=False)
 
 
 def test_a_hello_that_claims_to_be_endless_is_refused() -> None:
@@ -92,7 +102,9 @@ def test_a_hello_that_claims_to_be_endless_is_refused() -> None:
 def test_a_hello_in_many_records_is_refused() -> None:
     sent = hello("a.example", ["h2", "http/1.1"])
     few = recut(sent, list(range(1, client_hello.RECORDS_MAX)))
-    assert client_hello.parse(few) == ClientHello("a.example", (b"h2", b"http/1.1"))
+    assert client_hello.parse(few) == ClientHello(
+        "a.example", (b"h2", b"http/1.1"), offers_tls_1_3=True
+    )
     with pytest.raises(NotTlsError):
         client_hello.parse(recut(sent, list(range(1, client_hello.RECORDS_MAX + 1))))
 

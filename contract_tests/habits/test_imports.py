@@ -21,7 +21,8 @@ ROOMS = {
 MAY_IMPORT = {
     "specserver": set(),
     "storage": set(),
-    "control": {"gateway", "storage", "specserver"},  # gateway: whose an address is
+    # gateway: whose an address is, and which keys verify fast
+    "control": {"gateway", "storage", "specserver"},
     "handlers": {"control", "storage", "specserver"},
     "pages": set(),
     "cell": {"specserver", "gateway", "instance_services", "pages"},

@@ -26,7 +26,11 @@ BARE = "must be one or more PEM certificates, one after the other"
 
 
 def certificate(
-    name: str | None = "Clients", *, ca: bool | None = True, ends: datetime | None = None
+    name: str | None = "Clients",
+    *,
+    ca: bool | None = True,
+    ends: datetime | None = None,
+    key: ec.EllipticCurvePrivateKey = KEY,
 ) -> x509.Certificate:
     """One that has no name, or says nothing of being a CA, where that is None."""
     ends = ends or NOW + timedelta(days=1)
@@ -35,7 +39,7 @@ def certificate(
         x509.CertificateBuilder()
         .subject_name(x509.Name(parts))
         .issuer_name(x509.Name(parts))
-        .public_key(KEY.public_key())
+        .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(ends - timedelta(days=9))
         .not_valid_after(ends)
@@ -140,6 +144,13 @@ def test_each_certificate_must_be_that_of_an_authority() -> None:
         f"certificate CN=Old form {fault}",
         f"certificate without a name {fault}",
     ]
+
+
+def test_a_key_that_takes_long_to_verify_by_is_refused() -> None:
+    assert faults(pem(certificate(key=ec.generate_private_key(ec.SECP521R1())))) == []
+    (fault,) = faults(pem(certificate(key=ec.generate_private_key(ec.BrainpoolP512R1()))))
+    told = "certificate CN=Clients has a key on the curve brainpoolP512r1; allowed are RSA of up to"
+    assert fault.startswith(told)
 
 
 def test_a_certificate_that_has_expired_is_refused() -> None:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from control.policy.violations import Violation
+from gateway.client_chains import KEYS_ALLOWED, key_fault
 
 AUTHORITIES_MAX: Final = 20
 _KEY_MARK: Final = "PRIVATE KEY-----"
@@ -132,6 +133,9 @@ def _faults(certificate: x509.Certificate, now: datetime) -> Iterator[str]:
         yield f"certificate {name} is not a CA certificate (basicConstraints CA is not set)"
     if certificate.not_valid_after_utc <= now:
         yield f"certificate {name} expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+    fault = key_fault(certificate)
+    if fault is not None:
+        yield f"certificate {name} {fault}; allowed are {KEYS_ALLOWED}"
 
 
 def _wrong_bundle(fault: str) -> Violation:

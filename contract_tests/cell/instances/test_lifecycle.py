@@ -81,6 +81,15 @@ def test_a_resize_changes_what_the_engine_may_use(shared_rig: Rig) -> None:
     assert after["memory_bytes"] > 0
 
 
+def test_the_gateway_is_told_whose_an_instance_is(light_rig: Rig) -> None:
+    """In the control plane's word for it, or else as nobody else's."""
+    for tenant in ("somebody", ""):
+        instance_id = light_rig.make(tenant=tenant)
+        route = light_rig.route(instance_id)
+        assert route is not None
+        assert route["tenant"] == (tenant or instance_id)
+
+
 def test_a_changed_allow_list_reaches_the_gateway_without_a_restart(light_rig: Rig) -> None:
     instance_id = light_rig.make()
     pid = light_rig.engine_pid(instance_id)
