@@ -34,6 +34,7 @@ from cell.engines.postgres import (
     sources,
     statistics,
     storage,
+    unowned_files,
     upgrade,
 )
 from cell.engines.postgres.configuration import POSTGRES, TIMESCALEDB, Family
@@ -89,6 +90,7 @@ class PostgreSQL:
         self._writing = threading.Lock()
         self._discarding: dict[Path, asyncio.Task[None]] = {}
         self._storage_limit = storage.PostgresStorageLimit(host, self._writing)
+        self.unowned_files = unowned_files.UnownedFiles()
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
         self.source = ", ".join(named) or "no PostgreSQL that can be run"
 
@@ -239,6 +241,7 @@ class PostgreSQL:
 
     async def erase(self, site: Site) -> None:
         self._storage_limit.forget(site)
+        self.unowned_files.forget(site)
         if (removing := self._discarding.get(site.directory)) is not None:
             await removing
 
@@ -248,6 +251,7 @@ class PostgreSQL:
         return measured(self._host, process, self._storage_limit.look(site, process))
 
     async def hold_writes(self, site: Site, room: Room) -> None:  # noqa: ARG002 - as was measured
+        self.unowned_files.look(site, self._superuser(site))
         await self._storage_limit.end_writers(site, self._superuser(site))
 
     def refuse_writes(self, site: Site) -> None:
