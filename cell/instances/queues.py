@@ -23,7 +23,7 @@ from cell.runtime import relay
 from cell.runtime.host import Host
 from cell.runtime.relay import LimitedRelay
 from instance_services.queues.installation import Connection
-from instance_services.queues.service import RETRY_AFTER, STORAGE_FULL, meaning
+from instance_services.queues.service import RETRY_AFTER, meaning
 from instance_services.queues.store import READ_BYTES_MAX
 from specserver import Conflict, Unavailable
 
@@ -104,7 +104,7 @@ class QueueDatabases:
     def require_room(self, instance_id: str) -> None:
         """Our sessions can write past the storage limit, for the sake of what makes room."""
         if storage.is_held(self._running(instance_id).site):
-            raise Conflict(FULL, code=STORAGE_FULL)
+            raise Conflict(FULL, code="storage_full")
 
     @contextlib.asynccontextmanager
     async def _turn(self, instance_id: str) -> AsyncIterator[None]:

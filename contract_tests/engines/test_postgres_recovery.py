@@ -1,12 +1,16 @@
-"""A log that takes more memory to recover than the size has."""
+"""A log that takes more memory to recover than the size has, and a server that does not stay."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from cell.engines.driver import EngineError
+from cell.engines.postgres import server
+from cell.runtime.process import LaunchError
 from cell.specification import Size
 from contract_tests.engines.conftest import START_S, Subject
-from contract_tests.engines.postgres_sessions import newest, session, superuser, value
+from contract_tests.engines.postgres_sessions import newest, newest_lent, session, superuser, value
 
 LITTLE = Size("little", 0.5, 2**29, 10**10, 20)
 # So many pages to write that no checkpoint comes to its end before the server is killed.
@@ -58,3 +62,20 @@ def starts(subject: Subject, *, lent: bool) -> bool:
         return False
 
     return bool(subject.run(usable()))
+
+
+@newest_lent
+def test_a_server_that_ends_before_anybody_has_looked_at_it_does_not_open_its_data(
+    lent: Subject, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lent.stop()
+    lent.run(lent.driver.snapshot(lent.site, None, lent.login, folder))
+
+    async def ends(*_: object, **__: object) -> None:
+        raise LaunchError("the engine exited at once, with status 139")
+
+    monkeypatch.setattr(server, "launch", ends)
+    with pytest.raises(EngineError, match="the data cannot be opened"):
+        lent.run(lent.driver.restore(lent.site, folder))
+    monkeypatch.undo()
+    lent.start()

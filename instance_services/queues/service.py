@@ -18,7 +18,6 @@ BODY_BYTES_MAX: Final = 8 * 2**20
 """More than the control plane takes: a number may be longer in its JSON than in its caller's."""
 RETRY_AFTER: Final = {"Retry-After": "1"}
 REFUSED: Final = "refused_by_instance"
-STORAGE_FULL: Final = "storage_full"
 SAID_CHARACTERS_MAX: Final = 1000
 _RESOURCES: Final = "53"
 _GOING: Final = "57"

@@ -16,7 +16,7 @@ from cell.layout import Site, write_atomically
 from cell.runtime import engine_files, log_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
-from cell.runtime.process import Process
+from cell.runtime.process import LaunchError, Process
 from cell.specification import Size
 
 PRIVATE = "own"
@@ -106,7 +106,11 @@ async def private(
         # It would run code of the owner, without the size's limits.
         "autovacuum=off",
     )
-    process = await launch(host, family, installation, site, SIZE, options)
+    try:
+        process = await launch(host, family, installation, site, SIZE, options)
+    except LaunchError as error:
+        # It may end before anybody has looked at it.
+        raise await _not_opened(site, log) from error
     host.headroom.give(process.group, SIZE.memory_bytes)
     try:
         await _until_ready(site, process, folder, log)
@@ -127,12 +131,16 @@ async def _until_ready(site: Site, process: Process, folder: EnginePath, log: Pa
                 async with connections.administration(folder, SELF):
                     return
         if not process.alive:
-            # Data and paths: for those who may read the log, and for nobody else.
-            told = await asyncio.to_thread(log_files.tail, site.log, COMPLAINT_CHARACTERS)
-            complaint = told.decode(errors="replace")[-COMPLAINT_CHARACTERS:]
-            with log.open("a") as file:
-                file.writelines(f"data not opened: {line}\n" for line in complaint.splitlines())
-            raise EngineError("the data cannot be opened; the instance's log has the details")
+            raise await _not_opened(site, log)
         if time.monotonic() > deadline:
             raise EngineError("the server did not open the data in time")
         await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def _not_opened(site: Site, log: Path) -> EngineError:
+    """What it complained of goes to the log: data and paths are for nobody who may not read it."""
+    told = await asyncio.to_thread(log_files.tail, site.log, COMPLAINT_CHARACTERS)
+    complaint = told.decode(errors="replace")[-COMPLAINT_CHARACTERS:] or "it ended at once"
+    with log.open("a") as file:
+        file.writelines(f"data not opened: {line}\n" for line in complaint.splitlines())
+    return EngineError("the data cannot be opened; the instance's log has the details")
