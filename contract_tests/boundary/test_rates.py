@@ -134,6 +134,7 @@ def test_keys_are_counted_apart(replicas: Replicas) -> None:
     assert charge(limiters[0], "authentication", "usr_1").allowed
 
 
+@pytest.mark.nightly
 def test_waiting_as_told_always_works(replicas: Replicas) -> None:
     clock, limiters = replicas
     waits = 0

@@ -107,6 +107,7 @@ def test_clients_alone_have_no_document_before_a_server_is_asked(source: Source)
     assert title(alone.at_hand()) == "shipped"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_the_whole_document_is_printed_in_one_piece(
     form: str, capsys: pytest.CaptureFixture[str]

@@ -104,6 +104,7 @@ def terminal(request: pytest.FixtureRequest, home: Path, cli: Cli) -> Iterator[T
         opened.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name",
     [

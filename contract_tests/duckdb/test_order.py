@@ -180,6 +180,7 @@ def test_stopping_drops_what_waits_and_health_says_so(tmp_path: Path) -> None:
     _with_engine(tmp_path, use)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", one_in(2, [signal.SIGTERM, signal.SIGINT]))
 def test_a_signal_ends_a_running_query_and_writes_a_checkpoint(
     tmp_path: Path, number: signal.Signals

@@ -239,6 +239,7 @@ def wait_for_count(session: Session, statement: str, count: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_another_authority_is_not_trusted(
     menagerie: CommandLine, engine: str, tmp_path: Path

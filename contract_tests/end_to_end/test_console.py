@@ -237,6 +237,7 @@ def _has(folder: Path, pattern: str) -> bool:
     return any(folder.glob(pattern))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
 def test_the_page_can_be_used_by_everybody(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome, scheme: str

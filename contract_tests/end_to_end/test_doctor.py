@@ -63,6 +63,7 @@ def without_bubblewrap(folder: Path) -> dict[str, str]:
     return free | {"PATH": str(folder), "MENAGERIE_PORT": "0"}
 
 
+@pytest.mark.nightly
 def test_bubblewrap_that_is_missing_lessens_confinement_only(tmp_path: Path) -> None:
     """The finding, and how it counts: by itself not, and where one is strict."""
     options = ["--home", str(tmp_path / "none")]

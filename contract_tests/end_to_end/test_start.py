@@ -66,6 +66,7 @@ data_plane.run_cell(settings)
 """
 
 
+@pytest.mark.nightly
 def test_a_cell_that_is_asked_to_end_before_it_serves_ends(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", ASKED_EARLY, str(tmp_path)],

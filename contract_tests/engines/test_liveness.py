@@ -145,6 +145,7 @@ def test_an_engine_that_says_nothing_is_started_again(
         assert "it does not respond to logins" in started_again(rig, instance_id)
 
 
+@pytest.mark.nightly
 def test_an_engine_without_a_thread_for_the_cell_is_started_again(rig: Rig, host: Host) -> None:
     """Nobody's credential could be ended at it."""
     instance_id = order(rig, host, "mariadb")

@@ -231,6 +231,7 @@ def test_nothing_is_upgraded_where_nothing_is(subject: Subject, layout: Layout) 
     assert list(site.data.outside.iterdir()) == []
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_a_server_runs_where_nothing_confines_it(subject: Subject, tmp_path: Path) -> None:
     closed = Layout.make(tmp_path / "cell")

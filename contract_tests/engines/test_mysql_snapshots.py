@@ -129,6 +129,7 @@ def test_a_branch_takes_no_password_of_its_source(
     branch.stop()
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_links_in_the_data_are_not_followed(running: Subject, folder: Path, tmp_path: Path) -> None:
     """A broken engine owns its folder and may put there what it likes."""

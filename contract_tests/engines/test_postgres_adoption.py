@@ -178,6 +178,7 @@ def test_settings_of_his_database_do_not_keep_us_from_ending_a_login(lent: Subje
         assert found.fetchone() is None
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_branch_of_what_was_prepared_has_no_more(lent: Subject) -> None:
     """The roles of where the data comes from are there, and none of them is one of ours."""

@@ -134,6 +134,7 @@ async def lock_catalog(subject: Subject) -> None:
         await connection.execute(roles.ALONE)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_it_begins_a_minute_after_a_start(lent: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(lent.driver, PostgreSQL)

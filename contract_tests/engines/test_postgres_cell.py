@@ -174,6 +174,7 @@ def gateway(rig: Rig) -> Iterator[tuple[int, Path]]:
         process.wait()
 
 
+@pytest.mark.nightly
 def test_clients_reach_it_through_the_gateway(rig: Rig, gateway: tuple[int, Path]) -> None:
     port, authority = gateway
     instance_id = order(rig)

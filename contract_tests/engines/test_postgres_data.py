@@ -297,6 +297,7 @@ def test_of_what_failed_in_an_upgrade_the_errors_are_kept(layout: Layout) -> Non
     assert len(told) < 2_000
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_no_committed_row_is_lost_to_a_kill(lent: Subject) -> None:
     ask(lent, "CREATE TABLE numbers (n int PRIMARY KEY)")

@@ -96,6 +96,7 @@ def test_any_number_of_objects_is_handed_over(running: Subject) -> None:
     assert value(running, OWNED, third) == 0
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_a_database_that_nobody_reads_keeps_no_login_alive(lent: Subject) -> None:
     """In an encoding that we have no codec for, and one that is dropped half."""
@@ -119,6 +120,7 @@ def test_a_database_that_nobody_reads_keeps_no_login_alive(lent: Subject) -> Non
     lent.start()
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_database_with_a_name_of_any_bytes_keeps_nobody_out(lent: Subject) -> None:
     """One in no encoding gives another a name that is no text."""

@@ -37,6 +37,7 @@ def _digests(subject: Subject) -> set[str]:
     return {digest for (digest,) in found}
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_changed_functions_of_the_server_are_restored(lent: Subject) -> None:
     ask(lent, "CREATE DATABASE copied")

@@ -67,6 +67,7 @@ def test_what_is_no_postgresql_is_passed_over(tmp_path: Path) -> None:
         assert sources.describe("x", tmp_path) is None
 
 
+@pytest.mark.nightly
 def test_two_at_once_make_one_template(
     tmp_path: Path, loop: Callable[[Coroutine[Any, Any, Any]], Any]
 ) -> None:

@@ -22,6 +22,7 @@ print(TestClient.__module__)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("module", "left_out"),
     [

@@ -70,6 +70,7 @@ def test_postgresql_restarted_under_load_loses_nothing_acknowledged(cluster: Clu
     database.dispose()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
 def test_no_connection_that_rested_through_a_restart_is_handed_out(
     cluster: Cluster, how: signal.Signals, monkeypatch: pytest.MonkeyPatch

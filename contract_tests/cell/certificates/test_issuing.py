@@ -44,6 +44,7 @@ def test_a_domain_is_certified_by_the_acme_server(region: Region) -> None:
     region.rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 def test_there_is_no_moment_without_a_certificate(region: Region, instance_id: str) -> None:
     host = "at-once.example.com"  # its name leads nowhere, so that the server refuses it
     region.rig.put(instance_id, domains=[host])

@@ -309,6 +309,7 @@ def stray(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+@pytest.mark.nightly
 def test_a_cell_stopped_while_an_engine_starts_leaves_none(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(stop_timeout_s=0.5)
     instance_id = new_id()

@@ -24,6 +24,7 @@ def versions(shared_rig: Rig) -> dict[str, str]:
     return {each["engine"]: each["versions"][-1] for each in engines}
 
 
+@pytest.mark.nightly
 def test_consoles_of_one_tenant_leave_those_of_others_served(sql_rig: Rig) -> None:
     crowded = sql_rig.make(tenant="crowd")
     beside = sql_rig.make(tenant="crowd")

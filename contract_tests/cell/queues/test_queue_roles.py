@@ -214,6 +214,7 @@ def test_older_servers_have_the_same_rights(shared_rig: Rig, version: str) -> No
         pass
 
 
+@pytest.mark.nightly
 def test_nobody_logs_in_as_a_role_of_the_data_api(shared_rig: Rig) -> None:
     """A former holder who could would read what is sent later."""
     queues = make(shared_rig)

@@ -314,6 +314,7 @@ def send_in_turn(queues: Queues, name: str) -> int:
         assert time.monotonic() - began >= TURN_WITHIN_S, answer.text
 
 
+@pytest.mark.nightly
 def test_those_who_ask_at_once_take_turns(queues: Queues) -> None:
     name = queues.make("crowded")
     with ThreadPoolExecutor(12) as threads:
