@@ -4,6 +4,7 @@ Uvicorn answers what its parser refuses in plain text, bounds no header, and wai
 a request without end.
 """
 
+import contextlib
 import re
 import traceback
 from asyncio import Event, TimerHandle, Transport
@@ -319,7 +320,9 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write(self._refusal)
-        self.transport.write_eof()
+        # Whoever has reset the connection meanwhile is not there to be told.
+        with contextlib.suppress(OSError):
+            self.transport.write_eof()
         self.flow.resume_reading()
         self._limit = self.loop.call_later(LINGER_S, self.transport.close)
 

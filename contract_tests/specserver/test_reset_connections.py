@@ -1,16 +1,20 @@
 """Holds that a client which resets its connection, whenever it does, leaves no error behind."""
 
+import errno
 import logging
 import socket
 import struct
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from contract_tests.specserver.echo_server import Hasty, serving
 from contract_tests.specserver.wire import connect, exchanged
+from specserver.http_protocol import HttpProtocol
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 SLOW = b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -62,3 +66,37 @@ def test_a_reset_leaves_no_error_in_the_log(
     (answer,) = exchanged(address, SLOW * 7 + LAST)[-1:]
     assert answer.status == 200
     assert [record.getMessage() for record in caplog.records] == []
+
+
+class Gone:
+    """A transport whose peer has reset the connection, of which the loop has not heard yet."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def write_eof(self) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_who_is_gone_when_it_is_refused_ends_nothing_else() -> None:
+    later: list[Any] = []
+    loop = SimpleNamespace(call_later=lambda _s, act: later.append(act))
+    protocol: Any = SimpleNamespace(
+        transport=Gone(),
+        loop=loop,
+        flow=SimpleNamespace(resume_reading=lambda: None),
+        _refusal=b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        _unset_keepalive_if_required=lambda: None,
+    )
+    HttpProtocol._hang_up(protocol)
+    later[0]()
+    assert protocol.transport.closed
