@@ -135,15 +135,18 @@ class Installation:
         if self.process and self.process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.stop()
-        killed = []
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                # A confined engine shows nothing of the home; the process that confines it does.
-                for each in [*process.children(recursive=True), process]:
-                    each.kill()
-                    killed.append(each)
-        # They may still write what is about to be removed.
-        psutil.wait_procs(killed, ENDED_S)
+        deadline = time.monotonic() + ENDED_S
+        # A cell may have started an engine while it was looked for.
+        while (found := self.processes()) and time.monotonic() < deadline:
+            killed = []
+            for process in found:
+                with contextlib.suppress(psutil.Error):
+                    # A confined engine shows nothing of the home; what confines it does.
+                    for each in [*process.children(recursive=True), process]:
+                        each.kill()
+                        killed.append(each)
+            # They may still write what is about to be removed.
+            psutil.wait_procs(killed, ENDED_S)
 
 
 @contextlib.contextmanager
