@@ -83,11 +83,8 @@ class Spec:
     def resized(self, size: Size) -> "Spec":
         return replace(self, size=size)
 
-    def with_network_of(self, other: "Spec") -> "Spec":
-        network = {
-            name: getattr(other, name) for name in ("allow_cidrs", "client_ca_pem", "domains")
-        }
-        return replace(self, **network)
+    def with_access_of(self, other: "Spec") -> "Spec":
+        return replace(self, allow_cidrs=other.allow_cidrs, client_ca_pem=other.client_ca_pem)
 
     def with_domains_of(self, kept: Collection[str]) -> "Spec":
         return replace(self, domains=tuple(each for each in self.domains if each in kept))

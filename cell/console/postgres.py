@@ -119,7 +119,7 @@ class _Session:
             return False
         self._fill(b"FETCH FORWARD %d FROM %s" % (self._table.limits.rows + 1, CURSOR))
         self._table.message = ""
-        if self._has_written():
+        if self._table.truncated and self._has_written():
             # By its functions: what it does is done whole, as where nobody limits its rows.
             self._do(b"MOVE FORWARD ALL FROM %s" % CURSOR)
         self._do(b"COMMIT")

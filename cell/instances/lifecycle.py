@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -120,9 +119,8 @@ class Lifecycle:
         former = instance.record.spec
         if former.engine_version != spec.engine_version:
             await self._upgrade(instance, spec)
-        # What was told of its network later than this holds already.
-        told = replace(instance.record.spec, domains=spec.domains).with_domains_of(domains)
-        instance.specify(spec.with_network_of(told))
+        # What was told later than this of who may reach it holds already.
+        instance.specify(spec.with_domains_of(domains).with_access_of(instance.record.spec))
         if former.domains or spec.domains:
             # Before the gateway hears of the name: there is no moment without a certificate.
             await self._supervisor.certify_domains()

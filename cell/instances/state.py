@@ -117,7 +117,7 @@ class InstanceState:
     def restrict(self, spec: Spec) -> bool:
         """Whether who may reach it is another matter now; it does not get further domains."""
         own = self._record.spec
-        wanted = own.with_network_of(spec).with_domains_of(own.domains)
+        wanted = own.with_domains_of(spec.domains).with_access_of(spec)
         self._record = replace(self._record, spec=wanted)
         return wanted != own
 

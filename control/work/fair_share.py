@@ -113,5 +113,5 @@ class _Places:
 
 def _sharer(operation: Operation) -> str:
     """As `queue.sharer` says of a row."""
-    whose = (operation.args[name] for name in SHARERS if name in operation.args)
+    whose = filter(None, map(operation.args.get, SHARERS))
     return str(next(whose, CELLS if "cell_id" in operation.args else ""))

@@ -131,12 +131,10 @@ class Refusals:
             return None
         serialized = self._reference.serialized(sql)
         found = paths.parsed(serialized) if serialized else paths.by_tokens(sql)
-        # To look for the names of tables costs more than all the rest.
-        return (
-            min(found.difference(catalog.relations(self._connection)), default=None)
-            if found
-            else None
-        )
+        if not found:
+            # To look for the names of tables costs more than all the rest.
+            return None
+        return min(found.difference(catalog.relations(self._connection)), default=None)
 
     def _calls(self, sql: str) -> str | None:
         """A function that is called in the text and not offered."""

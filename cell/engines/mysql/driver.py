@@ -186,7 +186,7 @@ class MySQLFamily:
     ) -> Snapshot:
         copier = Copier(self._host, self._dialect, site)
         if process is None:
-            await asyncio.to_thread(_has_databases, site)
+            await asyncio.to_thread(files.put_back, site.data / options.DATABASES)
             return await copier.of_stopped(target)
         try:
             (version,) = await self._ask(site, "VERSION()")
