@@ -44,6 +44,26 @@ def test_a_load_that_is_larger_than_the_storage_ends_and_loses_nothing_else(
     rig.action(instance_id, "erase")
 
 
+def test_at_the_limit_the_log_of_what_was_written_is_removed_soon(rig: Rig, host: Host) -> None:
+    """The server's own checkpoint takes minutes where nobody writes any more."""
+    instance_id = order(rig, host, "postgres", size={**TINY, "storage_bytes": 160 * MB})
+    tenant = Postgres(rig, instance_id)
+    with tenant.connect() as connection:
+        connection.execute("CREATE TABLE filled (x TEXT STORAGE PLAIN)")
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            connection.execute(LOAD)
+    with tenant.connect() as connection:
+        written = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        assert written
+
+        def is_written_down() -> bool:
+            reached = "SELECT redo_lsn >= %s::pg_lsn FROM pg_control_checkpoint()"
+            return connection.execute(reached, written).fetchone() == (True,)
+
+        until(is_written_down, "a checkpoint has been made", 60)
+    rig.action(instance_id, "erase")
+
+
 def test_above_its_ceiling_it_is_started_once_more_to_be_freed(rig: Rig, host: Host) -> None:
     instance_id = order(rig, host, "postgres", size=TINY)
     tenant = Postgres(rig, instance_id)

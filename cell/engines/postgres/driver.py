@@ -250,9 +250,10 @@ class PostgreSQL:
             self.autovacuum.look(site, process)
         return measured(self._host, process, self._storage_limit.look(site, process))
 
-    async def hold_writes(self, site: Site, room: Room) -> None:  # noqa: ARG002 - as was measured
+    async def hold_writes(self, site: Site, room: Room) -> None:
         self.unowned_files.look(site, self._superuser(site))
         await self._storage_limit.end_writers(site, self._superuser(site))
+        await self._storage_limit.make_room(site, self._superuser(site), room.used_bytes)
 
     def refuse_writes(self, site: Site) -> None:
         self._storage_limit.refuse_writes(site)

@@ -4,9 +4,11 @@ Those that write already are ended: one that loads a gigabyte would go on until 
 what it has written stays in the files, so that the server would be too large to be started.
 """
 
+import asyncio
 import signal
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -34,12 +36,26 @@ MEASURE_EVERY_S = 10.0
 READ_WITHIN_S: Final = 1.0
 """Until sessions have read that they are to read only, where they are between transactions."""
 SWEPT_FOR_S: Final = 10.0
+CHECKPOINT_EVERY_S = 30.0
+CHECKPOINT_WITHIN_S = 300.0
 # A session that was told to end may be rolling back.
 END_WRITERS = """
 SELECT count(pg_catalog.pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
 WHERE backend_xid IS NOT NULL AND backend_type = 'client backend'
     AND usename IS DISTINCT FROM %s AND xact_start < pg_catalog.to_timestamp(%s)
 """
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """The last one of a server at its limit, and what it used before."""
+
+    used_bytes: int
+    began_at: float
+
+    def is_due(self, used_bytes: int, now: float) -> bool:
+        """Where nothing has changed, another would change nothing."""
+        return used_bytes != self.used_bytes and now >= self.began_at + CHECKPOINT_EVERY_S
 
 
 class PostgresStorageLimit:
@@ -52,6 +68,7 @@ class PostgresStorageLimit:
         self._use = StorageUse()
         # When transactions began to only read.
         self._held_at: dict[Path, float] = {}
+        self._checkpoints: dict[Path, _Checkpoint] = {}
 
     def look(self, site: Site, process: Process | None) -> int:
         """The bytes that it uses, as last counted."""
@@ -72,6 +89,7 @@ class PostgresStorageLimit:
     def forget(self, site: Site) -> None:
         """It is to be counted anew."""
         self._use.forget(site)
+        self._checkpoints.pop(site.directory, None)
 
     async def end_writers(self, site: Site, login: Login) -> None:
         """Of the transactions that began before; one that was begun since asked to write."""
@@ -92,6 +110,26 @@ class PostgresStorageLimit:
             log.warning("cell.writers_ended", instance_id=site.instance_id, sessions=ended[0])
         elif time.time() > held_at + SWEPT_FOR_S:
             self._held_at.pop(site.directory, None)
+
+    async def make_room(self, site: Site, login: Login, used_bytes: int) -> None:
+        """At the limit what is dropped, and the log of it, are removed soon, by a checkpoint.
+
+        The server's own takes its time, minutes, where nobody writes any more.
+        """
+        last, now = self._checkpoints.get(site.directory), time.monotonic()
+        if not is_held(site) or (last is not None and not last.is_due(used_bytes, now)):
+            return
+        self._checkpoints[site.directory] = _Checkpoint(used_bytes, now)
+        try:
+            async with (
+                asyncio.timeout(CHECKPOINT_WITHIN_S),
+                connections.administration(site.run, login) as connection,
+            ):
+                await connection.execute("CHECKPOINT")
+        except (psycopg.Error, NotRunningError, TimeoutError, OSError) as error:
+            log.warning(
+                "cell.postgres.no_checkpoint", instance_id=site.instance_id, reason=str(error)
+            )
 
     def refuse_writes(self, site: Site) -> None:
         """Of a server that does not run: the first look at it makes it so."""
