@@ -82,10 +82,11 @@ class Credentials:
         )
         return [name for (name,) in rows]
 
-    def forget_expired(self, instance_id: str) -> None:
+    def forget_expired(self, instance_id: str, before: float) -> None:
+        """Those that had expired at `before` (unix seconds)."""
         self._database.write(
             "DELETE FROM credentials WHERE instance_id = ? AND expires_at <= ?",
-            *(instance_id, time.time()),
+            *(instance_id, before),
         )
 
     def erase(self, instance_id: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from cell.engines.driver import EngineError
+from cell.instances import login_turns
 from cell.instances.hosted import HostedInstance
 from cell.runtime import budget
 from cell.runtime.folder_sizes import taken_bytes
@@ -44,7 +45,10 @@ async def in_turn(
     """Whoever deletes the instance does not wait until there is a place."""
     async with contextlib.AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(None) as instance.waits:
+            async with (
+                asyncio.timeout(None) as instance.waits,
+                login_turns.let_change(instance),
+            ):
                 await stack.enter_async_context(turn)
         except TimeoutError as error:
             raise EngineError(instance.why_work_ends() or "its turn did not come") from error

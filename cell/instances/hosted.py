@@ -25,6 +25,9 @@ class HostedInstance(InstanceState):
         self.site = site
         self.driver = driver
         self.lock = asyncio.Lock()
+        # While this is set, whoever has the lock lets logins be changed, by one at a time.
+        self.lets_logins_change = asyncio.Event()
+        self.changing_logins = asyncio.Lock()
         self.awake_since = time.time()
         self.metrics = Metrics(0, 0, 0.0)
         self.wake: asyncio.Task[None] | None = None

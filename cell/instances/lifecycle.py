@@ -11,7 +11,7 @@ from cell.access import network
 from cell.access.credentials import Credential, Credentials
 from cell.engines import FoundEngines
 from cell.engines.driver import EndsSessions, EngineError
-from cell.instances import bounds, snapshots
+from cell.instances import bounds, login_turns, snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.pools import owner_of
@@ -170,7 +170,7 @@ class Lifecycle:
         instance = self._free(instance_id)
         turn = self._supervisor.pools.copies.turn(owner_of(instance.record))
         # In this order: what waits for its own instance takes no place from others.
-        async with instance.lock, turn:
+        async with instance.lock, login_turns.let_change(instance), turn:
             if instance.record.desired == "erased":
                 raise Conflict("cannot snapshot an instance that is erased")
             try:
@@ -254,7 +254,7 @@ class Lifecycle:
     async def rotate(self, instance: HostedInstance) -> dict[str, Any]:
         """A new credential; the one before stays valid for the overlap."""
         self._free(instance.instance_id)
-        async with instance.lock:
+        async with login_turns.locked(instance):
             overlap_s = instance.record.spec.rotation_overlap_s
             made = self._credentials.make(instance.instance_id, overlap_s)
             try:

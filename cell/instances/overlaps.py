@@ -8,6 +8,7 @@ import structlog
 
 from cell.access.credentials import Credentials
 from cell.engines.driver import EngineError, NewLoginError
+from cell.instances import login_turns
 from cell.instances.hosted import HostedInstance
 
 log = structlog.get_logger("cell.overlaps")
@@ -40,14 +41,17 @@ class Overlaps:
 
     async def end(self, instance_id: str, instance: HostedInstance | None) -> None:
         """Tried again at a later tick where the engine cannot be told now."""
+        told_at = time.time()
         try:
             if instance is not None:
                 # Not beside a rotation: engines refuse two changes of one login at once.
-                async with instance.lock:
+                async with login_turns.locked(instance):
+                    told_at = time.time()
                     if instance.record.desired != "erased":
                         await self._tell(instance)
-            # Forgotten once the engine knows, and not before: else it would never be told.
-            self._credentials.forget_expired(instance_id)
+            # Forgotten once the engine knows, and not before: else it would never be told. What has
+            # expired since then is told next.
+            self._credentials.forget_expired(instance_id, told_at)
             self._owed.discard(instance_id)
             self._failing_since.pop(instance_id, None)
         except (EngineError, OSError) as error:

@@ -60,6 +60,8 @@ class MySQLFamily:
         self._templates = Templates(host, dialect)
         self._background = BackgroundCalls(host)
         self.events = events.Scheduler(self._background)
+        # Those whose data is being copied.
+        self._copied: set[Path] = set()
         self._holder = (
             storage.StorageLimit(self._background, dialect.rights) if dialect.rights else None
         )
@@ -192,7 +194,11 @@ class MySQLFamily:
             (version,) = await self._ask(site, "VERSION()")
         except client.FAILURES as error:
             raise EngineError(f"the engine is not responding: {error}") from error
-        return await copier.of_running(self._running(version), process, target)
+        self._copied.add(site.directory)
+        try:
+            return await copier.of_running(self._running(version), process, target)
+        finally:
+            self._copied.discard(site.directory)
 
     async def restore(self, site: Site, source: Path) -> None:
         await asyncio.to_thread(put, self._host, site, source / options.DATABASES)
@@ -237,6 +243,9 @@ class MySQLFamily:
                 # It may just be starting, and have read the former accounts.
                 if (process := self._host.find(site)) is None:
                     return None
+                if site.directory in self._copied:
+                    # What keeps it from that may be the copy.
+                    raise EngineError(f"its data is being copied: {error}") from error
                 gone = isinstance(error, client.NotThereError)
                 if time.monotonic() - began > (APPLY_FOR_S if gone else HELD_UP_FOR_S):
                     process.signal(signal.SIGKILL)
