@@ -1,6 +1,7 @@
 """A stream of server-sent events, which goes on where it was when the connection ends."""
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -14,6 +15,7 @@ from clients.errors import ConnectionFailed, MalformedAnswer
 AGAIN_AFTER_S: Final = 2.0
 LINE_BYTES_MAX: Final = 1 << 20
 """Many times what an event takes."""
+EVENT_ID: Final = "[!-~]{1,255}"
 
 
 def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -28,11 +30,20 @@ def follow(client: Client, operation: Operation, arguments: Mapping[str, Any]) -
                 for line in _lines(response):
                     name, _, value = line.partition(": ")
                     if name == "id":
-                        given["last_event_id"] = value
+                        given["last_event_id"] = _checked(value, response)
                     elif name == "data":
                         yield value
         response = None
         time.sleep(AGAIN_AFTER_S)
+
+
+def _checked(event_id: str, response: httpx.Response) -> str:
+    """It is sent back in a header."""
+    if re.fullmatch(EVENT_ID, event_id) is None:
+        raise MalformedAnswer(
+            f"{response.url.host} sends an event id that is no word of 1 to 255 ASCII characters"
+        )
+    return event_id
 
 
 def _lines(response: httpx.Response) -> Iterator[str]:

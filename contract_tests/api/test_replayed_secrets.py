@@ -3,6 +3,7 @@
 from typing import Any
 
 import httpx
+import pyotp
 import pytest
 
 from contract_tests.api.harness import PASSWORD, House
@@ -56,6 +57,20 @@ def test_an_enrolment_is_told_to_its_session_alone(house: House) -> None:
     assert first.status_code == 201, first.text
     assert house.post("/v1/me/totp", fresh, **options).json() == first.json()
     is_problem(house.post("/v1/me/totp", stolen, **options), 409, "idempotency_answer_lost")
+
+
+def test_an_enrolment_is_told_again_for_a_minute_only(house: House) -> None:
+    """Later its secret would be worth the second factor itself."""
+    person = house.person("Ada")
+    options: dict[str, Any] = {"json": {}, "headers": {"Idempotency-Key": "enrol"}}
+    session = house.session(person.id)
+    first = house.post("/v1/me/totp", session, **options)
+    assert house.post("/v1/me/totp", session, **options).json() == first.json()
+    confirmed = {"code": code(house, pyotp.TOTP(first.json()["secret"]))}
+    answer = house.post("/v1/me/totp/actions/confirm", session, json=confirmed)
+    assert answer.status_code == 200, answer.text
+    house.pass_time(60)
+    is_problem(house.post("/v1/me/totp", session, **options), 409, "conflict")
 
 
 def sign_in(house: House, email: str, password: str, **more: str) -> httpx.Response:

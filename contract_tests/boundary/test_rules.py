@@ -146,11 +146,12 @@ def test_a_rule_is_what_the_document_says() -> None:
     assert plain.accepts == {"api_key", "session"}
     assert plain.leaves_records
     assert plain.writes
-    assert not plain.sensitive
+    assert (plain.sensitive, plain.brief) == (False, False)
 
     strict = {"permission": "org:write", "assurance": "mfa", "role": "owner", "session": "user"}
     sessions_only = rule(authorize=strict, security=[{"dev_user": []}, {}])
     assert (sessions_only.assurance, sessions_only.sensitive) == ("mfa", True)
+    assert not sessions_only.brief
     assert (sessions_only.session_only, sessions_only.owner_only) == (True, True)
     assert sessions_only.accepts == {"session"}
     assert sessions_only.optional
@@ -186,7 +187,7 @@ def test_what_a_rule_comes_to() -> None:
     audited = rule("get")
     assert (audited.mutating, audited.writes, audited.leaves_records) == (False, True, True)
     revealed = rule(rate_limit="reveal")
-    assert (revealed.sensitive, revealed.leaves_records) == (True, False)
+    assert (revealed.sensitive, revealed.leaves_records, revealed.brief) == (True, False, True)
     guessed = rule(rate_limit="authentication", password="old", code="totp", events=["a.v1"])
     assert (guessed.sensitive, guessed.password, guessed.code) == (True, "old", "totp")
     assert guessed.events == {"a.v1"}

@@ -1,8 +1,10 @@
 """Events are read line by line from a server that may be hostile."""
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 from clients import errors, following, transport
@@ -12,6 +14,23 @@ from contract_tests.clients.test_hostile_servers import answering
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 
 
+def following_of(http: httpx.Client, url: str) -> Iterator[str]:
+    client: Any = SimpleNamespace(
+        open=lambda *_: http.send(http.build_request("GET", url), stream=True)
+    )
+    operation: Any = None
+    return follow(client, operation, {})
+
+
+@pytest.mark.parametrize("event_id", ["\u00e9", "a\rX", "", "x" * 256, "a b"])
+def test_an_id_that_no_header_can_hold_ends_it(event_id: str) -> None:
+    """It is sent back, and would fail each time."""
+    sent = f"id: {event_id}\ndata: first\n\n".encode()
+    refused = pytest.raises(errors.MalformedAnswer, match="id that is no word of 1 to 255")
+    with answering(HEAD, sent) as url, transport.open_http(url) as http, refused:
+        next(following_of(http, url))
+
+
 def test_a_line_that_does_not_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LINE_BYTES_MAX", 100_000)
     endless = [b"x" * 50_000] * 3
@@ -19,11 +38,7 @@ def test_a_line_that_does_not_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
         answering(HEAD, b"id: 1\r\ndata: first\n\n", b"data: ", *endless) as url,
         transport.open_http(url) as http,
     ):
-        client: Any = SimpleNamespace(
-            open=lambda *_: http.send(http.build_request("GET", url), stream=True)
-        )
-        operation: Any = None
-        found = follow(client, operation, {})
+        found = following_of(http, url)
         assert next(found) == "first"
         with pytest.raises(errors.MalformedAnswer, match="more than 100000 bytes"):
             next(found)

@@ -329,13 +329,13 @@ class RequestPipeline:
             )
 
     def _replay_key(self, context: RequestContext, admission: Admission) -> ReplayKey | None:
-        caller, org = admission.caller, admission.org
+        caller, org, rule = admission.caller, admission.org, context.rule
         if caller is None:
-            scope, brief = f"address:{rate_key(context.ip)}", context.rule.sensitive
-            return self._replays.key_of(context.exchange, scope, "", brief=brief)
-        scope = org.id if org else caller.user.id
-        holder = caller.session.id if caller.session and context.rule.sensitive else ""
-        return self._replays.key_of(context.exchange, scope, caller.id, holder)
+            whose = (f"address:{rate_key(context.ip)}", "", "")
+        else:
+            holder = caller.session.id if caller.session and rule.sensitive else ""
+            whose = (org.id if org else caller.user.id, caller.id, holder)
+        return self._replays.key_of(context.exchange, *whose, brief=rule.brief)
 
     def _call(self, db: Session, context: RequestContext, admission: Admission) -> Call:
         tenancy.restrict(db, admission.org.id if admission.org else None)

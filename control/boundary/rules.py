@@ -70,6 +70,11 @@ class Rule:
         return self.assurance != "none" or self.rate in ("authentication", "reveal")
 
     @property
+    def brief(self) -> bool:
+        """Whether its response is repeated for a minute only: nothing but the key guards it."""
+        return self.sensitive and self.assurance == "none"
+
+    @property
     def leaves_records(self) -> bool:
         """Whether repeating it adds to what is kept for long; its rate does not bound that.
 
