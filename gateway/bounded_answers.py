@@ -29,14 +29,14 @@ def async_client(transport: httpx.AsyncBaseTransport, **options: Any) -> httpx.A
 class Bound:
     """Of one answer's body: raises AnswerRefused, or httpx.ReadTimeout after `within_s`."""
 
-    def __init__(self, within_s: float | None = None) -> None:
-        self._left = BYTES_MAX
+    def __init__(self, within_s: float | None = None, bytes_max: int = BYTES_MAX) -> None:
+        self._left = self._most = bytes_max
         self._end = None if within_s is None else time.monotonic() + within_s
 
     def note(self, part: bytes) -> None:
         self._left -= len(part)
         if self._left < 0:
-            raise AnswerRefused(f"the answer is larger than {BYTES_MAX >> 20} MiB")
+            raise AnswerRefused(f"the answer is larger than {self._most >> 20} MiB")
         if self._end is not None and time.monotonic() > self._end:
             raise httpx.ReadTimeout("the answer did not end in time")
 

@@ -68,7 +68,7 @@ def test_the_library_for_acme_asks_through_the_bounds() -> None:
     taking = [path for path in SHIPPED if "acme" in {n.split(".")[0] for n in imported(path)}]
     assert [names(path) for path in taking] == [TAKES_ACME]
     text = taking[0].read_text()
-    assert text.count("ClientNetwork(") == text.count("answers.bind(self._net.session)") == 1
+    assert text.count("ClientNetwork(") == text.count("answers.bind(self._net.session, ") == 1
 
 
 def test_what_is_bare_is_found() -> None:

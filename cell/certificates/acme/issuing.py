@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from cell.certificates.acme import challenge
+from cell.certificates.acme import chains, challenge
 from cell.certificates.acme.ledger import AcmeOrder
 from cell.certificates.acme.problems import AcmeError
 from cell.runtime.daemon_threads import in_daemon_thread
@@ -42,8 +42,8 @@ async def fulfil(server: "AcmeServer", home: Path, host: str, order: AcmeOrder) 
             seen = await in_daemon_thread(server.look, order.url)
             if seen.status == "valid" and seen.certificate is not None:
                 chain_pem = await in_daemon_thread(server.download, seen.certificate)
-                check(chain_pem, order, host, dt.datetime.now(dt.UTC))
-                return chain_pem
+                now = dt.datetime.now(dt.UTC)
+                return await in_daemon_thread(chains.checked, chain_pem, order.key_pem, host, now)
             await _go_on(server, home, host, order, seen)
             wait_s = min(POLL_MAX_S, wait_s * 1.5)
             pause_s = max(wait_s, seen.retry_after_s or 0.0)
@@ -76,22 +76,6 @@ def _request(order: AcmeOrder, host: str) -> bytes:
         key_of(order.key_pem), hashes.SHA256()
     )
     return signed.public_bytes(serialization.Encoding.PEM)
-
-
-def check(chain_pem: bytes, order: AcmeOrder, host: str, now: dt.datetime) -> None:
-    """Raises AcmeError unless a client that trusts its issuer will take this for the host."""
-    try:
-        leaf, *issuers = x509.load_pem_x509_certificates(chain_pem)
-        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        for issued, issuer in zip([leaf, *issuers], issuers, strict=False):
-            issued.verify_directly_issued_by(issuer)
-        fits = leaf.public_key() == key_of(order.key_pem).public_key()
-    except Exception as error:
-        raise AcmeError("order", "the ACME server sent an invalid certificate chain") from error
-    if not fits or host not in names.get_values_for_type(x509.DNSName):
-        raise AcmeError("order", "the ACME server sent a certificate for another name or key")
-    if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc:
-        raise AcmeError("order", "the ACME server sent a certificate that is not currently valid")
 
 
 def key_of(pem: str) -> ec.EllipticCurvePrivateKey:

@@ -4,10 +4,13 @@ import ipaddress
 import re
 from typing import Final, Literal
 
+from gateway.peer_texts import printable
+
 Kind = Literal["server", "account", "limited", "order", "refused"]
 """`server`: all domains, for now. `account`: it must be registered anew. `limited`: too much was
 asked. `order`: this order is over, another one may do. `refused`: this domain, for now."""
 
+TEXT_MAX: Final = 600
 
 _ADDRESS: Final = re.compile(
     r"(?<![\w.-])(?:\[(?P<bracketed>[^\]\s]+)\](?::\d+)?"
@@ -34,10 +37,13 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 class AcmeError(Exception):
-    """`retry_after_s` is how long the server wants to be left alone, where it says so."""
+    """`retry_after_s` is how long the server wants to be left alone, where it says so.
+
+    What the server says is in many of the texts, so each of them is made printable here.
+    """
 
     def __init__(self, kind: Kind, text: str, retry_after_s: float | None = None) -> None:
-        super().__init__(text)
         self.kind = kind
-        self.text = text
+        self.text = printable(text, TEXT_MAX)
+        super().__init__(self.text)
         self.retry_after_s = retry_after_s

@@ -26,6 +26,7 @@ from josepy.interfaces import JSONDeSerializable
 from josepy.jwa import ES256
 from josepy.jwk import JWK, JWKEC
 from josepy.util import ComparableECKey
+from requests.exceptions import InvalidURL, MissingSchema
 
 from cell.certificates.acme import answers
 from cell.certificates.acme.problems import AcmeError, Kind
@@ -35,6 +36,8 @@ TIMEOUT_S = 15
 USER_AGENT = "menagerie-cell"
 NONCES_MAX = 4
 TEXT_MAX = 400
+# An order is of one name; each is asked for in its turn.
+AUTHORIZATIONS_MAX = 4
 SERVER_ERROR = 500
 RESOURCES = ("newNonce", "newAccount", "newOrder")
 # What the library raises over an answer that is not as it must be.
@@ -100,9 +103,9 @@ class AcmeServer:
             self._net.verify_ssl = settings.acme_ca_file  # type: ignore[assignment]
         self._retry_after_s: float | None = None
         self._failing = False
-        answers.bind(self._net.session)
         self._net.session.hooks["response"].append(self._note)
-        with self._meaning():
+        with self._meaning(elsewhere="server"):
+            answers.bind(self._net.session, settings.acme_directory)
             self._directory = client.ClientV2.get_directory(settings.acme_directory, self._net)
             self._new = {name: str(self._directory[name]) for name in RESOURCES}
         if account_url is not None:
@@ -155,7 +158,8 @@ class AcmeServer:
             raise AcmeError("order", f"the server rejected the order{self._why(order) or reason}")
         proofs: tuple[ChallengeProof, ...] = ()
         if order.status == messages.STATUS_PENDING:
-            proofs = tuple(each for one in order.authorizations for each in self._proofs(one))
+            asked = order.authorizations[:AUTHORIZATIONS_MAX]
+            proofs = tuple(each for one in asked for each in self._proofs(one))
             retry_after_s = self._retry_after_s or retry_after_s
         return OrderStatus(status, proofs, order.finalize, order.certificate, retry_after_s)
 
@@ -186,7 +190,7 @@ class AcmeServer:
 
     def _why(self, order: messages.Order) -> str:
         """What the server found wrong with a proof, where that is why."""
-        for url in order.authorizations:
+        for url in order.authorizations[:AUTHORIZATIONS_MAX]:
             if reason := _refusal(self._authorization(url)):
                 return reason
         return ""
@@ -221,8 +225,11 @@ class AcmeServer:
         self._failing = answer.status_code >= SERVER_ERROR
 
     @contextmanager
-    def _meaning(self) -> Iterator[None]:
-        """The library's exceptions as ours, with how long the server wants to be left alone."""
+    def _meaning(self, elsewhere: Kind = "order") -> Iterator[None]:
+        """The library's exceptions as ours, with how long the server wants to be left alone.
+
+        An order whose URLs lead `elsewhere` is over: nothing would ever come of it.
+        """
         self._retry_after_s, self._failing = None, False
         try:
             yield
@@ -230,6 +237,10 @@ class AcmeServer:
             raise
         except messages.Error as error:
             raise AcmeError(self._kind(error.code), _said(error), self._retry_after_s) from error
+        except answers.Elsewhere as error:
+            raise AcmeError(elsewhere, str(error)) from error
+        except (InvalidURL, MissingSchema) as error:
+            raise AcmeError(elsewhere, answers.NOT_HTTPS) from error
         except OSError as error:  # those of requests are some, too
             text = f"the ACME server cannot be reached ({type(error).__name__})"
             raise AcmeError("server", text) from error
@@ -261,7 +272,7 @@ def retry_after(header: str | None) -> float | None:
         return float(header)
     try:
         return max(0.0, email.utils.parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

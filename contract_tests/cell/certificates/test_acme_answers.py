@@ -1,90 +1,59 @@
-"""What an ACME server answers is bounded, and is not unpacked."""
+"""What an ACME server answers is bounded, not unpacked, and leads nowhere else."""
 
-import contextlib
 import gzip
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from cell.certificates.acme import answers
-from cell.certificates.acme.problems import AcmeError
-from cell.certificates.acme.server import AcmeServer
-from cell.settings import CellSettings
-from gateway.bounded_answers import BYTES_MAX
+from cell.certificates.acme.answers import BYTES_MAX
+from cell.certificates.acme.ledger import DomainState, Ledger
+from cell.certificates.acme.problems import TEXT_MAX, AcmeError
+from cell.database import Database
+from cell.sealing import Sealer
+from contract_tests.cell.certificates.directory import Answer, Directory, problem, running
 
-NAMES = ("newNonce", "newAccount", "newOrder")
-
-
-class Directory(http.server.ThreadingHTTPServer):
-    """Answers its directory with what is in hand."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}/directory"
-        self.content = json.dumps({name: f"{self.url}/{name}" for name in NAMES}).encode()
-        self.headers: dict[str, str] = {}
-        self.accepted: list[str | None] = []
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Directory
-
-    def do_GET(self) -> None:
-        self.server.accepted.append(self.headers["Accept-Encoding"])
-        self.send_response(200)
-        for name, value in {"Content-Type": "application/json", **self.server.headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        with contextlib.suppress(OSError):  # refused before its end
-            self.wfile.write(self.server.content)
-
-    def log_message(self, *_of: Any) -> None:
-        """Tests ask `accepted`."""
+HOST = "db.example.com"
 
 
 @pytest.fixture
-def directory() -> Iterator[Directory]:
-    with Directory() as made:
-        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-        thread.start()
+def directory(tmp_path: Path) -> Iterator[Directory]:
+    with running(tmp_path) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
-def connect(directory: Directory) -> AcmeServer:
-    settings = CellSettings(Path("/nowhere"), "cell_1", b"k" * 32, acme_directory=directory.url)
-    return AcmeServer(settings, ec.generate_private_key(ec.SECP256R1()), None)
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Directory]:
+    """A server of another origin, which nobody is to ask."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    with running(folder) as made:
+        yield made
+        assert made.asked == []
 
 
 def test_a_directory_is_read(directory: Directory) -> None:
-    connect(directory)
+    directory.connect()
     assert directory.accepted == ["identity"]
 
 
 def test_a_compressed_answer_is_refused(directory: Directory) -> None:
-    directory.content = gzip.compress(directory.content)
+    directory.content = gzip.compress(directory.whole)
     directory.headers = {"Content-Encoding": "gzip"}
     with pytest.raises(AcmeError, match="cannot be reached") as refused:
-        connect(directory)
+        directory.connect()
     assert "which was not asked for" in str(refused.value.__cause__)
 
 
 def test_an_answer_beyond_the_bound_is_refused(directory: Directory) -> None:
-    directory.content = directory.content.ljust(BYTES_MAX)
-    connect(directory)
+    directory.content = directory.whole.ljust(BYTES_MAX)
+    directory.connect()
     directory.content += b" "
     with pytest.raises(AcmeError, match="cannot be reached") as refused:
-        connect(directory)
-    assert "larger than 16 MiB" in str(refused.value.__cause__)
+        directory.connect()
+    assert "larger than 1 MiB" in str(refused.value.__cause__)
 
 
 def test_an_answer_that_takes_too_long_is_refused(
@@ -92,5 +61,101 @@ def test_an_answer_that_takes_too_long_is_refused(
 ) -> None:
     monkeypatch.setattr(answers, "WITHIN_S", -1.0)
     with pytest.raises(AcmeError, match="cannot be reached") as refused:
-        connect(directory)
+        directory.connect()
     assert "did not end in time" in str(refused.value.__cause__)
+
+
+# The server chooses URLs; what only the cell's host can reach is not asked for it.
+
+
+@pytest.mark.parametrize("path", ["/directory", "/newNonce", "/newOrder"])
+@pytest.mark.parametrize("status", [301, 307])
+def test_no_redirect_is_followed(
+    directory: Directory, other: Directory, path: str, status: int
+) -> None:
+    for where in (f"{other.origin}/x", f"http://127.0.0.1:{other.server_port}/x", "/x"):
+        directory.answers[path] = Answer(status, headers={"Location": where})
+        with pytest.raises(AcmeError, match="redirects, which is not followed") as refused:
+            directory.connect().order(HOST)
+        # Of the whole server, where it is the directory; else of the order.
+        assert refused.value.kind == ("server" if path == "/directory" else "order")
+    assert {at for _, at in directory.asked} <= {"/directory", "/newNonce", "/newOrder"}
+
+
+def test_no_url_of_another_origin_is_asked_for(directory: Directory, other: Directory) -> None:
+    order = {"status": "pending", "finalize": f"{directory.origin}/f"}
+    for where, why in (
+        (f"{other.origin}/x", "of another origin"),
+        ("https://localhost/x", "of another origin"),
+        (f"https://127.0.0.1:{directory.server_port}/x", "of another origin"),
+        (f"http://localhost:{directory.server_port}/x", "that is not https"),
+        ("file:///etc/hostname", "that is not https"),
+        ("/x", "that is not https"),
+        ("https://[x", "that is not https"),
+        ("https://localhost:99999/x", "that is not https"),
+    ):
+        server = directory.connect()
+        for ask in (server.look, server.answer, server.download):
+            with pytest.raises(AcmeError, match=why) as refused:
+                ask(where)
+            assert refused.value.kind == "order"
+        content = json.dumps({**order, "authorizations": [where]}).encode()
+        directory.answers["/o"] = Answer(200, content)
+        with pytest.raises(AcmeError, match=why):
+            server.look(f"{directory.origin}/o")
+        directory.urls["newOrder"] = where
+        with pytest.raises(AcmeError, match=why):
+            directory.connect().order(HOST)
+    # Its own is asked for, however it is written.
+    directory.answers["/o"] = Answer(200, json.dumps({**order, "authorizations": []}).encode())
+    upper = directory.origin.replace("localhost", "LOCALHOST")
+    assert server.look(f"{upper}/o").status == "pending"
+
+
+def test_a_directory_that_is_not_https_is_not_asked(other: Directory) -> None:
+    with pytest.raises(AcmeError, match="a URL that is not https") as refused:
+        other.connect(f"http://127.0.0.1:{other.server_port}/directory")
+    assert refused.value.kind == "server"
+
+
+def test_of_many_authorizations_a_few_are_asked_for(directory: Directory) -> None:
+    """An order is of one name; a thread asks for each of them."""
+    urls = [f"{directory.origin}/a/{number}" for number in range(50)]
+    order = {"status": "pending", "finalize": f"{directory.origin}/f", "authorizations": urls}
+    directory.answers["/o"] = Answer(200, json.dumps(order).encode())
+    name = {"type": "dns", "value": HOST}
+    done = json.dumps({"status": "valid", "identifier": name, "challenges": []}).encode()
+    directory.answers |= {f"/a/{number}": Answer(200, done) for number in range(50)}
+    assert directory.connect().look(f"{directory.origin}/o").proofs == ()
+    assert sum(path.startswith("/a/") for _, path in directory.asked) < 10
+
+
+# What it says is kept, logged, told to the control plane and shown to whom the domain belongs.
+
+
+@pytest.mark.parametrize(
+    "said", [rb"bad \u0000 x", rb"bad \ud800 x", rb"\u202ebad x", rb"bad \u001b[2J\nx", b"x" * 9999]
+)
+def test_what_the_server_says_is_made_printable(
+    directory: Directory, tmp_path: Path, said: bytes
+) -> None:
+    directory.answers["/newOrder"] = problem(said)
+    with pytest.raises(AcmeError) as refused:
+        directory.connect().order(HOST)
+    text = refused.value.text
+    assert text.isprintable()
+    assert "unauthorized" in text
+    assert len(text) < 2 * TEXT_MAX
+    ledger = Ledger(Database(tmp_path / "cell.db"), Sealer(b"k" * 32, "test"))
+    ledger.keep(HOST, DomainState(reason=text))
+    assert ledger.state(HOST).reason == text
+
+
+def test_terms_are_named_within_bounds(directory: Directory) -> None:
+    terms = "https://acme.example/" + "\x1b" * 9999
+    content = {**directory.urls, "meta": {"termsOfService": terms}}
+    directory.content = json.dumps(content).encode()
+    with pytest.raises(AcmeError, match="terms of service") as refused:
+        directory.connect().register()
+    assert refused.value.text.isprintable()
+    assert len(refused.value.text) < 2 * TEXT_MAX

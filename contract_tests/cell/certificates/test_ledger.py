@@ -1,4 +1,4 @@
-"""Pure parts: how long is waited, what is kept, what an answer must be to be put in force."""
+"""Pure parts: how long is waited, and what is kept."""
 
 import datetime as dt
 import time
@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cell.certificates.acme import issuing
 from cell.certificates.acme.ledger import REMEMBERED_S, Account, AcmeOrder, DomainState, Ledger
-from cell.certificates.acme.problems import AcmeError
 from cell.certificates.acme.server import retry_after
 from cell.database import Database
 from cell.sealing import Sealer
-from contract_tests.gateway.authorities import SERVER, Authority
 
 HOST = "db.example.com"
 
@@ -61,26 +58,3 @@ def test_both_forms_of_retry_after_are_read() -> None:
     assert later is not None
     assert 3_500 < later <= 3_600
     assert retry_after(format_datetime(now - dt.timedelta(hours=1), usegmt=True)) == 0
-
-
-def test_only_what_a_client_takes_is_put_in_force(tmp_path: Path) -> None:
-    authority = Authority("issuer", tmp_path)
-    made = authority.issue(HOST, SERVER)
-    order = AcmeOrder("https://a/1", made.key.read_text())
-    chain = made.certificate.read_bytes() + authority.pem.encode()
-    now = dt.datetime.now(dt.UTC)
-    issuing.check(chain, order, HOST, now)
-    stranger = Authority("stranger", tmp_path).pem.encode()
-    for broken, text in (
-        (b"", "invalid certificate chain"),
-        (b"<html>", "invalid certificate chain"),
-        (made.certificate.read_bytes() + stranger, "invalid certificate chain"),
-    ):
-        with pytest.raises(AcmeError, match=text):
-            issuing.check(broken, order, HOST, now)
-    with pytest.raises(AcmeError, match="for another name or key"):
-        issuing.check(chain, AcmeOrder("https://a/1", issuing.new_key()), HOST, now)
-    with pytest.raises(AcmeError, match="for another name or key"):
-        issuing.check(chain, order, "other.example.com", now)
-    with pytest.raises(AcmeError, match="not currently valid"):
-        issuing.check(chain, order, HOST, now + dt.timedelta(days=2))
