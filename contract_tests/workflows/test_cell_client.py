@@ -25,6 +25,7 @@ from control.cells.client import (
     HttpCells,
     InstanceUnknown,
 )
+from control.cells.queues import QueueRefused
 from control.cells.signing import Signer
 from control.work import Again, GiveUp, LeaseLost
 from gateway.bounded_answers import BYTES_MAX
@@ -237,6 +238,86 @@ def test_an_answer_that_comes_byte_by_byte_has_an_end(
     with pytest.raises(CellUnavailable, match="did not answer in time"):
         client.describe()
     assert time.monotonic() - started < 25, "and not after the 30 s that it sends for"
+
+
+HARMFUL = b"a\\u0000b \\u202e\\u001b[2J\\nz"
+HARMLESS = r"a\x00b \u202e\x1b[2J z"
+
+
+def test_what_a_cell_says_is_made_printable(server: Server, client: HttpCell) -> None:
+    """Wherever it says it: PostgreSQL refuses some of it, and owners read it."""
+    pem = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
+    said = b'{"instance_id": "i", "status": "failed", "status_reason": "%s", ' % HARMFUL
+    said += b'"domains": [{"%s": {"x": ["%s", 1, null, true, 0.5]}}], ' % (HARMFUL, HARMFUL)
+    said += b'"ca": {"root_pem": %s}}' % orjson.dumps(pem + "\0")
+    server.answer = (200, b'{"items": [%s]}' % said)
+    (seen,) = client.observations()
+    assert seen["status_reason"] == HARMLESS
+    assert seen["domains"] == [{HARMLESS: {"x": [HARMLESS, 1, None, True, 0.5]}}]
+    assert seen["ca"]["root_pem"] == pem + r"\x00"
+    server.answer = (200, said)
+    assert client.observe("i") == client.describe() == client.capacity("i") == seen
+    assert client.resume("i", key="op_1:resume", lease=1) == seen
+
+
+@pytest.mark.parametrize(("status", "meaning"), [(422, CellRefused), (503, CellUnavailable)])
+def test_a_refusal_is_made_printable_and_bounded(
+    server: Server, client: HttpCell, status: int, meaning: type[Exception]
+) -> None:
+    server.answer = (status, b'{"detail": "%s"}' % HARMFUL)
+    with pytest.raises(meaning) as raised:
+        client.pause("inst_1", key="op_1:pause", lease=1)
+    assert str(raised.value) == HARMLESS
+    server.answer = (status, {"detail": "\x1b" * 1_000_000})
+    with pytest.raises(meaning) as raised:
+        client.pause("inst_1", key="op_1:pause", lease=1)
+    assert len(str(raised.value)) < 3_000
+
+
+def test_messages_of_queues_stay_to_the_letter(server: Server, client: HttpCell) -> None:
+    server.answer = (200, b'{"items": [{"message": {"x": "%s"}}]}' % HARMFUL)
+    told = client.queues("inst_1").read("jobs", count=1, timeout_s=30)
+    assert told["items"][0]["message"]["x"] == orjson.loads(b'"%s"' % HARMFUL)
+    server.answer = (409, b'{"code": "conflict", "detail": "%s"}' % HARMFUL)
+    with pytest.raises(QueueRefused, match="z") as refused:
+        client.queues("inst_1").purge("jobs", key="op_1")
+    assert (refused.value.detail, refused.value.code) == (HARMLESS, "conflict")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"<html>",
+        b"[1]",
+        b'"x"',
+        b'{"items": ["\\ud800"]}',
+        b'{"a": ' * 900 + b"1" + b"}" * 900,
+        b"{}",
+        b'{"items": 1}',
+        b'{"items": [1]}',
+        b'{"items": [{"status": "running"}]}',
+        b'{"items": [{"instance_id": [], "status": "running"}]}',
+    ],
+)
+def test_what_cannot_be_read_is_no_answer(server: Server, client: HttpCell, said: bytes) -> None:
+    server.answer = (200, said)
+    with pytest.raises(CellUnavailable, match="the cell's answer cannot be read"):
+        client.observations()
+    server.answer = (422, said)
+    with pytest.raises((CellRefused, CellUnavailable, QueueRefused)):
+        client.queues("inst_1").purge("jobs", key="op_1")
+
+
+@pytest.mark.parametrize(
+    ("said", "wait_s"), [("0.5", 0.5), ("inf", 60), ("nan", 0), ("-1", 0), ("soon", 1)]
+)
+def test_a_cell_is_waited_for_within_reason(
+    server: Server, client: HttpCell, said: str, wait_s: float
+) -> None:
+    server.answer, server.headers = (409, {"code": "in_flight"}), {"Retry-After": said}
+    with pytest.raises(Again) as again:
+        client.pause("inst_1", key="op_1:pause", lease=1)
+    assert again.value.after_s == wait_s
 
 
 def test_a_challenge_is_answered_once(server: Server, client: HttpCell) -> None:

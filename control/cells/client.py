@@ -16,6 +16,7 @@ from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.work.errors import Again, GiveUp, LeaseLost
 from gateway import bounded_answers
+from gateway.peer_texts import all_printable
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
@@ -30,6 +31,8 @@ No thread waits meanwhile: a few slow engines would keep all others' orders wait
 """
 CONNECT_TIMEOUT_S: Final = 3.0
 _UNIX: Final = "http+unix://"
+_UNREADABLE: Final = "the cell's answer cannot be read"
+_AGAIN_MAX_S: Final = 60.0
 _CHALLENGE: Final = re.compile(r"[0-9a-f-]{1,100}")
 _RETRY_CODES: Final = frozenset({"busy"})
 _RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
@@ -138,7 +141,9 @@ class HttpCell:
         return self._ask("/v1/cell")
 
     def observations(self) -> list[Answer]:
-        items: list[Answer] = self._ask("/v1/instances")["items"]
+        items = self._ask("/v1/instances").get("items")
+        if not isinstance(items, list) or not all(map(_is_observation, items)):
+            raise CellUnavailable(_UNREADABLE)
         return items
 
     def observe(self, instance_id: str) -> Answer | None:
@@ -196,10 +201,11 @@ class HttpCell:
             headers["Content-Type"] = "application/json"
         answer = self._exchange(method, path, content, headers, OBSERVE_TIMEOUT_S)
         if answer.status_code in _QUEUES_REFUSE:
-            said = orjson.loads(answer.content)
-            errors = said.get("errors", [])
-            raise QueueRefused(answer.status_code, said["detail"], said["code"], errors)
-        return _meaning(answer)
+            said = _said(answer)
+            code, errors = str(said.get("code")), said.get("errors") or []
+            raise QueueRefused(answer.status_code, _detail(answer, said), code, errors)
+        # What messages hold is their owners', to the letter, and is kept nowhere here.
+        return _read(answer) if answer.is_success else _meaning(answer)
 
     def _ask(self, path: str) -> Answer:
         return self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S)
@@ -270,19 +276,58 @@ def _path(instance_id: str) -> str:
     return f"/v1/instances/{quote(instance_id, safe='')}"
 
 
-def _meaning(answer: httpx.Response) -> Answer:
-    """The answer's body, or the exception its status stands for."""
+def _is_observation(item: Any) -> bool:
+    """Of an instance: what else it says is looked at where it is used."""
+    return isinstance(item, dict) and isinstance(item.get("instance_id"), str)
+
+
+def _read(answer: httpx.Response) -> Answer:
+    """The body as it is; of a refusal that cannot be read only the status counts."""
     try:
         body = orjson.loads(answer.content) if answer.content else {}
     except orjson.JSONDecodeError:
-        body = {}
+        body = None
+    if isinstance(body, dict):
+        return body
     if answer.is_success:
-        return dict(body)
-    detail = str(body.get("detail") or f"the cell returned {answer.status_code}")
+        raise CellUnavailable(_UNREADABLE)
+    return {}
+
+
+def _said(answer: httpx.Response) -> Answer:
+    """The body, with each text of it made printable.
+
+    A cell is trusted less than the control plane, which keeps, logs and shows what it says.
+    """
+    try:
+        said: Answer = all_printable(_read(answer))
+    except RecursionError as error:
+        raise CellUnavailable(_UNREADABLE) from error
+    return said
+
+
+def _detail(answer: httpx.Response, said: Answer) -> str:
+    return str(said.get("detail") or f"the cell returned {answer.status_code}")
+
+
+def _wait_s(answer: httpx.Response) -> float:
+    """How long the cell wants to be left alone, within reason."""
+    try:
+        return min(_AGAIN_MAX_S, max(0.0, float(answer.headers.get("Retry-After", "1"))))
+    except ValueError:
+        return 1.0
+
+
+def _meaning(answer: httpx.Response) -> Answer:
+    """The answer's body, or the exception its status stands for."""
+    body = _said(answer)
+    if answer.is_success:
+        return body
+    detail = _detail(answer, body)
     if answer.status_code == httpx.codes.CONFLICT and body.get("code") == "stale_lease":
         raise LeaseLost(detail)
     if body.get("code") == "in_flight":
-        raise Again(float(answer.headers.get("Retry-After", "1")))
+        raise Again(_wait_s(answer))
     if answer.status_code == httpx.codes.NOT_FOUND:
         raise InstanceUnknown(detail)
     passing = answer.status_code in _RETRY_STATUSES or body.get("code") in _RETRY_CODES

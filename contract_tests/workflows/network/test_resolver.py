@@ -2,6 +2,7 @@
 
 import time
 
+import dns.exception
 import dns.resolver
 import pytest
 
@@ -26,3 +27,16 @@ def test_a_chain_of_late_answers_has_the_time_of_one(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(found._resolver, "resolve", resolve)
     with pytest.raises(LookupFailed):
         found.cname("first.example.org")
+
+
+def test_what_a_name_server_says_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object, **_more: object) -> None:
+        said = "it said \x1b[2J\nbad \0" + "x" * 9999
+        raise dns.exception.DNSException(said)  # type: ignore[no-untyped-call]
+
+    found = DnsResolver([NOBODY])
+    monkeypatch.setattr(found._resolver, "resolve", resolve)
+    with pytest.raises(LookupFailed) as failed:
+        found.cname("first.example.org")
+    assert failed.value.detail.isprintable()
+    assert len(failed.value.detail) < 1_000

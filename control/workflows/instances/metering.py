@@ -1,5 +1,6 @@
 """Metering: what each instance used, read from its cell every minute and kept by the hour."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -8,8 +9,9 @@ from sqlalchemy.orm import Session
 from control.cells.client import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
+from control.workflows.instances.apart import by_itself
 from storage.catalogue.cells import Cell
-from storage.database import now
+from storage.database import Database, now
 from storage.instances import instances, samples
 from storage.instances.instances import Instance
 from storage.instances.samples import Sample
@@ -28,9 +30,21 @@ def meter(op: Operation) -> None:
 
 def meter_cell(op: Operation, cell: Cell) -> None:
     observations = op.services.cells.for_cell(cell).observations()
-    with op.database.write() as db:
-        moment = now(db)
+    with op.database.read() as db:
         by_id = {instance.id: instance for instance in instances.of_cell(db, cell.id)}
+    try:
+        _meter(op.database, by_id, observations)
+    except Exception:  # noqa: BLE001 - one of them is not as it must be, and which, is seen now
+        for each in observations:
+            with by_itself(each["instance_id"]):
+                _meter(op.database, by_id, [each])
+
+
+def _meter(
+    database: Database, by_id: Mapping[str, Instance], observations: Sequence[Answer]
+) -> None:
+    with database.write() as db:
+        moment = now(db)
         for observation in observations:
             instance = by_id.get(observation["instance_id"])
             if instance is not None and observation["status"] != "erased":

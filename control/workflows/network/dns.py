@@ -12,9 +12,12 @@ import dns.exception
 import dns.nameserver
 import dns.resolver
 
+from gateway.peer_texts import printable
+
 LOOKUP_S: Final = 2.0
 CHAIN_MAX: Final = 8
 DNS_PORT: Final = 53
+REASON_MAX: Final = 300
 
 
 class LookupFailed(Exception):  # noqa: N818 - a state of the DNS
@@ -87,4 +90,6 @@ def _server(text: str) -> dns.nameserver.Nameserver:
 
 
 def _said(error: dns.exception.DNSException) -> str:
-    return type(error).__name__ if isinstance(error, dns.exception.Timeout) else str(error)
+    if isinstance(error, dns.exception.Timeout):
+        return type(error).__name__
+    return printable(str(error), REASON_MAX)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from control.cells.client import Answer
 from control.work import Operation, workflow
+from control.workflows.instances.apart import by_itself
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import LookupFailed
 from control.workflows.network.networks import apply_network
@@ -22,6 +23,7 @@ from storage.network import domains
 from storage.network.domains import Domain
 
 TRIES: Final = 3
+CERTIFICATE: Final = ("issued_by", "not_after", "status", "status_reason", "retry_at")
 _log = structlog.get_logger("domains")
 
 
@@ -87,14 +89,21 @@ def _load(op: Operation, db: Session, *, lock: bool = False) -> Domain | None:
         return None
 
 
+def _certificate(told: Answer) -> dict[str, str | None]:
+    """What is kept and shown of one: texts, whatever else its cell says."""
+    if not all(isinstance(told[name], str | None) for name in CERTIFICATE):
+        raise TypeError("a certificate is told of in texts")
+    return {name: told[name] for name in CERTIFICATE}
+
+
 def note_certificates(database: Database, cell_id: str, seen: Iterable[Answer]) -> None:
     """Bring the records to what the cell observes; cheap where nothing differs."""
-    told = {
-        (each["instance_id"], one["hostname"]): one["certificate"]
-        for each in seen
-        # Absent from what an earlier version of a cell tells.
-        for one in each.get("domains", ())
-    }
+    told: dict[tuple[str, str], dict[str, str | None]] = {}
+    for each in seen:
+        with by_itself(each["instance_id"]):
+            # Absent from what an earlier version of a cell tells.
+            for one in each.get("domains", ()):
+                told[each["instance_id"], one["hostname"]] = _certificate(one["certificate"])
     with database.read() as db:
         differing = [
             domain
@@ -102,7 +111,7 @@ def note_certificates(database: Database, cell_id: str, seen: Iterable[Answer]) 
             if domain.certificate != told.get((domain.instance_id, domain.hostname))
         ]
     for read in differing:
-        with database.write() as db:
+        with by_itself(read.instance_id, domain_id=read.id), database.write() as db:
             domain = db.get(Domain, read.id, with_for_update=True)
             if domain is not None and domain.status == "verified":
                 domain.certificate = told.get((domain.instance_id, domain.hostname))
