@@ -16,7 +16,8 @@ from tools.bench.memory import memory_mb, tree
 AT_MOST_MB = 330.0
 
 # Pages that others' processes have too would count for less, and the other holds a promised time.
-pytestmark = pytest.mark.exclusive
+# By day a killed worker of a gateway is replaced at once (gateway/test_restart.py).
+pytestmark = [pytest.mark.exclusive, pytest.mark.nightly]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,6 @@ def rested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rested]:
         installation.destroy()
 
 
-@pytest.mark.nightly
 def test_all_parts_at_rest_take_little(rested: Rested) -> None:
     assert {name for name, _ in rested.taken} == {
         *("serve", "api", "cell", "gateway", "gateway worker")

@@ -97,6 +97,8 @@ def test_the_front_page_says_what_this_is_to_people(
     assert page.headers["x-frame-options"] == "DENY"
 
 
+# By day the page and what it loads, without a browser: specserver/test_pages.py.
+@pytest.mark.nightly
 def test_the_reference_shows_the_real_document_and_asks_nobody_else(
     house: tuple[House, str], browser: Chrome
 ) -> None:

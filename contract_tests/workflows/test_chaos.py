@@ -41,7 +41,7 @@ class Pace:
         return kills * 2 * self.instances // (self.kills + 1)
 
 
-BY_DAY, AT_NIGHT = Pace(instances=30, kills=5), Pace(instances=100, kills=12)
+BY_DAY, AT_NIGHT = Pace(instances=12, kills=3), Pace(instances=100, kills=12)
 
 
 @pytest.fixture
