@@ -23,6 +23,8 @@ PROJECTS = "/v1/orgs/{org_id}/projects"
 Spoil = Callable[[dict[str, Any]], object]
 
 
+# `make check` lints them too.
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_our_documents_are_in_order(path: Path) -> None:
     assert [str(fault) for fault in faults(path)] == []

@@ -12,6 +12,7 @@ import typer
 from clients.cli import app, run
 from clients.cli.app import SHORTCUT_MODULES
 from clients.source import SHIPPED
+from contract_tests.by_day import one_in
 from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ROOT, ControlPlane
 from menagerie import commands
@@ -46,7 +47,7 @@ def loaded(*argv: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "argv", [[], ["instances"], ["instances", "create"], ["query"], ["load"], ["serve"]]
+    "argv", one_in(3, [[], ["instances"], ["instances", "create"], ["query"], ["load"], ["serve"]])
 )
 def test_help_loads_nothing_slow(argv: list[str], home: object, cli: Cli) -> None:
     cli("--help")  # the document's copy is made once, and parsing its YAML needs yaml

@@ -123,6 +123,8 @@ def test_what_is_free_within_the_file_is_no_storage_that_is_used(tmp_path: Path)
         assert service.database.stat().st_size < 2 * storage_bytes
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_one_statement_that_outgrows_the_storage_is_stopped(tmp_path: Path) -> None:
     with running(tmp_path, "--storage-bytes", "3000000") as service:
         endless = "SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) FROM range(10000000000) t(i)"

@@ -144,6 +144,8 @@ def test_a_full_queue_refuses_and_is_still_healthy(tmp_path: Path) -> None:
     _with_engine(tmp_path, use, waiting_max=3)
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_over_http_a_full_queue_is_503_with_a_time_to_come_back(tmp_path: Path) -> None:
     with running(tmp_path, "--waiting-max", "1") as service, service.client() as client:
         with pytest.raises(httpx.ReadTimeout), service.client(timeout_s=1) as impatient:

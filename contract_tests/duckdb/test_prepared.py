@@ -170,6 +170,8 @@ def test_after_a_change_an_answer_is_that_of_a_first_asking(asked: Asked, change
         assert often == first, sql
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @pytest.mark.usefixtures("all_is_quick")
 def test_an_answer_is_that_of_a_first_asking(tmp_path: Path) -> None:
     run_state_machine_as_test(type("Asking", (Machine,), {"home": tmp_path}), settings=_QUICK)

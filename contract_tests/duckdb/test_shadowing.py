@@ -116,6 +116,8 @@ def test_where_it_cannot_be_dropped_only_that_can_be_done(
     connection.close()
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @pytest.mark.parametrize("sql", one_in(5, called("duckdb", "shadowing")))
 def test_an_instance_starts_again_after_each(own_service: Service, sql: str) -> None:
     own_service.query(sql)

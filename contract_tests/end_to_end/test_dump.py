@@ -66,6 +66,8 @@ def farm(installation: Installation) -> Farm:
     return Farm(installation)
 
 
+# By day the copy itself: engines/test_contract.py.
+@pytest.mark.nightly
 def test_an_archive_goes_from_one_instance_to_another(farm: Farm, tmp_path: Path) -> None:
     file = tmp_path / "full.dump"
     # Settings of the user's own for libpq must not lead elsewhere.

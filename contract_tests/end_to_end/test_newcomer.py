@@ -239,6 +239,8 @@ def test_demo_walks_by_itself(installation: Installation) -> None:
     assert re.search(r"SELECT", done.stdout)
 
 
+# By day of each request by itself: boundary/.
+@pytest.mark.nightly
 def test_every_request_leaves_a_line_with_its_id(installation: Installation) -> None:
     with installation.api() as api:
         answer = api.get("/v1/me", headers={"X-Request-Id": "a-request-of-mine"})

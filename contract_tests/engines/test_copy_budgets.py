@@ -73,6 +73,8 @@ def test_no_snapshot_is_larger_than_it_may_be(running: Subject, folder: Path) ->
     assert list(running.site.snapshots.iterdir()) == []
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @newest
 def test_a_running_server_is_copied_up_to_its_limit(running: Subject, folder: Path) -> None:
     with (running.site.data.outside / "base" / "sparse").open("wb") as file:

@@ -128,6 +128,8 @@ def test_a_script_that_only_loops_ends_alone(rig: Rig, host: Host, engine: str) 
 
 
 # The cell waits for every driver in one way: by day one shows it.
+# By day a script that loops.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "engines",
     [

@@ -1,5 +1,7 @@
 """The logs that MariaDB keeps of changes count as storage, and do not stay."""
 
+import pytest
+
 from cell.engines.mysql import storage
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import Subject
@@ -13,6 +15,8 @@ def log_bytes(subject: Subject) -> int:
     return sum(path.stat().st_size for path in folder.glob("aria_log.*"))
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @on_mariadb
 def test_what_aria_logs_goes_when_it_is_not_needed(running: Subject) -> None:
     """By default a log has a gigabyte before another one is begun, whatever the tables have."""

@@ -16,6 +16,8 @@ def prepare(subject: Subject, name: str, statement: str) -> None:
             own.execute(step)
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @on_mariadb
 def test_prepared_transactions_outlive_and_block_nothing_of_ours(running: Subject) -> None:
     with session(running.site, running.login) as own:

@@ -19,6 +19,7 @@ from cell.runtime import engine_files
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 from cell.specification import Size, Spec
+from contract_tests.by_day import one_in
 from contract_tests.cell.rig import until
 from contract_tests.engines.conftest import UID, Subject
 from contract_tests.engines.mysql_sessions import (
@@ -197,8 +198,8 @@ class Killed(BaseException):
 
 
 @on_mariadb
-@pytest.mark.parametrize("fault", [Killed, OSError])
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("fault", one_in(2, [Killed, OSError]))
+@pytest.mark.parametrize("at", one_in(2, [1, 2]))
 def test_an_upgrade_that_is_cut_short_loses_nothing(
     running: Subject, monkeypatch: pytest.MonkeyPatch, at: int, fault: type[BaseException]
 ) -> None:

@@ -25,6 +25,8 @@ SESSIONS = 50
 LOOKS = 20
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @newest_lent
 def test_a_file_that_a_session_of_postgresql_holds_counts_once(lent: Subject) -> None:
     process, data = lent.process, lent.site.data

@@ -114,6 +114,8 @@ def test_a_tenants_role_in_the_place_of_a_login_is_renamed(lent: Subject) -> Non
         connection.execute("SELECT * FROM t")
 
 
+# By day a login that was prepared, which is the worst of it.
+@pytest.mark.nightly
 @newest_lent
 def test_foreign_members_of_a_login_are_removed(lent: Subject) -> None:
     """However they came to be there."""
@@ -127,6 +129,8 @@ def test_foreign_members_of_a_login_are_removed(lent: Subject) -> None:
     assert [str(each) for each in found[0]] == ["False", "infinity"]
 
 
+# By day a login that was prepared, which is the worst of it.
+@pytest.mark.nightly
 @newest_lent
 def test_a_former_login_ends_only_once_the_new_one_works(lent: Subject) -> None:
     lent.accept(second := lent.new_login())

@@ -96,6 +96,8 @@ def _documented() -> bytes:
     return said[said.index("SELECT pg_describe_object") :].partition(";")[0].encode()
 
 
+# By day which sessions a login ends.
+@pytest.mark.nightly
 @every_version_lent
 @pytest.mark.parametrize(
     "what",
@@ -157,6 +159,8 @@ def test_it_begins_a_minute_after_a_start(lent: Subject, monkeypatch: pytest.Mon
         time.sleep(0.02)
 
 
+# By day which sessions a login ends.
+@pytest.mark.nightly
 @newest_lent
 def test_what_autovacuum_locks_holds_up_no_rotation(lent: Subject) -> None:
     """A catalog that each rotation writes to; what owns the lock logs in as nobody."""

@@ -17,6 +17,8 @@ LEAVE = """DO $$ BEGIN
 END $$"""
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @newest_lent
 @pytest.mark.parametrize(
     ("count", "length", "kept"),

@@ -100,6 +100,8 @@ def test_a_login_that_rights_were_given_stays_without_a_way_in(lent: Subject) ->
     assert found == [(False,)]
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @every_version_lent
 def test_what_is_told_a_stopped_engine_holds_from_its_first_login_on(lent: Subject) -> None:
     old, new = lent.login, lent.new_login()

@@ -105,6 +105,8 @@ def test_a_snapshot_holds_what_was_committed_while_it_was_taken(
     assert before <= len(found) <= after + 1
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @newest_lent
 def test_a_broken_snapshot_leaves_the_data_as_it_is(lent: Subject, folder: Path) -> None:
     ask(lent, "CREATE TABLE t (n int)")
@@ -118,6 +120,7 @@ def test_a_broken_snapshot_leaves_the_data_as_it_is(lent: Subject, folder: Path)
     assert value(lent, "SELECT count(*) FROM t") == 0
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_links_in_the_data_are_not_followed(lent: Subject, folder: Path) -> None:
     lent.stop()
@@ -143,6 +146,7 @@ def test_why_data_cannot_be_opened_is_in_the_log_alone(lent: Subject, folder: Pa
     assert "data not opened: " in lent.site.log.read_text()
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_data_that_is_damaged_is_not_taken_for_none(lent: Subject) -> None:
     ask(lent, "CREATE TABLE t AS SELECT 1 n")
@@ -381,6 +385,7 @@ def test_at_the_storage_limit_nothing_grows_and_room_can_be_made(running: Subjec
     ask(running, "INSERT INTO t VALUES ('again')")
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_full_server_counts_as_one_that_runs(lent: Subject) -> None:
     assert lent.process is not None

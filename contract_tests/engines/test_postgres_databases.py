@@ -10,6 +10,8 @@ from contract_tests.engines.postgres_sessions import ask, newest_lent, session, 
 from contract_tests.engines.test_postgres_leftovers import BODY, rotate
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @newest_lent
 def test_databases_whose_name_is_no_text_are_searched(lent: Subject) -> None:
     ask(lent, "CREATE DATABASE raw TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")

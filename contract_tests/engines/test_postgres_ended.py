@@ -137,6 +137,8 @@ def test_a_database_with_a_name_of_any_bytes_keeps_nobody_out(lent: Subject) -> 
     assert ask(lent, "SELECT FROM pg_db_role_setting WHERE setrole = 0", third) == []
 
 
+# By day the corpus of what outlives no rotation.
+@pytest.mark.nightly
 @every_version_lent
 def test_a_session_that_begins_slowly_ends_with_its_login(lent: Subject) -> None:
     """It has proved who it is, and is not shown yet."""

@@ -71,6 +71,8 @@ def test_a_full_lock_table_keeps_no_credential_alive(lent: Subject) -> None:
     assert not lent.works(former)
 
 
+# By day a full table of locks.
+@pytest.mark.nightly
 @newest_lent
 def test_connections_that_are_used_up_keep_no_credential_alive(lent: Subject) -> None:
     former, new = lent.login, lent.new_login()

@@ -54,6 +54,8 @@ def test_changed_functions_of_the_server_are_restored(lent: Subject) -> None:
     assert value(lent, "SELECT count(*) FROM pg_cast WHERE casttarget = 194") == 0
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @newest_lent
 def test_a_server_without_one_of_its_functions_is_refused(lent: Subject) -> None:
     with session(lent, superuser(lent)) as connection:

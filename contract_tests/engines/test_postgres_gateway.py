@@ -108,6 +108,8 @@ def test_a_password_that_a_trigger_set_lets_nobody_in(
     assert "the password of app_2 was changed" in log_of(gateway, instance_id)
 
 
+# By day what is checked of a login: cell/instances/test_login_checks.py.
+@pytest.mark.nightly
 def test_a_credential_that_fails_is_put_right(gateway: PostgresGateway) -> None:
     """Also where salt and iterations are ours, which anybody who tries to log in is told."""
     _, former, new = attacked(gateway, NEWEST)

@@ -160,7 +160,7 @@ def check(subject: Subject, *, makes_roles: bool) -> None:
 
 
 @every_version_lent
-@pytest.mark.parametrize("act", [rotate, branch])
+@pytest.mark.parametrize("act", one_in(2, [rotate, branch]))
 def test_nothing_a_superuser_left_stays_his(lent: Subject, act: Callable[[Subject], None]) -> None:
     plant(lent)
     act(lent)
@@ -188,6 +188,8 @@ def test_an_upgrade_restores_nothing_a_superuser_left(running: Subject) -> None:
     check(running, makes_roles=makes_roles)
 
 
+# By day what a superuser left.
+@pytest.mark.nightly
 @every_version_lent
 def test_settings_files_in_the_data_say_nothing(lent: Subject) -> None:
     """On 15 and 16 a superuser writes one of them by ALTER SYSTEM."""
@@ -292,6 +294,8 @@ WHERE p.proname = %s
 LARGE_RECORD = "SELECT pg_logical_emit_message(false, 'p', repeat('x', 1024))"
 
 
+# By day what a superuser left.
+@pytest.mark.nightly
 @every_version_lent
 def test_records_that_recovery_has_no_memory_for_are_nobodys(lent: Subject) -> None:
     for database in ("postgres", "template0", "template1", "app"):

@@ -124,6 +124,8 @@ def test_an_owner_who_is_locked_out_is_let_in_again(lent: Subject) -> None:
         assert lets_in(lent), statement
 
 
+# By day all ways of locking an owner out at once.
+@pytest.mark.nightly
 @newest_lent
 def test_a_rotation_lets_in_whom_a_former_holder_locked_out(lent: Subject) -> None:
     """Whoever had the credential leaves all of it behind at once."""
@@ -142,6 +144,8 @@ def test_a_rotation_lets_in_whom_a_former_holder_locked_out(lent: Subject) -> No
     assert lets_in(lent, third)
 
 
+# By day all ways of locking an owner out at once.
+@pytest.mark.nightly
 @newest_lent
 def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(lent: Subject) -> None:
     ask(lent, "CREATE TABLE kept (n int)")

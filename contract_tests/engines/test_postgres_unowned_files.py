@@ -139,6 +139,8 @@ def test_after_a_crash_what_no_relation_owns_is_removed(
     is_whole(subject)
 
 
+# By day what a crash left.
+@pytest.mark.nightly
 @newest
 def test_what_a_transaction_has_made_stays_whatever_the_clock_says(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
@@ -165,6 +167,8 @@ def test_what_a_transaction_has_made_stays_whatever_the_clock_says(
     is_whole(subject)
 
 
+# By day what a crash left.
+@pytest.mark.nightly
 @newest
 def test_only_files_from_before_the_start_are_removed(subject: Subject) -> None:
     subject.start()

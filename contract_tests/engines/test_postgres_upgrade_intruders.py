@@ -198,6 +198,8 @@ REFUSED = {
 }
 
 
+# By day an upgrade that is not refused.
+@pytest.mark.nightly
 @upgraded
 @pytest.mark.parametrize("said", one_in(4, REFUSED))
 def test_an_upgrade_is_refused_where_code_cannot_be_put_aside(running: Subject, said: str) -> None:

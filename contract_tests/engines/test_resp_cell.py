@@ -110,6 +110,8 @@ def test_what_a_killed_engine_took_is_there_when_it_is_back(
         assert own.llen("numbers") == 500
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_a_size_too_small_for_the_data_is_refused_and_nothing_changes(
     rig: Rig, host: Host, engine: str
 ) -> None:

@@ -17,6 +17,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield made
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_a_load_that_is_larger_than_the_storage_ends_and_loses_nothing_else(
     rig: Rig, host: Host
 ) -> None:

@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x25519
 
+from contract_tests.by_day import one_in
 from contract_tests.gateway.authorities import Authority, Pair
 from contract_tests.gateway.conftest import MakeGateway
 from contract_tests.gateway.rig import GatewayRig, raw_get, until
@@ -47,7 +48,7 @@ def is_counted(gateway: GatewayRig) -> bool:
     return any(line.get("costly_certificates") for line in refused)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", one_in(2, VERSIONS))
 def test_so_many_certificates_are_verified_and_no_more(
     make_gateway: MakeGateway, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:

@@ -193,6 +193,8 @@ def test_client_certificates_are_asked_for_where_they_are_wanted(
         connect_unnamed(protocols_gateway, f"app@{host.partition('.')[0]}")
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_a_result_of_100_megabytes_is_exact(protocols_gateway: GatewayRig, host: str) -> None:
     seen = hashlib.sha256()
     with (

@@ -167,6 +167,8 @@ class _Flood:
             self.sent_bytes += len(block)
 
 
+# By day of a result that nobody reads: test_patience.py.
+@pytest.mark.nightly
 def test_a_reader_that_stops_reading_costs_little_memory(make_gateway: MakeGateway) -> None:
     gateway = make_gateway()
     flood = _Flood(1_000 * MEGABYTE)

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import event, select
 
 from contract_tests import published
+from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
 from contract_tests.workflows import known
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
@@ -90,7 +91,7 @@ def stage(stage: Stage) -> Iterator[Stage]:
     names.close()
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", one_in(2, OTHERS))
 def test_killed_at_any_statement_it_still_ends(stage: Stage, kind: str) -> None:
     kill_at = statements = 0
 

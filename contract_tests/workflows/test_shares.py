@@ -139,7 +139,14 @@ def test_one_organizations_questions_leave_a_place_to_others(bench: Bench) -> No
     assert bench.ran.count("hung") == 10
 
 
-@pytest.mark.parametrize(("threads", "people"), [(4, {}), (8, {}), (4, {"person": "user_many"})])
+@pytest.mark.parametrize(
+    ("threads", "people"),
+    [
+        (4, {}),
+        pytest.param(8, {}, marks=pytest.mark.nightly),
+        (4, {"person": "user_many"}),
+    ],
+)
 def test_organizations_take_turns_at_asking_strangers(
     bench: Bench, threads: int, people: dict[str, str]
 ) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import delete, update
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import CELL_ID, House, Tenant
 from contract_tests.api.rows import DOCUMENT, is_problem
+from contract_tests.by_day import one_in
 from contract_tests.workflows.known import enqueue
 from control.workflows.catalogue.cells import expect
 from menagerie import contract
@@ -142,7 +143,7 @@ def test_the_description_is_the_document_without_what_is_ours(house: House) -> N
     assert shown == {"x-authorize", "x-events"}
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("form", one_in(2, ["yaml", "json"]))
 def test_the_command_prints_it_whole(house: House, form: str) -> None:
     command = [sys.executable, "-m", "menagerie", "openapi", "--output", form]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

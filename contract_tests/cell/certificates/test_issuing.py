@@ -68,6 +68,8 @@ def test_whom_an_instance_lets_in_holds_up_no_certificate(region: Region) -> Non
     region.rig.action(instance_id, "erase")
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_libpq_connects_by_a_domain(region: Region, tmp_path: Path) -> None:
     versions = region.versions("postgres")
     if not versions:
@@ -123,6 +125,8 @@ def test_what_is_secret_rests_so_and_goes_with_the_domain(region: Region) -> Non
     region.rig.action(instance_id, "erase")
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_the_certificate_names_the_domain_and_no_other(region: Region, instance_id: str) -> None:
     host = f"{'a' * 63}.{'b' * 20}.example.com"  # too long for a common name
     region.point(host)

@@ -141,6 +141,8 @@ def test_every_request_is_held_to_the_list(visitor: Visitor, inside: str, outsid
     assert visitor.post("stop", inside)[0] == 204
 
 
+# By day every request of one list.
+@pytest.mark.nightly
 def test_a_list_that_changes_holds_for_open_sessions_at_once(sql_rig: Rig) -> None:
     instance_id = sql_rig.make(allow_cidrs=None)
     visitor = Visitor(sql_rig, instance_id)

@@ -70,6 +70,8 @@ def test_engines_outlive_a_killed_cell_and_are_adopted(make_rig: Callable[..., R
     assert rig.numbers(instance_id, password) == [1]
 
 
+# By day a cell that is killed while it makes an instance.
+@pytest.mark.nightly
 def test_an_engine_that_does_not_answer_keeps_a_cell_from_no_other(
     make_rig: Callable[..., Rig],
 ) -> None:
@@ -264,6 +266,8 @@ def test_a_second_cell_in_the_same_home_is_refused(light_rig: Rig) -> None:
     )
 
 
+# By day a cell that is killed while it makes an instance.
+@pytest.mark.nightly
 def test_a_credential_made_just_before_a_death_is_handed_out_by_the_next_cell(rig: Rig) -> None:
     instance_id = rig.make(rotation_overlap_s=1)
     former = rig.reveal(instance_id)["password"]
@@ -280,6 +284,8 @@ def test_a_credential_made_just_before_a_death_is_handed_out_by_the_next_cell(ri
     assert rig.engine_pid(instance_id) == pid, "it was adopted and not started anew"
 
 
+# By day a cell that is killed while it makes an instance.
+@pytest.mark.nightly
 def test_what_no_instance_knows_of_ends_when_a_cell_starts_and_when_it_stops(rig: Rig) -> None:
     """It would hold a database's lock for ever, or go on after its instance was erased (34)."""
     instance_id = rig.make(**VALKEY)
@@ -330,6 +336,8 @@ def put_in_vain(rig: Rig, instance_id: str) -> None:
         rig.act("PUT", path, spec(instance_id), key=f"{instance_id}:put")
 
 
+# By day a cell that is killed while it makes an instance.
+@pytest.mark.nightly
 def test_a_stopped_cell_leaves_no_sockets_outside_its_home(tmp_path: Path) -> None:
     rig = Rig(tmp_path / ("long" * 20) / "cell")
     try:

@@ -17,6 +17,8 @@ def reported(rig: Rig) -> list[str]:
     return [each["instance_id"] for each in rig.get("/v1/instances").json()["items"]]
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_an_erased_instance_is_reported_for_a_while_and_then_forgotten(
     make_rig: Callable[..., Rig],
 ) -> None:

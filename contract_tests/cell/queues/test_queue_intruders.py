@@ -43,6 +43,8 @@ def say(queues: Queues, *statements: str) -> None:
             owner.execute(statement.encode())
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_an_error_of_any_length_is_told_in_short(queues: Queues) -> None:
     for length, said in ((1_000_000, "xxx"), (MANY, "has more than")):
         say(queues, METRICS % f"RAISE EXCEPTION '%', repeat('x', {length})")
@@ -85,6 +87,8 @@ def test_a_message_that_is_nested_too_deeply_is_named_and_not_hidden(queues: Que
     problem(sent, 422, "")
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_a_message_of_too_many_values_is_named_and_not_hidden(queues: Queues) -> None:
     hidden_long = {"count": 100, "visibility_timeout_s": 600}
     lists = """SELECT pgmq.send('mine', jsonb_agg('[]'::jsonb))
@@ -135,6 +139,8 @@ def test_a_list_is_never_an_error_of_ours(queues: Queues, forged: str, status: i
     assert answer.status_code == status, answer.text
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 def test_answers_that_were_changed_are_not_told(queues: Queues) -> None:
     body = {"messages": [{}], "delay_seconds": 0}
     much = "(SELECT jsonb_build_object('a', jsonb_agg('[]'::jsonb)) FROM generate_series(1, 30000))"

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
+from contract_tests.by_day import one_in
 from contract_tests.cell.queues.test_queues import Queues, make
 from contract_tests.cell.rig import Rig
 
@@ -52,7 +53,7 @@ def queues(shared_rig: Rig) -> Queues:
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", one_in(2, FUNCTIONS))
 def test_who_is_listed_may_and_nobody_else(queues: Queues, role: str, function: str) -> None:
     name = queues.make(f"{function}_{role}")
     statement = FUNCTIONS[function].encode()

@@ -58,6 +58,8 @@ def refused(answer: httpx.Response) -> None:
     assert answer.json()["code"] == "storage_full"
 
 
+# By day the limit itself: engines/test_storage_freed.py.
+@pytest.mark.nightly
 def test_at_the_storage_limit_nothing_is_added_and_what_makes_room_works(shared_rig: Rig) -> None:
     queues = made(shared_rig)
     queues.make("jobs")

@@ -237,6 +237,8 @@ def test_large_messages_are_read_a_few_at_a_time(queues: Queues) -> None:
     problem(answer, 409, "message 5 has more than")
 
 
+# By day the order of messages, and when they come.
+@pytest.mark.nightly
 def test_two_first_uses_at_once_install_once(shared_rig: Rig) -> None:
     queues = make(shared_rig)
     names = [f"first_{number}" for number in range(4)]
@@ -332,6 +334,8 @@ def test_those_who_ask_at_once_take_turns(queues: Queues) -> None:
     assert len(queues.read(name)) == 36
 
 
+# By day the order of messages, and when they come.
+@pytest.mark.nightly
 def test_a_crash_empties_unlogged_queues_only(shared_rig: Rig, queues: Queues) -> None:
     kept, lost = queues.make("kept"), queues.make("lost", unlogged=True)
     ids = queues.send(kept, {"n": 1}, {"n": 2})

@@ -58,6 +58,8 @@ def test_where_no_other_user_can_be_had_no_engine_is_offered(
     assert "no engine runs as root" in answer.text
 
 
+# Slow for what it adds by day.
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's engines have users of their own")
 @pytest.mark.parametrize("is_told", one_in(2, [True, False]), ids=["told", "forgotten"])
 def test_a_root_that_may_not_look_at_other_users_finds_its_engines(
