@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import httpx
 
+from gateway import heads_in_time
+
 BYTES_MAX: Final = 16 << 20
 
 
@@ -19,7 +21,10 @@ class AnswerRefused(httpx.TransportError):
 
 def client(transport: httpx.BaseTransport | None = None, **options: Any) -> httpx.Client:
     """It trusts no proxy of the environment."""
-    return httpx.Client(transport=_Transport(transport or httpx.HTTPTransport()), **options)
+    inner = transport or httpx.HTTPTransport()
+    if isinstance(inner, httpx.HTTPTransport):
+        heads_in_time.hold(inner)
+    return httpx.Client(transport=_Transport(inner), **options)
 
 
 def async_client(transport: httpx.AsyncBaseTransport, **options: Any) -> httpx.AsyncClient:

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from control.cells.client import (
 )
 from control.cells.queues import QueueRefused
 from control.cells.signing import Signer
+from control.cells.slow_cells import OneAtATime
 from control.work import Again, GiveUp, LeaseLost
 from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
@@ -238,6 +240,36 @@ def test_an_answer_that_comes_byte_by_byte_has_an_end(
     with pytest.raises(CellUnavailable, match="did not answer in time"):
         client.describe()
     assert time.monotonic() - started < 25, "and not after the 30 s that it sends for"
+
+
+def test_of_a_slow_cells_acts_one_finds_out_how_it_is(
+    server: Server, client: HttpCell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others leave their threads to other cells' work."""
+    monkeypatch.setattr("control.cells.client.ACT_TIMEOUT_S", 60)
+
+    def act(name: str) -> Any:
+        return client.pause("inst_1", key=f"op_{name}:pause", lease=1)
+
+    with ThreadPoolExecutor(2) as threads:
+        # Whatever time an act takes is too long.
+        monkeypatch.setattr(client, "_acts", OneAtATime(slow_after_s=-1))
+        for slow in (False, True):
+            server.answer, server.part_bytes, server.pause_s = (200, b"{}".ljust(3000)), 1, 0.01
+            asked = len(server.asked)
+            long = threads.submit(act, "long")
+            while len(server.asked) == asked:
+                time.sleep(0.01)
+            if slow:
+                with pytest.raises(Again):
+                    act("other")
+            else:
+                server.pause_s = 0
+                assert act("other") == {}, "nothing is known of it at first"
+            server.pause_s = 0
+            assert long.result(60) == {}
+    monkeypatch.setattr(client, "_acts", OneAtATime(slow_after_s=60))
+    assert [act("one"), act("two")] == [{}, {}]
 
 
 HARMFUL = b"a\\u0000b \\u202e\\u001b[2J\\nz"

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
+from control.cells.slow_cells import OneAtATime
 from control.work.errors import Again, GiveUp, LeaseLost
 from gateway import bounded_answers
 from gateway.peer_texts import all_printable
@@ -23,7 +24,8 @@ from storage.instances.instances import Instance
 
 Answer = dict[str, Any]
 OBSERVE_TIMEOUT_S: Final = 10.0
-ACT_TIMEOUT_S: Final = 120.0
+ACT_TIMEOUT_S: Final = 4.0
+"""A cell says after `ACT_WAIT_S` what is still under way, and answers the next try at once."""
 ACT_WAIT_S: Final = 1
 """An engine that takes longer to start or stop is asked for again, when the cell says.
 
@@ -129,6 +131,7 @@ class HttpCell:
     ) -> None:
         self._cell_id = cell_id
         self._signer = signer
+        self._acts = OneAtATime()
         if url.startswith(_UNIX):
             # No TLS on a unix socket, so no authorities to load.
             transport = httpx.HTTPTransport(uds=unquote(url.removeprefix(_UNIX)), verify=False)
@@ -222,7 +225,8 @@ class HttpCell:
         if body is not None:
             content = orjson.dumps(body)
             headers["Content-Type"] = "application/json"
-        return self._send(method, path, content, headers, ACT_TIMEOUT_S)
+        with self._acts.act():
+            return self._send(method, path, content, headers, ACT_TIMEOUT_S)
 
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
