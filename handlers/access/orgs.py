@@ -114,7 +114,8 @@ def _check_quota(call: SessionCall, plan: str) -> None:
         if organizations.count_owned(call.db, user.id, counted) >= most:
             message = (
                 f"you can own {most} organizations{f' on the {counted} plan' if counted else ''};"
-                " close one and erase its instances first"
+                " close one with `erase_everything`, or wait until the data of a closed one is"
+                " erased"
             )
             refuse([wrong("", "quota", message)])
     _check_closed(call)
