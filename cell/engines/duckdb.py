@@ -26,9 +26,10 @@ from cell.engines.driver import (
 from cell.engines.http import ask
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
-from cell.runtime import engine_files
+from cell.runtime import budget, engine_files, pace
 from cell.runtime.engine_files import EnginePath, Place
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
@@ -150,7 +151,7 @@ class DuckDB:
         self, site: Site, process: Process | None, login: Login, target: Path
     ) -> Snapshot:
         if process is None:
-            return await asyncio.to_thread(_copy, site.data, target)
+            return await in_own_thread(_copy, site.data, target)
         try:
             answer = await _query(site, login, "CHECKPOINT", CHECKPOINT_TIMEOUT_S)
         except httpx.HTTPError as error:
@@ -159,10 +160,10 @@ class DuckDB:
             raise EngineError(f"the checkpoint was refused with status {answer.status_code}")
         # Held still for the copy, so that file and log are of one moment. What was written since
         # the checkpoint is in the log, and the engine reads that as after a crash.
-        return await asyncio.to_thread(_copy_held, process, site.data, target)
+        return await in_own_thread(_copy_held, process, site.data, target)
 
     async def restore(self, site: Site, source: Path) -> None:
-        await asyncio.to_thread(_restore, self._host, site, source)
+        await in_own_thread(_restore, self._host, site, source)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)
@@ -226,7 +227,7 @@ def _files(directory: Place) -> list[str]:
 
 
 def _copy_held(process: Process, data: EnginePath, target: Path) -> Snapshot:
-    with process.held_still() as is_still:
+    with pace.without_rests(), process.held_still() as is_still:
         if not is_still:
             raise EngineError("the engine could not be held still for a backup; try again")
         return _copy(data, target)
@@ -240,6 +241,7 @@ def _copy(data: EnginePath, target: Path) -> Snapshot:
         engine_files.copy_file(data / name, target / name)
         with (target / name).open("rb") as file:
             while block := file.read(READ_BYTES):
+                budget.go_on()
                 digest.update(block)
                 size += len(block)
     return Snapshot(size, digest.hexdigest())

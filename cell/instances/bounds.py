@@ -17,6 +17,7 @@ from cell.instances.hosted import HostedInstance
 from cell.runtime import budget
 from cell.runtime.folder_sizes import taken_bytes
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 
 log = structlog.get_logger("cell.bounds")
 
@@ -63,7 +64,7 @@ async def bounded(
 ) -> AsyncIterator[None]:
     """Ends what runs where it takes longer, or writes more than two copies of so many bytes."""
     # Before anything is written, however quickly.
-    before_bytes = await asyncio.to_thread(taken_bytes, instance.site.directory)
+    before_bytes = await in_own_thread(taken_bytes, instance.site.directory)
     bound = _Bound(bytes_max, within_s, before_bytes)
 
     def why() -> str | None:
@@ -87,7 +88,7 @@ async def _watch(host: Host, instance: HostedInstance, bound: _Bound) -> None:
     directory = instance.site.directory
     while bound.reason is None:
         looked_at = time.monotonic()
-        grown_bytes = await asyncio.to_thread(taken_bytes, directory) - bound.before_bytes
+        grown_bytes = await in_own_thread(taken_bytes, directory) - bound.before_bytes
         now = time.monotonic()
         if grown_bytes > COPIES * bound.bytes_max:
             bound.reason = str(budget.exceeded(bound.bytes_max))

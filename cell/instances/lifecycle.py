@@ -13,8 +13,8 @@ from cell.engines import FoundEngines
 from cell.engines.driver import EndsSessions, EngineError
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.ceilings import FullError
+from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import ROUTED, HostedInstance
-from cell.instances.pools import owner_of
 from cell.instances.reasons import for_owner
 from cell.instances.records import Records
 from cell.instances.state import ERASED
@@ -168,9 +168,8 @@ class Lifecycle:
 
     async def snapshot(self, instance_id: str, label: str) -> dict[str, Any]:
         instance = self._free(instance_id)
-        turn = self._supervisor.pools.copies.turn(owner_of(instance.record))
-        # In this order: what waits for its own instance takes no place from others.
-        async with instance.lock, login_turns.let_change(instance), turn:
+        slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
+        async with locked_in_turn(instance, slot), login_turns.let_change(instance):
             if instance.record.desired == "erased":
                 raise Conflict("cannot snapshot an instance that is erased")
             try:
@@ -324,7 +323,7 @@ class Lifecycle:
         Raises Conflict where the driver cannot; the instance is as it was then.
         """
         former = instance.record.spec
-        turn = self._supervisor.pools.upgrades.turn(owner_of(instance.record))
+        turn = CopySlot(self._supervisor.pools.upgrades, self._supervisor.host, instance)
         try:
             # It runs on until there is a place: its data is copied, as for a snapshot.
             async with bounds.in_turn(instance, turn):

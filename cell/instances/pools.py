@@ -9,9 +9,25 @@ from specserver.turns import Together, Turns
 FOLLOWED_LOGS = 20
 EVERY_FOLLOWED_LOG = 400
 RUNS = 24
+# Of the copies that go on without a place; an upgrade takes more of the machine.
+COPIES = 32
+UPGRADES = 16
 # Of what is held for as long as somebody likes, so much is kept for whoever has none of it.
 RESERVED = 1 / 3
 _PATIENT = 10_000
+
+
+class CopyPlaces:
+    """For the first seconds of a copy, and for all of its time; see `copy_slots`."""
+
+    def __init__(self, in_progress: int) -> None:
+        self.beginning = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        self.in_progress = Turns(
+            *(in_progress, 2),
+            reserved=int(in_progress * RESERVED),
+            waiting_of_one=_PATIENT,
+            waiting=_PATIENT,
+        )
 
 
 class Pools:
@@ -27,9 +43,9 @@ class Pools:
         # One that is slow has a CPU in its place, so that half of them is left to others.
         slow = max(1, len(os.sched_getaffinity(0)) // 2)
         self.slow_starts = Turns(slow, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
-        self.copies = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        self.copies = CopyPlaces(COPIES)
         # An upgrade may take as long as half an hour, a copy of the data minutes.
-        self.upgrades = Turns(4, 2, waiting_of_one=_PATIENT, waiting=_PATIENT)
+        self.upgrades = CopyPlaces(UPGRADES)
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
         self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)

@@ -18,6 +18,7 @@ from cell.instances.hosted import ROUTED, HostedInstance
 from cell.layout import Layout, write_atomically
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
+from cell.runtime.own_threads import in_own_thread
 
 log = structlog.get_logger("cell.snapshots")
 
@@ -47,13 +48,13 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
         # One that was stopped for being full is copied before it is given more.
         allowed_bytes *= STOPPED_FACTOR
     try:
-        used_bytes = await asyncio.to_thread(size_bytes, instance.site.data)
+        used_bytes = await in_own_thread(size_bytes, instance.site.data)
         if used_bytes > allowed_bytes:
             raise budget.exceeded(allowed_bytes)
         with budget.limit(allowed_bytes, process, instance.why_work_ends):
             made = await instance.driver.snapshot(instance.site, process, login, target)
     except (EngineError, OSError) as error:
-        await asyncio.to_thread(_remove, target)
+        await in_own_thread(_remove, target)
         raise EngineError(f"the snapshot failed: {error}") from error
     spec = instance.record.spec
     note = {
@@ -65,7 +66,7 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
         "sha256": made.sha256,
     }
     write_atomically(target / NOTE, orjson.dumps(note))
-    await asyncio.to_thread(_drop_old, instance, label)
+    await in_own_thread(_drop_old, instance, label)
     log.info("cell.snapshot", instance_id=instance.instance_id, snapshot_id=name)
     return {"snapshot_id": name, "size_bytes": made.size_bytes}
 
@@ -109,7 +110,7 @@ async def begin(instance: HostedInstance, layout: Layout) -> None:
         await instance.driver.restore(instance.site, folder)
     write_atomically(instance.site.directory / BEGUN, name.encode())
     if note["label"] == FOR_BRANCH:
-        await asyncio.to_thread(_remove, folder)
+        await in_own_thread(_remove, folder)
 
 
 def renew(instances: Iterable[HostedInstance]) -> None:
@@ -133,7 +134,7 @@ async def sweep(instances: Mapping[str, HostedInstance]) -> None:
     for folder in gone:
         (folder / NOTE).unlink(missing_ok=True)
     for folder in gone:
-        await asyncio.to_thread(_remove, folder)
+        await in_own_thread(_remove, folder)
         log.info("cell.snapshot_abandoned", snapshot_id=folder.name)
 
 

@@ -14,10 +14,11 @@ from cell.certificates.pki import PkiError
 from cell.engines.driver import Driver, EngineError, Login, NewLoginError, RefusesWrites
 from cell.instances import activity, background, bounds, ceilings, liveness, snapshots, starting
 from cell.instances.activity import Traffic
+from cell.instances.copy_slots import CopySlot
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.measuring import Measuring
 from cell.instances.overlaps import Overlaps
-from cell.instances.pools import Pools, owner_of
+from cell.instances.pools import Pools
 from cell.instances.records import Records
 from cell.instances.route_file import RouteFile
 from cell.instances.start_slots import StartSlot
@@ -124,7 +125,7 @@ class Supervisor:
         with instance.at_work("started"):
             if snapshots.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))
-                turn = self.pools.copies.turn(owner_of(instance.record))
+                turn = CopySlot(self.pools.copies, self.host, instance)
                 limits = (instance.ceiling_bytes, self._settings.upgrade_timeout_s)
                 async with (
                     bounds.in_turn(instance, turn),

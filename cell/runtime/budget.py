@@ -1,11 +1,13 @@
 """How many bytes a copy of an instance's files may write, and what ends it before."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO
 
+from cell.runtime import pace
 from cell.runtime.process import Process
 
 BLOCK_BYTES = 1 << 20
@@ -21,6 +23,7 @@ class _Budget:
     left_bytes: int
     process: Process | None
     ended: Callable[[], str | None] | None
+    broken_off: bool = False
 
 
 # Threads that a copy is handed to take it along.
@@ -35,13 +38,18 @@ def limit(
 ) -> Iterator[None]:
     """Copies within write no more, and end with the process whose files they copy.
 
-    They end as well once `ended` says why; a limit within this one keeps that.
+    They end as well once `ended` says why, which a limit within this one keeps, and once nobody
+    waits for them any more.
     """
     if ended is None and (outer := _NOW.get()) is not None:
         ended = outer.ended
-    token = _NOW.set(_Budget(limit_bytes, limit_bytes, process, ended))
+    made = _Budget(limit_bytes, limit_bytes, process, ended)
+    token = _NOW.set(made)
     try:
         yield
+    except asyncio.CancelledError:
+        made.broken_off = True
+        raise
     finally:
         _NOW.reset(token)
 
@@ -58,11 +66,26 @@ def spend(count: int) -> None:
         return
     if now.process is not None and not now.process.alive:
         raise CopyError("the engine ended while its data was being copied")
-    if now.ended is not None and (why := now.ended()) is not None:
-        raise CopyError(why)
+    _check(now)
     now.left_bytes -= count
     if now.left_bytes < 0:
         raise exceeded(now.limit_bytes)
+    if count:
+        pace.rest()
+
+
+def go_on() -> None:
+    """Between two blocks of a copy that are only read. Raises CopyError where it is to end."""
+    if (now := _NOW.get()) is not None:
+        _check(now)
+    pace.rest()
+
+
+def _check(now: _Budget) -> None:
+    if now.broken_off:
+        raise CopyError("the copy was broken off")
+    if now.ended is not None and (why := now.ended()) is not None:
+        raise CopyError(why)
 
 
 def exceeded(limit: int) -> CopyError:

@@ -24,6 +24,7 @@ from cell.runtime import cgroups, tools
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import (
     MARK,
     NOBODYS,
@@ -184,7 +185,7 @@ class Host:
         `going_on` raises ends the tool.
         """
         given = (site, argv, environment or {}, mounts, content, timeout_s, going_on)
-        return await asyncio.to_thread(self._run, *given)
+        return await in_own_thread(self._run, *given)
 
     async def start(
         self,

@@ -44,6 +44,7 @@ CELLS_OWN = {
     "cell/runtime/cgroups.py": "control groups",
     "cell/runtime/log_files.py": "logs, in a folder of the cell's",
     "cell/runtime/owners.py": "looks at what lies there itself",
+    "cell/runtime/priority.py": "/proc",
     "cell/runtime/process.py": "/proc",
     "cell/runtime/reach.py": "programs, of the cell's or the system's",
     "cell/runtime/stop_signals.py": "/proc",

@@ -19,6 +19,7 @@ TOLD = {
     "cell/engines/mysql/background_calls.py": ("threads that end events of MariaDB",),
     "cell/instances/pools.py": (
         *("engines starting", "engines that take longer to start", "snapshots being made"),
+        "all of these that are under way",
         *("statements in the SQL console", "logs being followed"),
     ),
     "cell/instances/queues.py": ("requests to the queues of an instance",),

@@ -17,7 +17,7 @@ from cell.certificates.acme.ledger import Account, AcmeOrder, DomainState, Ledge
 from cell.certificates.acme.problems import AcmeError
 from cell.certificates.acme.schedule import Schedule
 from cell.certificates.served import ServedCertificates
-from cell.runtime.daemon_threads import in_daemon_thread
+from cell.runtime.own_threads import in_daemon_thread
 from cell.settings import CellSettings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cell.certificates.acme import chains, challenge
 from cell.certificates.acme.ledger import AcmeOrder
 from cell.certificates.acme.problems import AcmeError
-from cell.runtime.daemon_threads import in_daemon_thread
+from cell.runtime.own_threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from cell.certificates.acme.server import AcmeServer, OrderStatus

@@ -30,6 +30,7 @@ from cell.layout import Site, write_atomically
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
@@ -188,7 +189,7 @@ class MySQLFamily:
     ) -> Snapshot:
         copier = Copier(self._host, self._dialect, site)
         if process is None:
-            await asyncio.to_thread(files.put_back, site.data / options.DATABASES)
+            await in_own_thread(files.put_back, site.data / options.DATABASES)
             return await copier.of_stopped(target)
         try:
             (version,) = await self._ask(site, "VERSION()")
@@ -201,7 +202,7 @@ class MySQLFamily:
             self._copied.discard(site.directory)
 
     async def restore(self, site: Site, source: Path) -> None:
-        await asyncio.to_thread(put, self._host, site, source / options.DATABASES)
+        await in_own_thread(put, self._host, site, source / options.DATABASES)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)

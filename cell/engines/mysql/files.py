@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from cell.engines.driver import Snapshot
-from cell.runtime import engine_files
+from cell.runtime import budget, engine_files
 from cell.runtime.engine_files import EnginePath, Place
 
 READ_BYTES = 1 << 20
@@ -84,6 +84,7 @@ def measure(folder: Path) -> Snapshot:
         size += path.stat().st_size
         with path.open("rb") as file:
             while block := file.read(READ_BYTES):
+                budget.go_on()
                 digest.update(block)
     return Snapshot(size, digest.hexdigest())
 

@@ -13,11 +13,12 @@ from cell.engines.mysql.dialects import Dialect
 from cell.engines.mysql.options import DATABASES, FILES
 from cell.engines.mysql.servers import ServerInstallation, same_release
 from cell.layout import Site
-from cell.runtime import budget, engine_files
+from cell.runtime import budget, engine_files, pace
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.host import INSIDE, Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import LaunchError, Process
 
 BACKUP_TIMEOUT_S = 6 * 3600.0
@@ -47,7 +48,7 @@ class Copier:
     site: Site
 
     async def of_stopped(self, target: Path) -> Snapshot:
-        return await asyncio.to_thread(self._copy, target)
+        return await in_own_thread(self._copy, target)
 
     async def of_running(
         self, server: ServerInstallation, process: Process, target: Path
@@ -57,7 +58,7 @@ class Copier:
         may_write = self.host.hides_files or self.host.owner(self.site) is None
         if tool is None or not may_write or not same_release(tool, server):
             return await self._hold_still(process, target)
-        if await asyncio.to_thread(self._has_backticks):
+        if await in_own_thread(self._has_backticks):
             return await self._hold_still(process, target)
         return await self._back_up(server, tool, target)
 
@@ -102,7 +103,7 @@ class Copier:
                 )
             # A copy of the copy, which is removed.
             with budget.limit(budget.limit_bytes() or sys.maxsize):
-                return await asyncio.to_thread(self._keep, made / DATABASES, target)
+                return await in_own_thread(self._keep, made / DATABASES, target)
         except LaunchError as error:
             if ended:
                 raise EngineError(
@@ -113,13 +114,13 @@ class Copier:
         finally:
             watch.cancel()
             with contextlib.suppress(OSError):
-                await asyncio.to_thread(engine_files.remove, made)
+                await in_own_thread(engine_files.remove, made)
 
     async def _watch(self, ended: list[int]) -> None:
         """Ends the connections of the tool that wait too long, and so the tool; notes which."""
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
-            await asyncio.to_thread(self._end_waits, ended)
+            await in_own_thread(self._end_waits, ended)
 
     def _end_waits(self, ended: list[int]) -> None:
         ours = administrator.login(self.host, self.site)
@@ -134,10 +135,10 @@ class Copier:
 
     async def _hold_still(self, process: Process, target: Path) -> Snapshot:
         try:
-            await asyncio.to_thread(self._copy_held, process, target)
+            await in_own_thread(self._copy_held, process, target)
         except FAILURES as error:
             raise EngineError(f"the engine could not be locked for a backup: {error}") from error
-        return await asyncio.to_thread(self._finish, target)
+        return await in_own_thread(self._finish, target)
 
     def _copy_held(self, process: Process, target: Path) -> None:
         """Tables without a log are complete first; those with one are then as after a crash."""
@@ -145,7 +146,7 @@ class Copier:
         with session(self.site.socket, ours.username, ours.password) as cursor:
             for statement in self.dialect.hold:
                 cursor.execute(statement)
-            with process.held_still() as is_still:
+            with pace.without_rests(), process.held_still() as is_still:
                 if not is_still:
                     raise EngineError("the engine could not be held still for a backup; try again")
                 self._take(target)

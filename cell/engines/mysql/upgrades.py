@@ -10,6 +10,7 @@ from cell.engines.mysql.servers import ServerInstallation
 from cell.layout import Site
 from cell.runtime import engine_files
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Spec
 
@@ -20,6 +21,8 @@ UPGRADE_TIMEOUT_S = 6 * 3600.0
 START_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 600.0
 LOOK_AGAIN_S = 0.1
+# So that upgrades of small sizes come to their end.
+VCPU_MIN = 1.0
 
 
 @dataclass(frozen=True)
@@ -34,19 +37,20 @@ class Upgrade:
         """`words` start the later server on the copy. Raises EngineError, the data untouched."""
         copy = self.site.data / DATABASES
         try:
-            await asyncio.to_thread(self._copy)
+            await in_own_thread(self._copy)
             await self._work(words, login)
-            await asyncio.to_thread(files.replace, copy, self.site.data / options.DATABASES)
+            await in_own_thread(files.replace, copy, self.site.data / options.DATABASES)
         except OSError as error:
             raise EngineError(f"the upgrade failed: {error}") from error
         finally:
-            await asyncio.to_thread(engine_files.remove, copy)
+            await in_own_thread(engine_files.remove, copy)
 
     async def _work(self, words: list[str], login: Login) -> None:
         process = await self.host.start(
             self.site, words, {}, self.spec.size, mounts=self.server.mounts
         )
         self.host.headroom.give(process.group, self.spec.size.memory_bytes)
+        self.host.limit_cpu(process, max(VCPU_MIN, self.spec.size.vcpu))
         try:
             await self._until_ready(process, login)
             tool = self.dialect.upgrade_tool

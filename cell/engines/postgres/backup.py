@@ -11,6 +11,7 @@ from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
+from cell.runtime.own_threads import in_own_thread
 
 GLOBAL = "global"
 CONTROL = "pg_control"
@@ -48,7 +49,7 @@ async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path)
         )
         packing = await asyncio.to_thread(Packing, target)
         with packing:
-            await asyncio.to_thread(packing.tree, data, _left_out)
+            await in_own_thread(packing.tree, data, _left_out)
             found = await connection.execute(
                 "SELECT labelfile, pg_catalog.pg_walfile_name(lsn)"
                 " FROM pg_catalog.pg_backup_stop(wait_for_archive => false)"
@@ -57,7 +58,7 @@ async def take(folder: EnginePath, login: Login, data: EnginePath, target: Path)
             if row is None or (first := _FIRST.search(row[0])) is None:
                 raise EngineError("the server did not report the WAL range of the backup")
             ended = BackupEnd(row[0], first.group(1), row[1])
-            return await asyncio.to_thread(_complete, packing, data, ended)
+            return await in_own_thread(_complete, packing, data, ended)
 
 
 def _left_out(name: PurePosixPath) -> bool:

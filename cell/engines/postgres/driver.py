@@ -50,6 +50,7 @@ from cell.engines.postgres.spare_templates import Spares
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
@@ -206,7 +207,7 @@ class PostgreSQL:
             return
         if int(wanted) < int(found):
             raise EngineError(f"PostgreSQL {found} cannot be downgraded to {wanted}")
-        await asyncio.to_thread(self._stage, site)
+        await in_own_thread(self._stage, site)
         old = await self._installation(found, site)
         new = await self._installation(wanted, site)
         async with replacing.replacing(site) as next_site:
@@ -224,7 +225,7 @@ class PostgreSQL:
         target: Path,
     ) -> Snapshot:
         if process is None:
-            return await asyncio.to_thread(archive.pack, site.data, target)
+            return await in_own_thread(archive.pack, site.data, target)
         try:
             return await backup.take(site.run, self._superuser(site), site.data, target)
         except NotRunningError as error:
@@ -234,7 +235,7 @@ class PostgreSQL:
 
     async def restore(self, site: Site, source: Path) -> None:
         async with replacing.replacing(site) as next_site:
-            await asyncio.to_thread(self._unpack, source, site)
+            await in_own_thread(self._unpack, source, site)
             installation = await self._installation(data_folder.major(next_site) or "", site)
             await self._take_over(installation, site, next_site)
         (site.directory / FRESH).unlink(missing_ok=True)

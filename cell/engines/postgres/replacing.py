@@ -1,11 +1,11 @@
 """Data that takes the place of an instance's data once it is whole."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
 from cell.engines.postgres import archive, data_folder
 from cell.layout import Site
+from cell.runtime.own_threads import in_own_thread
 
 
 @contextlib.asynccontextmanager
@@ -15,7 +15,7 @@ async def replacing(site: Site) -> AsyncIterator[Site]:
     try:
         yield next_site
     except BaseException:
-        await asyncio.to_thread(data_folder.clear, site)
+        await in_own_thread(data_folder.clear, site)
         raise
-    await asyncio.to_thread(archive.synchronise, next_site.data)
-    await asyncio.to_thread(data_folder.replace, site)
+    await in_own_thread(archive.synchronise, next_site.data)
+    await in_own_thread(data_folder.replace, site)

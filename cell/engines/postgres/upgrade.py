@@ -29,6 +29,7 @@ from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import INSIDE as INSTANCE
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import LaunchError
 
 log = structlog.get_logger("cell.postgres")
@@ -79,7 +80,7 @@ async def upgrade(
     # Changed before it is read, and then the one whose files the new data are.
     copy = Site(site.instance_id, site.uid, new_site.directory / "former", site.run)
     copy.make(host.owner(copy))
-    await asyncio.to_thread(archive.copy, site.data, copy.data, host.owner(site))
+    await in_own_thread(archive.copy, site.data, copy.data, host.owner(site))
     try:
         # A server that was killed has to put its data in order first.
         async with server.private(host, family, old, copy, site.log) as folder:

@@ -41,10 +41,11 @@ from cell.engines.resp.storage import Writers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
-from cell.runtime import engine_files
+from cell.runtime import budget, engine_files
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
@@ -219,18 +220,18 @@ class RespFamily:
         target: Path,
     ) -> Snapshot:
         if process is None:
-            return await asyncio.to_thread(files.copy_log, site.data, target)
+            return await in_own_thread(files.copy_log, site.data, target)
         dump = site.data / DUMP
         try:
             await self._dump(site, process)
-            return await asyncio.to_thread(files.copy_dump, dump, target)
+            return await in_own_thread(files.copy_dump, dump, target)
         except (OSError, RefusalError) as error:
             raise EngineError(f"the engine did not write its data: {error}") from error
         finally:
             await asyncio.to_thread(engine_files.remove, dump)
 
     async def restore(self, site: Site, source: Path) -> None:
-        await asyncio.to_thread(files.restore, self._host, site, source)
+        await in_own_thread(files.restore, self._host, site, source)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)
@@ -285,6 +286,8 @@ class RespFamily:
             while engine_files.find(dump) is None:
                 if not process.alive:
                     raise ConnectionResetError("the engine exited meanwhile")
+                # Whoever deletes the instance does not wait for it.
+                budget.spend(0)
                 now = await connection.info("persistence")
                 if "1" in (now["rdb_bgsave_in_progress"], now["aof_rewrite_in_progress"]):
                     busy_at = time.monotonic()

@@ -14,7 +14,7 @@ from pathlib import Path
 from cell.engines.driver import EngineError, Snapshot
 from cell.engines.resp.configuration import DUMP, LOG, LOG_DIRECTORY
 from cell.layout import Site
-from cell.runtime import engine_files
+from cell.runtime import budget, engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 
@@ -90,6 +90,7 @@ def _sum_up(target: Path) -> Snapshot:
     for path in sorted(target.iterdir()):
         with path.open("rb") as file:
             while block := file.read(READ_BYTES):
+                budget.go_on()
                 digest.update(block)
                 size += len(block)
     return Snapshot(size, digest.hexdigest())

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cell.engines.resp.file_content import FileContent
-from cell.runtime.daemon_threads import in_daemon_thread
 from cell.runtime.engine_files import Place, opened
+from cell.runtime.own_threads import in_daemon_thread
 
 MAGIC = (b"REDIS", b"VALKEY")
 # What a dump begins with: its format's name and version, of nine bytes in all.

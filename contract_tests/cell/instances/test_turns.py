@@ -164,9 +164,9 @@ def test_organizations_of_one_person_share_the_places_of_one(
 
 def test_upgrades_keep_no_copy_waiting(tmp_path: Path) -> None:
     pools = supervisor_of(tmp_path).pools
-    while any(pools.upgrades.try_enter(f"tenant {number}") for number in range(4)):
+    while any(pools.upgrades.beginning.try_enter(f"tenant {number}") for number in range(4)):
         pass
-    assert pools.copies.try_enter("another")
+    assert pools.copies.beginning.try_enter("another")
 
 
 def test_a_snapshot_that_waits_for_its_own_instance_takes_no_place(

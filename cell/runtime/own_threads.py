@@ -1,7 +1,8 @@
-"""Calls that block, on threads that nobody waits for when the cell ends."""
+"""Calls that block for long, each on a thread of its own: the shared ones stay free for others."""
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,10 +10,20 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+async def in_own_thread(work: Callable[..., T], *given: Any) -> T:
+    """As `asyncio.to_thread`, for what may take minutes; its caller bounds how many there are."""
+    return await _in_thread(work, given, daemon=False)
+
+
 async def in_daemon_thread(work: Callable[..., T], *given: Any) -> T:
-    """As `asyncio.to_thread`; but a server that does not answer holds up no end of the process."""
+    """The same; but a server that does not answer holds up no end of the process."""
+    return await _in_thread(work, given, daemon=True)
+
+
+async def _in_thread(work: Callable[..., T], given: tuple[Any, ...], *, daemon: bool) -> T:
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if outcome.cancelled():
@@ -25,11 +36,12 @@ async def in_daemon_thread(work: Callable[..., T], *given: Any) -> T:
     def run() -> None:
         result, failed = None, None
         try:
-            result = work(*given)
+            result = context.run(work, *given)
         except Exception as error:  # noqa: BLE001 - it is whoever asked who hears of it
             failed = error
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(settle, result, failed)
 
-    threading.Thread(target=run, name="daemon", daemon=True).start()
+    name = "daemon" if daemon else "own"
+    threading.Thread(target=run, name=name, daemon=daemon).start()
     return await outcome
