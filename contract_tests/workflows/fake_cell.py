@@ -15,7 +15,8 @@ from ulid import ULID
 
 from contract_tests.workflows import fake_queues
 from contract_tests.workflows.fake_queues import FakeQueues
-from control.cells.client import Answer, CellClient, CellRefused, InstanceUnknown
+from control.cells.answer_checks import Answer, Observations
+from control.cells.client import CellClient, CellRefused, InstanceUnknown
 from control.work import LeaseLost
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
@@ -27,6 +28,8 @@ CREATE TABLE IF NOT EXISTS leases (operation TEXT PRIMARY KEY, lease INTEGER NOT
 CREATE TABLE IF NOT EXISTS effects (action TEXT NOT NULL, instance_id TEXT NOT NULL);
 """
 Hook = Callable[[str, str], None]
+PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
+USED = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
 
 
 class FakeCell:
@@ -58,13 +61,13 @@ class FakeCell:
             "refused": [{"engine": "redis", "reason": "not there", "remedy": "install it"}],
             "clock": {"host_time": time.time() + self.clock_off_s, "offset_s": 0.0},
             "capacity": {"vcpu": 64, "memory_bytes": 2**38, "storage_bytes": 10**14},
-            "ca": {"root_pem": "root", "chain_pem": "chain"},
+            "ca": {"root_pem": PEM, "chain_pem": PEM},
         }
 
-    def observations(self) -> list[Answer]:
+    def observations(self) -> Observations:
         with self._open() as file:
             rows = file.execute("SELECT observation FROM instances ORDER BY id").fetchall()
-        return [orjson.loads(row[0]) for row in rows]
+        return Observations(orjson.loads(row[0]) for row in rows)
 
     def observe(self, instance_id: str) -> Answer | None:
         with self._open() as file:
@@ -74,7 +77,8 @@ class FakeCell:
         observed = self.observe(instance_id)
         if observed is None:
             raise InstanceUnknown(f"instance {instance_id} is not here")
-        return {name: observed[name] for name in ("storage_bytes", "memory_bytes", "cpu_s")}
+        limits = dict.fromkeys(("storage_limit_bytes", "memory_limit_bytes", "connections_max"), 1)
+        return {name: observed[name] for name in USED} | limits
 
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         source = spec["source_snapshot"]
@@ -90,8 +94,8 @@ class FakeCell:
             if observed is not None:
                 undeleted = {"status": "paused", "paused_by": "request"}
                 more = undeleted if observed["status"] == "stopped" else {}
-                return {**observed, **told, **more, "size": dict(spec["size"])}
-            return _new(instance_id) | told | {"size": dict(spec["size"])}
+                return {**observed, **told, **more, **_sized(spec["size"])}
+            return _new(instance_id) | told | _sized(spec["size"])
 
         return self._act("put", instance_id, act, key=key, lease=lease)
 
@@ -104,7 +108,7 @@ class FakeCell:
         return self._change("resume", instance_id, awake, key, lease)
 
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
-        return self._change("resize", instance_id, {"size": dict(size)}, key, lease)
+        return self._change("resize", instance_id, _sized(size), key, lease)
 
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         # The same for every try of a step, as the stored answer of a cell is.
@@ -243,12 +247,21 @@ def _write(file: sqlite3.Connection, observation: Answer) -> None:
     file.execute("INSERT OR REPLACE INTO instances VALUES (?, ?)", row)
 
 
+def _sized(size: Mapping[str, Any]) -> Answer:
+    """A cell says the name; the figures are for tests to ask about."""
+    return {"size": size["name"], "figures": dict(size)}
+
+
 def _new(instance_id: str) -> Answer:
     return {
         "instance_id": instance_id,
         "status": "running",
         "status_reason": None,
         "paused_by": None,
+        "engine": "duckdb",
+        "engine_version": "1.5",
+        "size": "f0",
+        "host": "duckdb.local.localhost",
         "port": 8443,
         "connections": 0,
         "last_activity_at": None,

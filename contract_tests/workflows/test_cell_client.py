@@ -1,23 +1,18 @@
 """The client of cells over a real unix socket: what it sends, and what it makes of each answer."""
 
 import base64
-import contextlib
 import gzip
 import hashlib
-import http.server
-import socketserver
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from contract_tests.workflows.cell_server import Server, said, serving
 from control.cells.client import (
     CellClient,
     CellRefused,
@@ -33,61 +28,14 @@ from control.work import Again, GiveUp, LeaseLost
 from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
 
+ID = "inst_01JD0000000000000000000000"
 SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
-
-
-class Server(socketserver.ThreadingUnixStreamServer):
-    """Answers what `answer` holds, and keeps what was asked."""
-
-    daemon_threads = True
-
-    def __init__(self, path: Path) -> None:
-        self.answer: tuple[int, Any] = (200, {})
-        self.headers: dict[str, str] = {}
-        self.part_bytes, self.pause_s = 1 << 20, 0.0
-        self.asked: list[tuple[str, str, dict[str, str], bytes]] = []
-        super().__init__(str(path), _Handler)
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Server
-
-    def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.asked.append((self.command, self.path, headers, body))
-        status, content = self.server.answer
-        written = content if isinstance(content, bytes) else orjson.dumps(content)
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(written)), **self.server.headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        with contextlib.suppress(OSError):  # refused before its end
-            for at in range(0, len(written), self.server.part_bytes):
-                self.wfile.write(written[at : at + self.server.part_bytes])
-                time.sleep(self.server.pause_s)
-
-    do_GET = do_PUT = do_POST = _serve  # noqa: N815 - the names http.server looks for
-
-    def address_string(self) -> str:
-        return "unix"
-
-    def log_message(self, *_of: Any) -> None:
-        """Tests ask `asked`."""
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="cell") as directory:
-        made = Server(Path(directory) / "s")
-        # It looks so often whether it is to end, which every test waits for.
-        thread = threading.Thread(target=made.serve_forever, args=(0.02,))
-        thread.start()
+    with serving() as made:
         yield made
-        made.shutdown()
-        thread.join()
-        made.server_close()
 
 
 @pytest.fixture
@@ -105,33 +53,33 @@ def client(server: Server, key: Ed25519PrivateKey) -> Iterator[HttpCell]:
 
 
 ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
-    "put": (lambda c: c.put("inst_1", SPEC, key="op_1:put", lease=3), "PUT", "", SPEC),
-    "pause": (lambda c: c.pause("inst_1", key="op_1:put", lease=3), "POST", "/actions/pause", None),
+    "put": (lambda c: c.put(ID, SPEC, key="op_1:put", lease=3), "PUT", "", SPEC),
+    "pause": (lambda c: c.pause(ID, key="op_1:put", lease=3), "POST", "/actions/pause", None),
     "resume": (
-        lambda c: c.resume("inst_1", key="op_1:put", lease=3),
+        lambda c: c.resume(ID, key="op_1:put", lease=3),
         "POST",
         "/actions/resume",
         None,
     ),
     "resize": (
-        lambda c: c.resize("inst_1", {"name": "s0"}, key="op_1:put", lease=3),
+        lambda c: c.resize(ID, {"name": "s0"}, key="op_1:put", lease=3),
         "POST",
         "/actions/resize",
         {"size": {"name": "s0"}},
     ),
     "snapshot": (
-        lambda c: c.snapshot("inst_1", "before", key="op_1:put", lease=3),
+        lambda c: c.snapshot(ID, "before", key="op_1:put", lease=3),
         "POST",
         "/actions/snapshot",
         {"label": "before"},
     ),
     "delete": (
-        lambda c: c.delete("inst_1", key="op_1:put", lease=3),
+        lambda c: c.delete(ID, key="op_1:put", lease=3),
         "POST",
         "/actions/delete",
         None,
     ),
-    "erase": (lambda c: c.erase("inst_1", key="op_1:put", lease=3), "POST", "/actions/erase", None),
+    "erase": (lambda c: c.erase(ID, key="op_1:put", lease=3), "POST", "/actions/erase", None),
 }
 
 
@@ -140,10 +88,10 @@ def test_acts_carry_signature_key_and_lease(
     server: Server, client: HttpCell, key: Ed25519PrivateKey, name: str
 ) -> None:
     act, method, path, body = ACTS[name]
-    server.answer = (200, {"status": "running"})
-    assert act(client) == {"status": "running"}
+    server.answer = (200, said(f"instances.{name}"))
+    assert act(client) == said(f"instances.{name}")
     ((asked, at, headers, sent),) = server.asked
-    assert (asked, at) == (method, f"/v1/instances/inst_1{path}")
+    assert (asked, at) == (method, f"/v1/instances/{ID}{path}")
     assert (orjson.loads(sent) if sent else None) == body
     assert (headers["operation-key"], headers["operation-lease"]) == ("op_1:put", "3")
     check_signature(key.public_key(), asked, at, headers, sent)
@@ -163,16 +111,19 @@ def check_signature(
 def test_questions_are_signed_and_carry_no_key(
     server: Server, client: HttpCell, key: Ed25519PrivateKey
 ) -> None:
-    server.answer = (200, {"items": [{"instance_id": "inst_1"}]})
-    assert client.observations() == [{"instance_id": "inst_1"}]
-    client.describe()
-    client.capacity("inst_1")
-    client.observe("inst_1")
+    server.answer = (200, {"items": [said("instances.get")]})
+    assert client.observations() == [said("instances.get")]
+    server.answer = (200, said("cells.get"))
+    assert client.describe() == said("cells.get")
+    server.answer = (200, said("instances.capacity"))
+    assert client.capacity(ID) == said("instances.capacity")
+    server.answer = (200, said("instances.get"))
+    assert client.observe(ID) == said("instances.get")
     assert [path for _, path, _, _ in server.asked] == [
         "/v1/instances",
         "/v1/cell",
-        "/v1/instances/inst_1/capacity",
-        "/v1/instances/inst_1",
+        f"/v1/instances/{ID}/capacity",
+        f"/v1/instances/{ID}",
     ]
     for method, path, headers, body in server.asked:
         assert (method, body) == ("GET", b"")
@@ -200,7 +151,7 @@ def test_what_each_answer_means(
 ) -> None:
     server.answer = (status, body)
     with pytest.raises(meaning) as raised:
-        client.pause("inst_1", key="op_1:pause", lease=1)
+        client.pause(ID, key="op_1:pause", lease=1)
     assert type(raised.value) is meaning
     if isinstance(body, dict) and "detail" in body:
         assert str(raised.value) == body["detail"]
@@ -225,7 +176,7 @@ def test_an_answer_beyond_the_bound_is_refused(
 ) -> None:
     server.answer = (status, b" " * (BYTES_MAX + 1))
     with pytest.raises(CellUnavailable, match="larger than 16 MiB"):
-        client.observe("inst_1")
+        client.observe(ID)
     server.answer = (200, orjson.dumps({"items": []}).ljust(BYTES_MAX))
     assert client.observations() == []
 
@@ -249,13 +200,15 @@ def test_of_a_slow_cells_acts_one_finds_out_how_it_is(
     monkeypatch.setattr("control.cells.client.ACT_TIMEOUT_S", 60)
 
     def act(name: str) -> Any:
-        return client.pause("inst_1", key=f"op_{name}:pause", lease=1)
+        return client.pause(ID, key=f"op_{name}:pause", lease=1)
 
+    right = said("instances.pause")
+    written = orjson.dumps(right).ljust(3000)
     with ThreadPoolExecutor(2) as threads:
         # Whatever time an act takes is too long.
         monkeypatch.setattr(client, "_acts", OneAtATime(slow_after_s=-1))
         for slow in (False, True):
-            server.answer, server.part_bytes, server.pause_s = (200, b"{}".ljust(3000)), 1, 0.01
+            server.answer, server.part_bytes, server.pause_s = (200, written), 1, 0.01
             asked = len(server.asked)
             long = threads.submit(act, "long")
             while len(server.asked) == asked:
@@ -265,11 +218,11 @@ def test_of_a_slow_cells_acts_one_finds_out_how_it_is(
                     act("other")
             else:
                 server.pause_s = 0
-                assert act("other") == {}, "nothing is known of it at first"
+                assert act("other") == right, "nothing is known of it at first"
             server.pause_s = 0
-            assert long.result(60) == {}
+            assert long.result(60) == right
     monkeypatch.setattr(client, "_acts", OneAtATime(slow_after_s=60))
-    assert [act("one"), act("two")] == [{}, {}]
+    assert [act("one"), act("two")] == [right, right]
 
 
 HARMFUL = b"a\\u0000b \\u202e\\u001b[2J\\nz"
@@ -278,18 +231,22 @@ HARMLESS = r"a\x00b \u202e\x1b[2J z"
 
 def test_what_a_cell_says_is_made_printable(server: Server, client: HttpCell) -> None:
     """Wherever it says it: PostgreSQL refuses some of it, and owners read it."""
-    pem = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
-    said = b'{"instance_id": "i", "status": "failed", "status_reason": "%s", ' % HARMFUL
-    said += b'"domains": [{"%s": {"x": ["%s", 1, null, true, 0.5]}}], ' % (HARMFUL, HARMFUL)
-    said += b'"ca": {"root_pem": %s}}' % orjson.dumps(pem + "\0")
-    server.answer = (200, b'{"items": [%s]}' % said)
+    text = orjson.loads(b'"%s"' % HARMFUL)
+    more = {"status_reason": text, "more": [{text: {"x": [text, 1, None, True, 0.5]}}]}
+    server.answer = (200, {"items": [{**said("instances.get"), **more}]})
     (seen,) = client.observations()
     assert seen["status_reason"] == HARMLESS
-    assert seen["domains"] == [{HARMLESS: {"x": [HARMLESS, 1, None, True, 0.5]}}]
-    assert seen["ca"]["root_pem"] == pem + r"\x00"
-    server.answer = (200, said)
-    assert client.observe("i") == client.describe() == client.capacity("i") == seen
-    assert client.resume("i", key="op_1:resume", lease=1) == seen
+    assert seen["more"] == [{HARMLESS: {"x": [HARMLESS, 1, None, True, 0.5]}}]
+    server.answer = (200, {**said("instances.get"), **more})
+    assert client.observe(ID) == client.resume(ID, key="op_1:resume", lease=1) == seen
+    pem = said("cells.get")["ca"]["root_pem"]
+    server.answer = (
+        200,
+        {**said("cells.get"), "ca": {"root_pem": pem + "\0", "chain_pem": pem}, **more},
+    )
+    told = client.describe()
+    assert (told["status_reason"], told["more"]) == (seen["status_reason"], seen["more"])
+    assert told["ca"] == {"root_pem": pem + r"\x00", "chain_pem": pem}
 
 
 @pytest.mark.parametrize(("status", "meaning"), [(422, CellRefused), (503, CellUnavailable)])
@@ -298,26 +255,28 @@ def test_a_refusal_is_made_printable_and_bounded(
 ) -> None:
     server.answer = (status, b'{"detail": "%s"}' % HARMFUL)
     with pytest.raises(meaning) as raised:
-        client.pause("inst_1", key="op_1:pause", lease=1)
+        client.pause(ID, key="op_1:pause", lease=1)
     assert str(raised.value) == HARMLESS
     server.answer = (status, {"detail": "\x1b" * 1_000_000})
     with pytest.raises(meaning) as raised:
-        client.pause("inst_1", key="op_1:pause", lease=1)
+        client.pause(ID, key="op_1:pause", lease=1)
     assert len(str(raised.value)) < 3_000
 
 
 def test_messages_of_queues_stay_to_the_letter(server: Server, client: HttpCell) -> None:
-    server.answer = (200, b'{"items": [{"message": {"x": "%s"}}]}' % HARMFUL)
-    told = client.queues("inst_1").read("jobs", count=1, timeout_s=30)
-    assert told["items"][0]["message"]["x"] == orjson.loads(b'"%s"' % HARMFUL)
+    message = b'{"message_id": 1, "read_count": 1, "body": {"x": "%s"}, ' % HARMFUL
+    message += b'"enqueued_at": "2026-01-31T09:30:00Z", "visible_at": "2026-01-31T09:30:00Z"}'
+    server.answer = (200, b'{"messages": [%s]}' % message)
+    told = client.queues(ID).read("jobs", count=1, timeout_s=30)
+    assert told["messages"][0]["body"]["x"] == orjson.loads(b'"%s"' % HARMFUL)
     server.answer = (409, b'{"code": "conflict", "detail": "%s"}' % HARMFUL)
     with pytest.raises(QueueRefused, match="z") as refused:
-        client.queues("inst_1").purge("jobs", key="op_1")
+        client.queues(ID).purge("jobs", key="op_1")
     assert (refused.value.detail, refused.value.code) == (HARMLESS, "conflict")
 
 
 @pytest.mark.parametrize(
-    "said",
+    "wrong",
     [
         b"<html>",
         b"[1]",
@@ -331,24 +290,24 @@ def test_messages_of_queues_stay_to_the_letter(server: Server, client: HttpCell)
         b'{"items": [{"instance_id": [], "status": "running"}]}',
     ],
 )
-def test_what_cannot_be_read_is_no_answer(server: Server, client: HttpCell, said: bytes) -> None:
-    server.answer = (200, said)
+def test_what_cannot_be_read_is_no_answer(server: Server, client: HttpCell, wrong: bytes) -> None:
+    server.answer = (200, wrong)
     with pytest.raises(CellUnavailable, match="the cell's answer cannot be read"):
         client.observations()
-    server.answer = (422, said)
+    server.answer = (422, wrong)
     with pytest.raises((CellRefused, CellUnavailable, QueueRefused)):
-        client.queues("inst_1").purge("jobs", key="op_1")
+        client.queues(ID).purge("jobs", key="op_1")
 
 
 @pytest.mark.parametrize(
-    ("said", "wait_s"), [("0.5", 0.5), ("inf", 60), ("nan", 0), ("-1", 0), ("soon", 1)]
+    ("after", "wait_s"), [("0.5", 0.5), ("inf", 60), ("nan", 0), ("-1", 0), ("soon", 1)]
 )
 def test_a_cell_is_waited_for_within_reason(
-    server: Server, client: HttpCell, said: str, wait_s: float
+    server: Server, client: HttpCell, after: str, wait_s: float
 ) -> None:
-    server.answer, server.headers = (409, {"code": "in_flight"}), {"Retry-After": said}
+    server.answer, server.headers = (409, {"code": "in_flight"}), {"Retry-After": after}
     with pytest.raises(Again) as again:
-        client.pause("inst_1", key="op_1:pause", lease=1)
+        client.pause(ID, key="op_1:pause", lease=1)
     assert again.value.after_s == wait_s
 
 
@@ -377,7 +336,7 @@ def test_an_instance_that_is_not_there_is_observed_as_none(
     server: Server, client: HttpCell
 ) -> None:
     server.answer = (404, {"detail": "no such instance"})
-    assert client.observe("inst_1") is None
+    assert client.observe(ID) is None
 
 
 def test_a_cell_that_is_not_there_is_unavailable(key: Ed25519PrivateKey) -> None:

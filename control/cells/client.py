@@ -12,6 +12,7 @@ import httpx
 import orjson
 from sqlalchemy.orm import Session
 
+from control.cells.answer_checks import Answer, Observations, fault, observations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime
@@ -22,7 +23,6 @@ from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
 
-Answer = dict[str, Any]
 OBSERVE_TIMEOUT_S: Final = 10.0
 ACT_TIMEOUT_S: Final = 4.0
 """A cell says after `ACT_WAIT_S` what is still under way, and answers the next try at once."""
@@ -34,6 +34,9 @@ No thread waits meanwhile: a few slow engines would keep all others' orders wait
 CONNECT_TIMEOUT_S: Final = 3.0
 _UNIX: Final = "http+unix://"
 _UNREADABLE: Final = "the cell's answer cannot be read"
+DESCRIPTION_BYTES_MAX: Final = 1 << 18
+"""Each order reads what all cells last said of themselves."""
+ERRORS_MAX: Final = 100
 _AGAIN_MAX_S: Final = 60.0
 _CHALLENGE: Final = re.compile(r"[0-9a-f-]{1,100}")
 _RETRY_CODES: Final = frozenset({"busy"})
@@ -69,7 +72,7 @@ class CellClient(Protocol):
     """
 
     def describe(self) -> Answer: ...
-    def observations(self) -> list[Answer]: ...
+    def observations(self) -> Observations: ...
     def observe(self, instance_id: str) -> Answer | None: ...
     def capacity(self, instance_id: str) -> Answer: ...
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer: ...
@@ -95,27 +98,30 @@ class Cells(Protocol):
 
 
 class HttpCells:
-    """Clients by cell and address, each with its connections; safe to share between threads."""
+    """A client for each cell, with its connections; safe to share between threads."""
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str, str | None], HttpCell] = {}
+        self._clients: dict[str, tuple[str, str | None, HttpCell]] = {}
 
     def for_instance(self, db: Session, instance: Instance) -> CellClient:
         return self.for_cell(cells.fetch(db, instance.cell_id))
 
     def for_cell(self, cell: Cell) -> CellClient:
-        url = _followed(cell.url)
-        key = (cell.id, url, cell.ca_root_pem)
+        """Raises CellUnavailable. The last one of a cell is kept, whatever CAs it tells in turn."""
+        url, ca_pem = _followed(cell.url), cell.ca_root_pem
         with self._lock:
-            if key not in self._clients:
-                self._clients[key] = HttpCell(cell.id, url, self._signer, ca_pem=cell.ca_root_pem)
-            return self._clients[key]
+            kept = self._clients.get(cell.id)
+            if kept is None or kept[:2] != (url, ca_pem):
+                # The former may be in use: it closes with whoever uses it last.
+                kept = (url, ca_pem, HttpCell(cell.id, url, self._signer, ca_pem=ca_pem))
+                self._clients[cell.id] = kept
+            return kept[2]
 
     def close(self) -> None:
         with self._lock:
-            for client in self._clients.values():
+            for _, _, client in self._clients.values():
                 client.close()
             self._clients.clear()
 
@@ -137,49 +143,53 @@ class HttpCell:
             transport = httpx.HTTPTransport(uds=unquote(url.removeprefix(_UNIX)), verify=False)
             url = "http://cell"
         else:
-            transport = httpx.HTTPTransport(verify=ssl.create_default_context(cadata=ca_pem))
+            transport = httpx.HTTPTransport(verify=_trusting(ca_pem))
         self._http = bounded_answers.client(transport, base_url=url)
 
     def describe(self) -> Answer:
-        return self._ask("/v1/cell")
+        told = self._ask("cells.get", "/v1/cell")
+        if len(orjson.dumps(told)) > DESCRIPTION_BYTES_MAX:
+            raise CellUnavailable(f"{_UNREADABLE}: what it says of itself is too long")
+        _trusting(told["ca"]["root_pem"])
+        return told
 
-    def observations(self) -> list[Answer]:
-        items = self._ask("/v1/instances").get("items")
-        if not isinstance(items, list) or not all(map(_is_observation, items)):
+    def observations(self) -> Observations:
+        items = self._send("GET", "/v1/instances", b"", {}, OBSERVE_TIMEOUT_S).get("items")
+        found = observations(items, self._cell_id) if isinstance(items, list) else None
+        if found is None:
             raise CellUnavailable(_UNREADABLE)
-        return items
+        return found
 
     def observe(self, instance_id: str) -> Answer | None:
         try:
-            return self._ask(_path(instance_id))
+            return _about(instance_id, self._ask("instances.get", _path(instance_id)))
         except InstanceUnknown:
             return None
 
     def capacity(self, instance_id: str) -> Answer:
-        return self._ask(f"{_path(instance_id)}/capacity")
+        path = f"{_path(instance_id)}/capacity"
+        return _about(instance_id, self._ask("instances.capacity", path))
 
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
-        return self._act("PUT", _path(instance_id), spec, key, lease)
+        return self._act("put", instance_id, spec, key, lease)
 
     def pause(self, instance_id: str, *, key: str, lease: int) -> Answer:
-        return self._act("POST", f"{_path(instance_id)}/actions/pause", None, key, lease)
+        return self._act("pause", instance_id, None, key, lease)
 
     def resume(self, instance_id: str, *, key: str, lease: int) -> Answer:
-        return self._act("POST", f"{_path(instance_id)}/actions/resume", None, key, lease)
+        return self._act("resume", instance_id, None, key, lease)
 
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
-        body = {"size": dict(size)}
-        return self._act("POST", f"{_path(instance_id)}/actions/resize", body, key, lease)
+        return self._act("resize", instance_id, {"size": dict(size)}, key, lease)
 
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
-        body = {"label": label}
-        return self._act("POST", f"{_path(instance_id)}/actions/snapshot", body, key, lease)
+        return self._act("snapshot", instance_id, {"label": label}, key, lease)
 
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
-        return self._act("POST", f"{_path(instance_id)}/actions/delete", None, key, lease)
+        return self._act("delete", instance_id, None, key, lease)
 
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
-        return self._act("POST", f"{_path(instance_id)}/actions/erase", None, key, lease)
+        return self._act("erase", instance_id, None, key, lease)
 
     def end_access(self, instance_id: str, holders: list[str], urls: Mapping[str, float]) -> None:
         """`urls`: by their `jti`, when each expires, in unix seconds."""
@@ -195,7 +205,12 @@ class HttpCell:
         self._http.close()
 
     def _ask_queues(
-        self, method: str, path: str, body: Mapping[str, Any] | None, key: str | None
+        self,
+        operation: str,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        key: str | None,
     ) -> Answer:
         headers = {} if key is None else {"Operation-Key": key}
         content = b""
@@ -205,17 +220,20 @@ class HttpCell:
         answer = self._exchange(method, path, content, headers, OBSERVE_TIMEOUT_S)
         if answer.status_code in _QUEUES_REFUSE:
             said = _said(answer)
-            code, errors = str(said.get("code")), said.get("errors") or []
-            raise QueueRefused(answer.status_code, _detail(answer, said), code, errors)
+            raise QueueRefused(
+                answer.status_code, _detail(answer, said), _code(said), _errors(said)
+            )
         # What messages hold is their owners', to the letter, and is kept nowhere here.
-        return _read(answer) if answer.is_success else _meaning(answer)
+        return _described(operation, _read(answer) if answer.is_success else _meaning(answer))
 
-    def _ask(self, path: str) -> Answer:
-        return self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S)
+    def _ask(self, operation: str, path: str) -> Answer:
+        return _described(operation, self._send("GET", path, b"", {}, OBSERVE_TIMEOUT_S))
 
     def _act(
-        self, method: str, path: str, body: Mapping[str, Any] | None, key: str, lease: int
+        self, action: str, instance_id: str, body: Mapping[str, Any] | None, key: str, lease: int
     ) -> Answer:
+        path = _path(instance_id)
+        method, path = ("PUT", path) if action == "put" else ("POST", f"{path}/actions/{action}")
         headers = {
             "Operation-Key": key,
             "Operation-Lease": str(lease),
@@ -226,7 +244,8 @@ class HttpCell:
             content = orjson.dumps(body)
             headers["Content-Type"] = "application/json"
         with self._acts.act():
-            return self._send(method, path, content, headers, ACT_TIMEOUT_S)
+            said = self._send(method, path, content, headers, ACT_TIMEOUT_S)
+        return _about(instance_id, _described(f"instances.{action}", said))
 
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
@@ -280,9 +299,27 @@ def _path(instance_id: str) -> str:
     return f"/v1/instances/{quote(instance_id, safe='')}"
 
 
-def _is_observation(item: Any) -> bool:
-    """Of an instance: what else it says is looked at where it is used."""
-    return isinstance(item, dict) and isinstance(item.get("instance_id"), str)
+def _trusting(ca_pem: str | None) -> ssl.SSLContext:
+    """Only the CAs that the cell told, or those of the system until it has told any."""
+    try:
+        return ssl.create_default_context(cadata=ca_pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise CellUnavailable("the cell's CA cannot be read") from error
+
+
+def _described(operation: str, said: Answer) -> Answer:
+    """The answer, which is as the document says."""
+    wrong = fault(operation, said)
+    if wrong is not None:
+        raise CellUnavailable(f"{_UNREADABLE}: {wrong}")
+    return said
+
+
+def _about(instance_id: str, said: Answer) -> Answer:
+    """Not of another instance than was asked about; of a snapshot it is not said."""
+    if said.get("instance_id", instance_id) != instance_id:
+        raise CellUnavailable(f"{_UNREADABLE}: it is about another instance")
+    return said
 
 
 def _read(answer: httpx.Response) -> Answer:
@@ -311,7 +348,19 @@ def _said(answer: httpx.Response) -> Answer:
 
 
 def _detail(answer: httpx.Response, said: Answer) -> str:
-    return str(said.get("detail") or f"the cell returned {answer.status_code}")
+    told = said.get("detail")
+    return told if told and isinstance(told, str) else f"the cell returned {answer.status_code}"
+
+
+def _code(said: Answer) -> str:
+    told = said.get("code")
+    return told if isinstance(told, str) else ""
+
+
+def _errors(said: Answer) -> list[Answer]:
+    told = said.get("errors")
+    listed = told[:ERRORS_MAX] if isinstance(told, list) else []
+    return [each for each in listed if isinstance(each, dict)]
 
 
 def _wait_s(answer: httpx.Response) -> float:
@@ -327,14 +376,14 @@ def _meaning(answer: httpx.Response) -> Answer:
     body = _said(answer)
     if answer.is_success:
         return body
-    detail = _detail(answer, body)
-    if answer.status_code == httpx.codes.CONFLICT and body.get("code") == "stale_lease":
+    detail, code = _detail(answer, body), _code(body)
+    if answer.status_code == httpx.codes.CONFLICT and code == "stale_lease":
         raise LeaseLost(detail)
-    if body.get("code") == "in_flight":
+    if code == "in_flight":
         raise Again(_wait_s(answer))
     if answer.status_code == httpx.codes.NOT_FOUND:
         raise InstanceUnknown(detail)
-    passing = answer.status_code in _RETRY_STATUSES or body.get("code") in _RETRY_CODES
+    passing = answer.status_code in _RETRY_STATUSES or code in _RETRY_CODES
     if answer.is_server_error or passing:
         raise CellUnavailable(detail)
     raise CellRefused(detail)

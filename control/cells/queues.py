@@ -5,8 +5,8 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 Answer = dict[str, Any]
-Ask = Callable[[str, str, Mapping[str, Any] | None, str | None], Answer]
-"""With a method, a path, a body and the key of an act."""
+Ask = Callable[[str, str, str, Mapping[str, Any] | None, str | None], Answer]
+"""With an operation of the cell's document, a method, a path, a body and the key of an act."""
 
 
 class QueueRefused(Exception):  # noqa: N818 - an answer
@@ -50,34 +50,36 @@ class HttpQueues:
 
     def page(self, *, limit: int, after: str) -> Answer:
         query = urlencode({"limit": limit, "after": after}, quote_via=quote)
-        return self._ask("GET", f"{self._base}?{query}", None, None)
+        return self._ask("queues.list", "GET", f"{self._base}?{query}", None, None)
 
     def create(self, name: str, *, unlogged: bool, key: str) -> Answer:
-        return self._ask("POST", self._base, {"name": name, "unlogged": unlogged}, key)
+        return self._ask(
+            "queues.create", "POST", self._base, {"name": name, "unlogged": unlogged}, key
+        )
 
     def delete(self, name: str) -> None:
-        self._ask("DELETE", self._path(name), None, None)
+        self._ask("queues.delete", "DELETE", self._path(name), None, None)
 
     def permit(self, name: str, roles: Sequence[str]) -> Answer:
         body = {"data_api_roles": list(roles)}
-        return self._ask("PUT", self._path(name, "/permissions"), body, None)
+        return self._ask("queues.permit", "PUT", self._path(name, "/permissions"), body, None)
 
     def send(
         self, name: str, messages: Sequence[Mapping[str, Any]], *, delay_s: int, key: str
     ) -> Answer:
         body = {"messages": list(messages), "delay_seconds": delay_s}
-        return self._ask("POST", self._path(name, "/messages"), body, key)
+        return self._ask("queues.send", "POST", self._path(name, "/messages"), body, key)
 
     def read(self, name: str, *, count: int, timeout_s: int) -> Answer:
         body = {"count": count, "visibility_timeout_s": timeout_s}
-        return self._ask("POST", self._path(name, "/actions/read"), body, None)
+        return self._ask("queues.read", "POST", self._path(name, "/actions/read"), body, None)
 
     def remove(self, name: str, ids: Sequence[int], *, archive: bool, key: str) -> Answer:
         body = {"message_ids": list(ids), "archive": archive}
-        return self._ask("POST", self._path(name, "/actions/remove"), body, key)
+        return self._ask("queues.remove", "POST", self._path(name, "/actions/remove"), body, key)
 
     def purge(self, name: str, *, key: str) -> Answer:
-        return self._ask("POST", self._path(name, "/actions/purge"), None, key)
+        return self._ask("queues.purge", "POST", self._path(name, "/actions/purge"), None, key)
 
     def _path(self, name: str, rest: str = "") -> str:
         return f"{self._base}/{quote(name, safe='')}{rest}"

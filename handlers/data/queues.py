@@ -67,7 +67,7 @@ def archive_messages(call: OrgCall, instance: Instance, queue_name: str, body: B
 
 def purge(call: OrgCall, instance: Instance, queue_name: str) -> Body:
     purged = _queues(call, instance).purge(queue_name, key=call.operation_key)
-    call.audit(target=instance.id, detail={"queue": queue_name, **purged})
+    call.audit(target=instance.id, detail={"queue": queue_name, "purged": purged["purged"]})
     return purged
 
 

@@ -66,7 +66,7 @@ def test_resize_takes_a_snapshot_before_it_applies_the_change(stage: Stage) -> N
     assert stage.cell.effects(instance.id) == ["snapshot", "resize"]
     observed = stage.cell.observe(instance.id)
     assert observed is not None
-    assert (observed["size"]["name"], observed["size"]["storage_bytes"]) == ("s0", 5 * 10**9)
+    assert (observed["size"], observed["figures"]["storage_bytes"]) == ("s0", 5 * 10**9)
     (event,) = stage.events(instance)
     assert event.type == "instance.resized.v1"
     assert {c["kind"] for c in event.data["changes"]} == {"size", "storage"}
@@ -93,7 +93,7 @@ def test_a_change_that_the_cell_refuses_leaves_the_instance_as_it_was(stage: Sta
     assert found.status_reason == "the change failed: there is no room for s0"
     observed = stage.cell.observe(instance.id)
     assert observed is not None
-    assert observed["size"]["name"] == "f0"
+    assert observed["size"] == "f0"
     assert stage.kinds_of_events(instance) == ["instance.failed.v1"]
 
 

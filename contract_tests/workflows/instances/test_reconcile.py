@@ -1,13 +1,13 @@
 """What cells observe reaches the records with its events, and lost work is found and started."""
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from contract_tests.workflows.known import enqueue, take_turn
 from contract_tests.workflows.stage import Stage
+from control.cells.answer_checks import Observations
 from control.cells.client import CellUnavailable
 from control.work import schedules
 from control.workflows.catalogue import cells as cell_workflows
@@ -184,7 +184,7 @@ def test_an_observation_older_than_the_record_is_dropped(stage: Stage) -> None:
     stage.cell.becomes(instance.id, status="paused", paused_by="idle")
     observations = stage.cell.observations
 
-    def meanwhile() -> list[dict[str, Any]]:
+    def meanwhile() -> Observations:
         answer = observations()
         with stage.database.write() as db:
             row = instances.fetch(db, stage.org_id, instance.id)
@@ -254,7 +254,7 @@ def test_a_delete_that_failed_is_tried_again_until_it_succeeds(stage: Stage) -> 
 
 
 def test_a_silent_cell_does_not_stop_the_reconciler(stage: Stage) -> None:
-    def silent() -> list[dict[str, Any]]:
+    def silent() -> Observations:
         raise CellUnavailable("the cell cannot be reached")
 
     stage.cell.observations = silent  # type: ignore[method-assign]
@@ -303,7 +303,7 @@ def test_cells_describe_themselves(stage: Stage) -> None:
         cell = cells.fetch(db, "cell_fake")
         assert cell.engines == stage.cell.describe()["engines"]
         assert cell.refused == stage.cell.describe()["refused"]
-        assert cell.ca_root_pem == "root"
+        assert cell.ca_root_pem == stage.cell.describe()["ca"]["root_pem"]
         assert cell.ports == stage.cell.describe()["ports"]
         assert cell.last_seen_at is not None
     with stage.database.write() as db:

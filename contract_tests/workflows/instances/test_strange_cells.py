@@ -1,12 +1,21 @@
 """A record that what a cell says cannot be written to holds up no other, and ends no turn."""
 
-from typing import Any
+import time
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from contract_tests.workflows.cell_server import Server, said, serving
+from contract_tests.workflows.fake_cell import FakeCells
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
+from control.cells.client import HttpCell
+from control.cells.signing import Signer
+from control.ordering.placing import catalogue
 from control.workflows.instances.apart import by_itself
+from storage.catalogue import cells
 from storage.database import now
 from storage.errors import StorageUnavailable
 from storage.instances import samples
@@ -134,3 +143,60 @@ def test_a_reading_that_cannot_be_counted_is_one_instances(
 def test_what_concerns_all_records_ends_the_turn() -> None:
     with pytest.raises(StorageUnavailable), by_itself("inst_1"):
         raise StorageUnavailable("the database cannot be reached")
+
+
+@pytest.fixture
+def told(stage: Stage) -> Iterator[Server]:
+    """What says for the stage's cell whatever a test wants, to the client that asks real cells."""
+    with serving() as server:
+        signer = Signer(Ed25519PrivateKey.generate(), clock=time.time)
+        client = HttpCell("cell_fake", f"http+unix://{server.server_address!s}", signer)
+        cast("FakeCells", stage.services.cells).cell = cast("Any", client)
+        yield server
+        client.close()
+
+
+@pytest.mark.every_database  # what is kept, and how, is the database's
+@pytest.mark.parametrize("versions", [["18", 5], None, "18", [], ["9" * 5_000]])
+def test_a_cell_that_misdescribes_itself_gets_no_new_record(
+    stage: Stage, told: Server, versions: Any
+) -> None:
+    told.answer = (200, said("cells.get"))
+    turn(stage, "cells.refresh")
+    with stage.database.read() as db:
+        before = cells.fetch(db, "cell_fake")
+        offered = catalogue(db)
+    odd = {"engine": "postgres", "versions": versions, "extensions": {}, "source": "x"}
+    told.answer = (200, {**said("cells.get"), "engines": [odd]})
+    stage.pass_time(60)
+    turn(stage, "cells.refresh")
+    with stage.database.read() as db:
+        after = cells.fetch(db, "cell_fake")
+        assert catalogue(db) == offered
+    assert (after.engines, after.last_seen_at) == (before.engines, before.last_seen_at)
+
+
+@pytest.mark.every_database  # what is kept, and how, is the database's
+def test_a_number_from_a_cell_becomes_few_events(stage: Stage, told: Server) -> None:
+    odd, far, other = (stage.instance("running") for _ in range(3))
+    verified(stage, odd, "a.example.com")
+
+    def observed(instance: Instance, **more: Any) -> dict[str, Any]:
+        return {**said("instances.get"), "instance_id": instance.id, **more}
+
+    def rotated(generation: int) -> dict[str, Any]:
+        return {"credentials": {"generation": generation, "overlap_until": None}}
+
+    named = [{"hostname": "a.example.com", "certificate": CERTIFICATE}]
+    told.answer = (200, {"items": [observed(odd, domains=named), observed(far), observed(other)]})
+    turn(stage, "reconcile")
+    asleep = observed(other, status="paused", paused_by="idle")
+    items = [observed(odd, **rotated(6_000_000_000)), observed(far, **rotated(10**9)), asleep]
+    told.answer = (200, {"items": items})
+    turn(stage, "reconcile")
+    assert stage.fetch(other).status == "paused"
+    assert (stage.fetch(odd).status, stage.events(odd)) == ("running", [])
+    assert noted(stage, "dom_a.example.com") == CERTIFICATE
+    rotations = [event.data for event in stage.events(far)]
+    assert [each["generation"] for each in rotations] == [*range(10**9 - 19, 10**9 + 1), 10**9]
+    assert [each["phase"] for each in rotations] == ["started"] * 20 + ["completed"]

@@ -12,7 +12,8 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer, CellClient, CellRefused
+from control.cells.answer_checks import Answer
+from control.cells.client import CellClient, CellRefused
 from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from control.work import Operation, Schedule, workflow

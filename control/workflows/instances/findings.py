@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer
+from control.cells.answer_checks import Answer
 from control.workflows.instances.subjects import publish, publish_failed, publish_ready
 from storage.instances.instances import GONE, Instance
 
@@ -13,6 +13,8 @@ SETTLED: Final = frozenset({"running", "paused", "failed"})
 """Statuses with no work under way, in which the cell's word counts."""
 LOST: Final = "the cell no longer has the instance"
 
+ROTATIONS_MAX: Final = 20
+"""Told of at once, one by one. A number from a cell must not become as many events."""
 AGAIN: Final = "started again"
 """How a cell begins to say why an engine that runs has ended before."""
 
@@ -96,12 +98,14 @@ def _rotated(instance: Instance, observation: Answer) -> bool:
 def _record_rotations(db: Session, instance: Instance, observation: Answer) -> None:
     """Each rotation is told as it begins, and once more when no older credential works any more.
 
-    The cell says how often it rotated: what began and ended since the last look is told too.
+    The cell says how often it rotated: what began and ended since the last look is told too, of
+    many the last ones.
     """
     generation, overlap_until = _credentials(observation)
     kind = "instance.credentials.rotated.v1"
     # The first credential replaces none.
-    begun = range(max(instance.credentials_generation, 1) + 1, generation + 1)
+    first = max(instance.credentials_generation, 1) + 1
+    begun = range(max(first, generation + 1 - ROTATIONS_MAX), generation + 1)
     for number in begun:
         publish(db, instance, kind, phase="started", generation=number, overlap_until=overlap_until)
     overlapped = bool(begun) or instance.credentials_overlap_until is not None

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer, CellClient, CellUnavailable
+from control.cells.answer_checks import Answer
+from control.cells.client import CellClient, CellUnavailable
 from control.work import Again, GiveUp, Operation, workflow
 from control.workflows.instances.subjects import (
     call,

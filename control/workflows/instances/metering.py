@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer
+from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from control.workflows.instances.apart import by_itself
@@ -29,9 +29,10 @@ def meter(op: Operation) -> None:
 
 
 def meter_cell(op: Operation, cell: Cell) -> None:
-    observations = op.services.cells.for_cell(cell).observations()
+    told = op.services.cells.for_cell(cell).observations()
     with op.database.read() as db:
         by_id = {instance.id: instance for instance in instances.of_cell(db, cell.id)}
+    observations = [each for each in told if each["instance_id"] in by_id]
     try:
         _meter(op.database, by_id, observations)
     except Exception:  # noqa: BLE001 - one of them is not as it must be, and which, is seen now

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer
+from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
@@ -55,9 +55,12 @@ def observe(op: Operation, cell: Cell) -> None:
     with op.database.read() as db:
         # Read first: a record unchanged since then is older than the observation.
         known = instances.of_cell(db, cell.id)
-    mine = [row for row in known if row.status in findings.SETTLED]
     client = op.services.cells.for_cell(cell)
-    seen = {each["instance_id"]: each for each in client.observations()}
+    said = client.observations()
+    seen = {each["instance_id"]: each for each in said}
+    # Of the others nothing is known, which is not that the cell has lost them.
+    known = [row for row in known if row.id not in said.unread]
+    mine = [row for row in known if row.status in findings.SETTLED]
     revocation.end_lapsed(op.database, client, known, seen)
     for instance in mine:
         observation = seen.get(instance.id)
@@ -70,7 +73,7 @@ def observe(op: Operation, cell: Cell) -> None:
         if instance.status in TRANSITIONAL and reason not in told:
             with by_itself(instance.id):
                 _hold_up(op.database, instance, str(reason))
-    domains.note_certificates(op.database, cell.id, seen.values())
+    domains.note_certificates(op.database, cell.id, said)
 
 
 def _record(database: Database, read: Instance, observation: Answer | None) -> None:

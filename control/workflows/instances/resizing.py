@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer, CellClient
+from control.cells.answer_checks import Answer
+from control.cells.client import CellClient
 from control.work import Operation, workflow
 from control.workflows.instances.lifecycle import put_what_was_kept, usable
 from control.workflows.instances.starting import start

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer, CellUnavailable
+from control.cells.answer_checks import Answer
+from control.cells.client import CellUnavailable
 from control.policy.plans import PLANS
 from control.policy.sizes import SIZES
 from control.services import Services

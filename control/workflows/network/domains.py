@@ -3,13 +3,12 @@
 What the cell tells of their certificates is noted too, for their owners to read.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import structlog
 from sqlalchemy.orm import Session
 
-from control.cells.client import Answer
+from control.cells.answer_checks import Answer, Observations
 from control.work import Operation, workflow
 from control.workflows.instances.apart import by_itself
 from control.workflows.instances.starting import start
@@ -96,7 +95,7 @@ def _certificate(told: Answer) -> dict[str, str | None]:
     return {name: told[name] for name in CERTIFICATE}
 
 
-def note_certificates(database: Database, cell_id: str, seen: Iterable[Answer]) -> None:
+def note_certificates(database: Database, cell_id: str, seen: Observations) -> None:
     """Bring the records to what the cell observes; cheap where nothing differs."""
     told: dict[tuple[str, str], dict[str, str | None]] = {}
     for each in seen:
@@ -108,7 +107,8 @@ def note_certificates(database: Database, cell_id: str, seen: Iterable[Answer]) 
         differing = [
             domain
             for domain in domains.verified_of_cell(db, cell_id)
-            if domain.certificate != told.get((domain.instance_id, domain.hostname))
+            if domain.instance_id not in seen.unread
+            and domain.certificate != told.get((domain.instance_id, domain.hostname))
         ]
     for read in differing:
         with by_itself(read.instance_id, domain_id=read.id), database.write() as db:
