@@ -45,17 +45,23 @@ async def in_turn(
 ) -> AsyncIterator[None]:
     """Whoever deletes the instance does not wait until there is a place."""
     async with contextlib.AsyncExitStack() as stack:
-        try:
-            async with (
-                asyncio.timeout(None) as instance.waits,
-                login_turns.let_change(instance),
-            ):
-                await stack.enter_async_context(turn)
-        except TimeoutError as error:
-            raise EngineError(instance.why_work_ends() or "its turn did not come") from error
-        finally:
-            instance.waits = None
+        async with until_deleted(instance), login_turns.let_change(instance):
+            await stack.enter_async_context(turn)
         yield
+
+
+@contextlib.asynccontextmanager
+async def until_deleted(instance: HostedInstance) -> AsyncIterator[None]:
+    """What is waited for within is waited for no longer than that; EngineError says so then."""
+    wait = None
+    try:
+        async with asyncio.timeout(None) as wait:
+            instance.waits.add(wait)
+            yield
+    except TimeoutError as error:
+        raise EngineError("the instance is being deleted") from error
+    finally:
+        instance.waits.discard(wait)
 
 
 @contextlib.asynccontextmanager
@@ -106,6 +112,7 @@ async def _watch(host: Host, instance: HostedInstance, bound: _Bound) -> None:
 async def locked_to_remove(host: Host, instance: HostedInstance) -> AsyncIterator[None]:
     """Holds the lock of an instance that is to go; what is done with it is ended for that."""
     instance.leaving += 1
+    _end_waits(instance)
     ending = asyncio.create_task(_end_work(host, instance))
     try:
         await instance.lock.acquire()
@@ -119,12 +126,16 @@ async def locked_to_remove(host: Host, instance: HostedInstance) -> AsyncIterato
         instance.lock.release()
 
 
+def _end_waits(instance: HostedInstance) -> None:
+    for wait in instance.waits:
+        wait.reschedule(asyncio.get_running_loop().time())
+
+
 async def _end_work(host: Host, instance: HostedInstance) -> None:
     """An engine that its owner uses is left alone: it ends in order once this is the turn."""
     while True:
-        if instance.waits is not None:
-            instance.waits.reschedule(asyncio.get_running_loop().time())
-        elif instance.work is not None and not instance.usable:
+        _end_waits(instance)
+        if instance.work is not None and not instance.usable:
             await _end_processes(host, instance)
         await asyncio.sleep(END_EVERY_S)
 

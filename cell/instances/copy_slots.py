@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
@@ -60,6 +61,9 @@ class CopySlot:
         return True
 
     async def enter(self) -> None:
+        """At once where it has a place already."""
+        if self._pace is not None:
+            return
         await self._places.in_progress.enter(self._share)
         try:
             await self._places.beginning.enter(self._share)
@@ -112,10 +116,15 @@ class CopySlot:
 
 
 @contextlib.asynccontextmanager
-async def locked_in_turn(instance: HostedInstance, slot: CopySlot) -> AsyncIterator[None]:
+async def locked_in_turn(
+    instance: HostedInstance,
+    slot: CopySlot,
+    waiting: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext,
+) -> AsyncIterator[None]:
     """Holds the instance's lock and a place, and waits for neither while it has the other.
 
-    Meanwhile the instance may be deleted, and an engine that ends is started again.
+    Meanwhile the instance may be deleted, and an engine that ends is started again. The place is
+    waited for within `waiting`.
     """
     try:
         while True:
@@ -126,7 +135,8 @@ async def locked_in_turn(instance: HostedInstance, slot: CopySlot) -> AsyncItera
                     finally:
                         await slot.leave()
                     return
-            await slot.enter()
+            async with waiting():
+                await slot.enter()
             if instance.lock.locked():
                 await slot.leave()
     finally:

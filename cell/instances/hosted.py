@@ -47,8 +47,8 @@ class HostedInstance(InstanceState):
         self.full_again: asyncio.Task[None] | None = None
         # What is done with it while its engine does not run as usual; a deletion ends that.
         self.work: str | None = None
-        # For a place to do it.
-        self.waits: asyncio.Timeout | None = None
+        # For a place to do it: a deletion ends these.
+        self.waits: set[asyncio.Timeout] = set()
         # How many deletions wait for what is done with it.
         self.leaving = 0
         # When the control plane first heard that it is erased (monotonic).

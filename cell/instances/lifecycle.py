@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 import structlog
@@ -109,16 +111,25 @@ class Lifecycle:
         """Makes the instance, or brings the one there is to what is wanted now."""
         network.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
         instance = self._find_or_make(instance_id, spec)
-        with self._networks.told(instance, spec) as domains:
-            async with instance.lock:
-                await self._put(instance, spec, domains)
+        slot = CopySlot(self._supervisor.pools.upgrades, self._supervisor.host, instance)
+        locked: AbstractAsyncContextManager[None] = instance.lock
+        if instance.record.spec.engine_version != spec.engine_version:
+            locked = locked_in_turn(instance, slot, partial(bounds.until_deleted, instance))
+        try:
+            with self._networks.told(instance, spec) as domains:
+                async with locked:
+                    await self._put(instance, spec, domains, slot)
+        except EngineError as error:
+            raise Conflict(f"the upgrade was not begun: {for_owner(str(error))}") from error
         return instance
 
-    async def _put(self, instance: HostedInstance, spec: Spec, domains: Collection[str]) -> None:
+    async def _put(
+        self, instance: HostedInstance, spec: Spec, domains: Collection[str], slot: CopySlot
+    ) -> None:
         instance.refuse_erased()
         former = instance.record.spec
         if former.engine_version != spec.engine_version:
-            await self._upgrade(instance, spec)
+            await self._upgrade(instance, spec, slot)
         # What was told later than this of who may reach it holds already.
         instance.specify(spec.with_domains_of(domains).with_access_of(instance.record.spec))
         if former.domains or spec.domains:
@@ -317,16 +328,15 @@ class Lifecycle:
             why = for_owner(str(error))
             raise Conflict(f"cannot resize to {size.name}: {why}") from error
 
-    async def _upgrade(self, instance: HostedInstance, spec: Spec) -> None:
+    async def _upgrade(self, instance: HostedInstance, spec: Spec, slot: CopySlot) -> None:
         """The specification is saved afterwards: until then it says which version the data is of.
 
         Raises Conflict where the driver cannot; the instance is as it was then.
         """
         former = instance.record.spec
-        turn = CopySlot(self._supervisor.pools.upgrades, self._supervisor.host, instance)
         try:
-            # It runs on until there is a place: its data is copied, as for a snapshot.
-            async with bounds.in_turn(instance, turn):
+            # It has one, unless another version was put while it waited for the lock.
+            async with bounds.in_turn(instance, slot):
                 await self._supervisor.stop(instance)
                 bytes_max = max(map(instance.ceiling_of, (former.size, spec.size)))
                 limits = (bytes_max, self._settings.upgrade_timeout_s)

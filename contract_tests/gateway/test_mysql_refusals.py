@@ -63,7 +63,7 @@ def test_the_administrator_does_not_come_from_outside(
     """However the name is written, and though the password is right."""
     mariadb.run("CREATE USER IF NOT EXISTS menagerie@localhost IDENTIFIED BY 'right'")
     label = host.partition(".")[0]
-    reserved = ("menagerie", "Menagerie", "menagerie ", "menagerie_00ff00ff00ff00ff")
+    reserved = ("menagerie", "Menagerie", "menagerie ", "'menagerie'", "menagerie_00ff00ff00ff00ff")
     for user in (*reserved, f"menagerie@{label}", f"menagerie_00ff00ff00ff00ff@{label}"):
         with pytest.raises(Refused, match="Access denied for user 'menagerie'"):
             connect(protocols_gateway, host, user, "right")

@@ -139,7 +139,8 @@ class MySqlDialogue:
             self._fault = NO_PLUGIN_AUTH
             raise Refusal("malformed", self._fault.message)
         username, _, name = login.username.rpartition(b"@")
-        names = (each.strip().lower() for each in (username, login.username))
+        # A server takes the quotes off that are around a name.
+        names = (each.strip(b"' \t\r\n").lower() for each in (username, login.username))
         if any(each.startswith(RESERVED_USERNAMES) for each in names):
             text = f"Access denied for user '{RESERVED_USERNAMES.decode()}'"
             raise Refusal("not_permitted", text)

@@ -139,8 +139,9 @@ def test_of_those_that_go_on_the_last_places_are_for_whoever_has_none(
     assert sorted(asyncio.run(run())) == ["a", "a", "b", "c", "d", "e"]
 
 
-def test_a_snapshot_that_waits_for_a_place_leaves_its_instance_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("work", [snapshot, upgrade])
+def test_what_waits_for_a_place_leaves_its_instance_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Work
 ) -> None:
     """As to a deletion, or to the restart of an engine that has ended."""
     # A place that is not given back at once is not given back in time either.
@@ -148,8 +149,10 @@ def test_a_snapshot_that_waits_for_a_place_leaves_its_instance_to_others(
 
     async def run() -> None:
         supervisor = supervisor_of(tmp_path)
-        act = snapshot(supervisor, monkeypatch)
-        places = supervisor.pools.copies.beginning
+        act = work(supervisor, monkeypatch)
+        pools = supervisor.pools
+        pool = pools.copies if work is snapshot else pools.upgrades
+        places = pool.beginning
         for number in range(4):
             await places.enter(f"org{number}")
         instance = instance_of(supervisor, 0, "other")
@@ -165,7 +168,7 @@ def test_a_snapshot_that_waits_for_a_place_leaves_its_instance_to_others(
         assert instance.lock.locked()
         await end([waiting])
         assert not instance.lock.locked()
-        assert supervisor.pools.copies.in_progress.try_enter("other")
+        assert pool.in_progress.try_enter("other")
 
     asyncio.run(run())
 
@@ -189,7 +192,7 @@ def test_a_deletion_ends_the_wait_for_a_place(
 
         waits = act(instance) if work is upgrade else holding_the_lock()
         waiting = asyncio.create_task(waits)
-        await soon(lambda: instance.waits is not None)
+        await soon(lambda: bool(instance.waits))
         async with asyncio.timeout(20), bounds.locked_to_remove(supervisor.host, instance):
             assert not supervisor.begun
         with pytest.raises(Exception, match="being deleted"):
