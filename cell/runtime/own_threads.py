@@ -37,7 +37,7 @@ async def _in_thread(work: Callable[..., T], given: tuple[Any, ...], *, daemon: 
         result, failed = None, None
         try:
             result = context.run(work, *given)
-        except Exception as error:  # noqa: BLE001 - it is whoever asked who hears of it
+        except BaseException as error:  # noqa: BLE001 - it is whoever asked who hears of it
             failed = error
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(settle, result, failed)
