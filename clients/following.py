@@ -41,7 +41,7 @@ def _checked(event_id: str, response: httpx.Response) -> str:
     """It is sent back in a header."""
     if re.fullmatch(EVENT_ID, event_id) is None:
         raise MalformedAnswer(
-            f"{response.url.host} sends an event id that is no word of 1 to 255 ASCII characters"
+            f"{response.url.host} sent an event ID that is not 1 to 255 visible ASCII characters"
         )
     return event_id
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,16 @@ log = structlog.get_logger("cell.lifecycle")
 
 UPGRADE = "upgraded"
 RETRY_AFTER = {"Retry-After": "1"}
+
+
+@asynccontextmanager
+async def _waiting(instance: HostedInstance) -> AsyncIterator[None]:
+    """For the place of an upgrade; Conflict where the instance is deleted meanwhile."""
+    try:
+        async with bounds.until_deleted(instance):
+            yield
+    except EngineError as error:
+        raise Conflict(f"the upgrade was not started: {for_owner(str(error))}") from error
 
 
 class Lifecycle:
@@ -114,13 +124,10 @@ class Lifecycle:
         slot = CopySlot(self._supervisor.pools.upgrades, self._supervisor.host, instance)
         locked: AbstractAsyncContextManager[None] = instance.lock
         if instance.record.spec.engine_version != spec.engine_version:
-            locked = locked_in_turn(instance, slot, partial(bounds.until_deleted, instance))
-        try:
-            with self._networks.told(instance, spec) as domains:
-                async with locked:
-                    await self._put(instance, spec, domains, slot)
-        except EngineError as error:
-            raise Conflict(f"the upgrade was not begun: {for_owner(str(error))}") from error
+            locked = locked_in_turn(instance, slot, partial(_waiting, instance))
+        with self._networks.told(instance, spec) as domains:
+            async with locked:
+                await self._put(instance, spec, domains, slot)
         return instance
 
     async def _put(

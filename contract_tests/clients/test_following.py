@@ -26,7 +26,7 @@ def following_of(http: httpx.Client, url: str) -> Iterator[str]:
 def test_an_id_that_no_header_can_hold_ends_it(event_id: str) -> None:
     """It is sent back, and would fail each time."""
     sent = f"id: {event_id}\ndata: first\n\n".encode()
-    refused = pytest.raises(errors.MalformedAnswer, match="id that is no word of 1 to 255")
+    refused = pytest.raises(errors.MalformedAnswer, match="ID that is not 1 to 255 visible ASCII")
     with answering(HEAD, sent) as url, transport.open_http(url) as http, refused:
         next(following_of(http, url))
 

@@ -36,6 +36,8 @@ DEFAULT_PLUGIN: Final = b"mysql_native_password"
 NO_PLUGIN: Final = b"menagerie_ask_again"
 # So begin the names of the cell's own accounts. They never come from outside.
 RESERVED_USERNAMES: Final = b"menagerie"
+# A server takes the quotes off that are around a name.
+AROUND_A_NAME: Final = b"' \t\n\r\v\f"
 
 NO_PLUGIN_AUTH = ServerError(
     1251,
@@ -139,8 +141,7 @@ class MySqlDialogue:
             self._fault = NO_PLUGIN_AUTH
             raise Refusal("malformed", self._fault.message)
         username, _, name = login.username.rpartition(b"@")
-        # A server takes the quotes off that are around a name.
-        names = (each.strip(b"' \t\r\n").lower() for each in (username, login.username))
+        names = (each.strip(AROUND_A_NAME).lower() for each in (username, login.username))
         if any(each.startswith(RESERVED_USERNAMES) for each in names):
             text = f"Access denied for user '{RESERVED_USERNAMES.decode()}'"
             raise Refusal("not_permitted", text)

@@ -254,7 +254,7 @@ class PostgreSQL:
     async def hold_writes(self, site: Site, room: Room) -> None:
         self.unowned_files.look(site, self._superuser(site))
         await self._storage_limit.end_writers(site, self._superuser(site))
-        await self._storage_limit.make_room(site, self._superuser(site), room.used_bytes)
+        await self._storage_limit.make_room(site, self._superuser(site), room)
 
     def refuse_writes(self, site: Site) -> None:
         self._storage_limit.refuse_writes(site)

@@ -15,7 +15,7 @@ from typing import Final
 import psycopg
 import structlog
 
-from cell.engines.driver import Login
+from cell.engines.driver import Login, Room
 from cell.engines.postgres import configuration, connections, data_folder, roles, server
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.storage_use import StorageUse
@@ -111,15 +111,17 @@ class PostgresStorageLimit:
         elif time.time() > held_at + SWEPT_FOR_S:
             self._held_at.pop(site.directory, None)
 
-    async def make_room(self, site: Site, login: Login, used_bytes: int) -> None:
+    async def make_room(self, site: Site, login: Login, room: Room) -> None:
         """At the limit what is dropped, and the log of it, are removed soon, by a checkpoint.
 
         The server's own takes its time, minutes, where nobody writes any more.
         """
-        last, now = self._checkpoints.get(site.directory), time.monotonic()
-        if not is_held(site) or (last is not None and not last.is_due(used_bytes, now)):
+        if room.used_bytes <= room.limit_bytes * LIFTED_BELOW:
             return
-        self._checkpoints[site.directory] = _Checkpoint(used_bytes, now)
+        last, now = self._checkpoints.get(site.directory), time.monotonic()
+        if (last is not None and not last.is_due(room.used_bytes, now)) or not is_held(site):
+            return
+        self._checkpoints[site.directory] = _Checkpoint(room.used_bytes, now)
         try:
             async with (
                 asyncio.timeout(CHECKPOINT_WITHIN_S),
