@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from clients.tunnel import PORT, PostgresTunnel
 
 FAMILY: Final = ("postgres", "timescaledb")
 CHUNK_BYTES: Final = 1 << 20
+LINE_BYTES: Final = 1 << 16
 TELL_EVERY_S: Final = 1.0
 # What can be done for the others until these commands know them.
 INSTEAD: Final = {
@@ -81,7 +83,10 @@ def started(
     arguments: list[str], target: Target, **pipes: int
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program; raise ToolFailed unless it ends well. What breaks off ends it too."""
-    process = subprocess.Popen(arguments, env=target.environment, **pipes)  # type: ignore[call-overload]  # noqa: S603  found by its version
+    said = subprocess.PIPE if sys.stderr.isatty() else None
+    process = subprocess.Popen(arguments, env=target.environment, stderr=said, **pipes)  # type: ignore[call-overload]  # noqa: S603  found by its version
+    telling = threading.Thread(target=_tell, args=(process.stderr,), daemon=True)
+    telling.start()
     try:
         yield process
         if process.stdin is not None:
@@ -98,9 +103,16 @@ def started(
         raise
     finally:
         process.wait()
+        telling.join()
     if process.returncode != 0:
         name = os.path.basename(arguments[0])  # noqa: PTH119  a word of a message
         raise ToolFailed(f"{name} ended with status {process.returncode}")
+
+
+def _tell(said: IO[bytes] | None) -> None:
+    """On a terminal, without the control characters of names and notices that a server sends."""
+    while said is not None and (line := said.readline(LINE_BYTES)):
+        typer.echo(plain(line.decode(errors="replace").rstrip("\r\n")), err=True)
 
 
 class Progress:
