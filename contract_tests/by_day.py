@@ -11,29 +11,9 @@ from contract_tests.databases import DIALECTS
 from contract_tests.order import room_of
 
 # What these rooms and files show does not depend on the database, or in hundreds of cases alike.
-# That both are alike is shown in storage/, in the rest of boundary/ and workflows/, and here by
-# what is marked `every_database`. By day each other test runs on one of them, half of the tests on
-# either; at night on both.
-OF_DATABASES: Final = frozenset(
-    {
-        "api",
-        "boundary/test_audit_events",
-        "boundary/test_authentication",
-        "boundary/test_authorize",
-        "boundary/test_failures",
-        "boundary/test_killed_process",
-        "boundary/test_rates",
-        "boundary/test_rights_machine",
-        "boundary/test_tenancy",
-        "workflows/test_chaos",
-        "workflows/test_reconcile",
-        "workflows/test_revocation",
-        "workflows/test_slow_engines",
-        "workflows/test_dead_workers",
-        "workflows/test_registries",
-        "workflows/test_three_ways",
-    }
-)
+# That both are alike is shown in storage/, and here by what is marked `every_database`. By day each
+# other test runs on one of them, half of the tests on either; at night on both.
+OF_DATABASES: Final = frozenset({"api", "boundary", "workflows"})
 # These ask the same of each engine, through the same code but for a client or a driver, which
 # engines/test_contract.py holds to its promises by day: here each test has one engine by day.
 OF_ENGINES: Final = frozenset({"end_to_end/test_command_line", "engines/test_console"})

@@ -207,6 +207,7 @@ LAYOUT = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("messages", [list(LAYOUT)[:2], list(LAYOUT)[2:]], ids=len)
 def test_what_is_in_the_wrong_file_is_named(tmp_path: Path, messages: list[str]) -> None:
     shutil.copy(ROOT / "openapi.yaml", tmp_path)

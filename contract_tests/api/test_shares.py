@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from contract_tests.api.harness import House
 
 
+@pytest.mark.nightly
 def test_long_polls_of_an_organization_are_bounded_over_all_its_keys(house: House) -> None:
     crowd, other = house.tenant(), house.tenant()
     second, _ = house.key(crowd.org_id, crowd.owner, "owner")

@@ -126,6 +126,7 @@ def test_tab_and_enter_run_nothing(
     assert not (home / MARK).exists()
 
 
+@pytest.mark.nightly
 def test_a_plain_name_is_completed_in_real_shells(terminal: Terminal, plane: ControlPlane) -> None:
     plane.world.add("sales-2026")
     terminal.types("menagerie instances get sal\t", lambda seen: "sales-2026" in seen)

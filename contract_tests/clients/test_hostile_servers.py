@@ -189,6 +189,7 @@ def test_nothing_compressed_is_unpacked(encoding: str) -> None:
             http.send(http.build_request("GET", url), stream=True)
 
 
+@pytest.mark.nightly
 def test_a_command_says_that_an_answer_was_compressed(
     home: object, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

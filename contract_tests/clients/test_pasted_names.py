@@ -80,6 +80,7 @@ def impostor(engine: str, tmp_path: Path) -> Iterator[Impostor]:
     server.thread.join(20)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("engine", "client"), CASES)
 def test_another_name_of_the_same_authority_is_told_nothing(
     engine: str, client: str, impostor: Impostor, tmp_path: Path

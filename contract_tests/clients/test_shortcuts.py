@@ -284,6 +284,7 @@ def test_completion_scripts(shell: str, folder: Path, cli: Cli) -> None:
     assert any("_MENAGERIE_COMPLETE" in path.read_text() for path in installed)
 
 
+@pytest.mark.nightly
 def test_completion_knows_the_documents_commands(home: Path) -> None:
     program = "from menagerie.__main__ import main; main()"
     environment = {

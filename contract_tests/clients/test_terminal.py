@@ -78,6 +78,7 @@ def test_what_cannot_be_undone_is_asked_about(play: Play, plane: ControlPlane) -
     assert len(plane.asked("POST", "/erase")) == 2
 
 
+@pytest.mark.nightly
 def test_passwords_are_asked_for_and_not_shown(play: Play, plane: ControlPlane) -> None:
     code, screen = play("login", answers={"Email": "ada@example.com", "Password": "correct-horse"})
     assert code == 0, screen
@@ -95,6 +96,7 @@ def test_waiting_shows_where_it_is(play: Play) -> None:
     assert "w is provisioning, waiting for running" in screen
 
 
+@pytest.mark.nightly
 def test_json_is_coloured_and_ids_are_whole(play: Play, plane: ControlPlane) -> None:
     sales = plane.world.add("sales", scopes=["x" * 90])
     _, screen = play("instances", "get", "sales", "-o", "json")
@@ -103,6 +105,7 @@ def test_json_is_coloured_and_ids_are_whole(play: Play, plane: ControlPlane) -> 
     assert sales["id"] in screen
 
 
+@pytest.mark.nightly
 def test_connect_talks_and_leaves(play: Play, plane: ControlPlane, home: Path) -> None:
     plane.world.add("sales")
     answers = {"sales> ": "SELECT 40 + 2 AS sum;", "1 row (": "\\q"}
@@ -113,6 +116,7 @@ def test_connect_talks_and_leaves(play: Play, plane: ControlPlane, home: Path) -
     assert history.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.nightly
 def test_a_narrow_terminal_says_what_it_has_no_room_for(plane: ControlPlane, play: Play) -> None:
     sales = plane.world.add("sales")
     code, screen = play("instances", "list", columns=60)

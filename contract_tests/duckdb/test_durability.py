@@ -64,6 +64,7 @@ def unguarded(tmp_path: Path) -> Iterator[Service]:
         yield started
 
 
+@pytest.mark.nightly
 def test_a_lost_engine_ends_the_process_and_a_restart_heals(unguarded: Service) -> None:
     service = unguarded
     service.query("CREATE TABLE healed AS SELECT 42 AS i")
@@ -82,6 +83,7 @@ def test_a_lost_engine_ends_the_process_and_a_restart_heals(unguarded: Service) 
     assert service.rows("FROM healed") == [[42]]
 
 
+@pytest.mark.nightly
 def test_a_full_database_refuses_growth_and_can_be_emptied(tmp_path: Path) -> None:
     with running(tmp_path, "--storage-bytes", "3000000") as service:
         service.query("CREATE TABLE filled (s VARCHAR)")
@@ -158,6 +160,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_503_and_recovers_unaided(small_disk: Path) -> None:
     with running(small_disk) as service:
         service.query("CREATE TABLE kept AS SELECT 42 AS i; CREATE TABLE filler (s VARCHAR)")

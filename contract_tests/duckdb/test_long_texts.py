@@ -30,6 +30,7 @@ def test_a_long_text_is_judged_in_one_pass(refusals: Refusals, piece: str) -> No
     refusals.check_text((piece * LENGTH)[:LENGTH])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "sql", one_in(3, ["x.query(", "query(", "INSERT INTO query(", "SELECT read_csv(1);"])
 )

@@ -230,6 +230,7 @@ def test_a_process_that_ends_in_a_replay_has_said_so_and_may_do_without(
     opened.close()
 
 
+@pytest.mark.nightly
 def test_a_replay_that_ended_once_is_tried_again(
     begun: tuple[Any, Session], tmp_path: Path
 ) -> None:
@@ -242,6 +243,7 @@ def test_a_replay_that_ended_once_is_tried_again(
     opened.close()
 
 
+@pytest.mark.nightly
 def test_a_log_is_not_given_up_for_want_of_memory(
     begun: tuple[Any, Session], tmp_path: Path
 ) -> None:
@@ -283,6 +285,7 @@ def test_a_computed_default_within_a_transaction_is_refused_plainly(service: Ser
     assert "cannot be part of a transaction" in service.error(sql)
 
 
+@pytest.mark.nightly
 def test_the_log_of_a_start_that_failed_tells_nothing_of_the_machine(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -101,6 +101,7 @@ def texts(browser: Chrome, selector: str) -> list[str]:
     return [str(text).strip() for text in browser.execute_script(script, selector)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_query_by_keyboard_shows_a_table_and_an_error(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome, engine: str
@@ -306,6 +307,7 @@ def test_a_link_on_another_site_opens_it(
         server.server_close()
 
 
+@pytest.mark.nightly
 def test_signing_out_closes_the_page_for_good(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome
 ) -> None:

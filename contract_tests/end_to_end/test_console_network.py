@@ -133,6 +133,7 @@ def test_a_session_does_not_work_from_off_the_list(visitor: Visitor) -> None:
     assert visitor.post("run", HERE).json()["rows"] == [["42"]]
 
 
+@pytest.mark.nightly
 def test_a_one_time_url_waits_for_an_address_on_the_list(visitor: Visitor) -> None:
     visitor.enter(HERE)
     visitor.allow(f"{HERE}/32")

@@ -81,6 +81,7 @@ class Instance:
             return dict(public.post(url).json())
 
 
+@pytest.mark.nightly
 def test_an_engine_lives_its_whole_life(installation: Installation, engine: str) -> None:
     instance = Instance(installation, order(installation, engine=engine)["id"])
     place = place_of(installation, instance.id)

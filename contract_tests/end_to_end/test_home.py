@@ -56,6 +56,7 @@ def test_a_home_below_a_file_is_refused(tmp_path: Path) -> None:
         home.prepare(tmp_path / "file" / "below" / "home")
 
 
+@pytest.mark.nightly
 @as_root
 @pytest.mark.parametrize(
     ("options", "before", "reason"),
@@ -88,6 +89,7 @@ def test_an_unknown_variable_is_named_with_the_nearest() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_an_unknown_key_of_the_file_is_named_with_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("prot = 1\nzzzzzzzz = 2\n")

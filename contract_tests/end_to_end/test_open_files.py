@@ -35,6 +35,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
 
 
 # The worker begins as the API does, and a cell as the gateway.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "part",
     ["api", "gateway", *(pytest.param(each, marks=pytest.mark.nightly) for each in BY_NIGHT)],

@@ -95,6 +95,7 @@ def serves_gateway(installation: Installation) -> bool:
     return True
 
 
+@pytest.mark.nightly
 def test_the_parts_together_are_the_service(apart: Installation) -> None:
     made = order(apart, name="apart")
     credential = reveal(apart, made["id"])

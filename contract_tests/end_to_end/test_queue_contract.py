@@ -15,7 +15,7 @@ from control.cells.queues import QueueRefused, Queues
 from control.cells.signing import Signer
 
 
-@pytest.fixture(scope="module", params=["fake", "real"])
+@pytest.fixture(scope="module", params=["fake", pytest.param("real", marks=pytest.mark.nightly)])
 def cell(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[CellClient, str]]:

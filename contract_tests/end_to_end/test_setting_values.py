@@ -92,6 +92,7 @@ def test_a_list_in_the_file_is_a_list(tmp_path: Path) -> None:
         load(home=tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_host_that_does_not_resolve_is_what_is_named(tmp_path: Path) -> None:
     command = [*MENAGERIE, "serve", "--home", str(tmp_path), "--gateway-port", "0"]
     ran = subprocess.run(

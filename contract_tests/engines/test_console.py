@@ -113,6 +113,7 @@ def test_a_run_shows_the_last_statement_within_bounds(running: Subject) -> None:
     assert value(running, "SELECT count(*) FROM kept") == "2"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shared", ["postgres"], ids=str, indirect=True)
 def test_errors_and_notices_of_any_length_are_cut(shared: Subject) -> None:
     """They are code's of the user's, and the cell reads them whole."""
@@ -191,6 +192,7 @@ def test_an_answer_that_breaks_off_is_no_traceback(
     assert [line["event"] for line in lines] == ["cell.console_worker_failed"]
 
 
+@pytest.mark.nightly
 @with_shared
 def test_a_link_in_the_place_of_the_socket_is_not_followed(shared: Subject) -> None:
     real = shared.driver.socket(shared.site).outside
@@ -231,6 +233,7 @@ def test_postgresql_undoes_nothing_for_an_answer_that_is_cut(lent: Subject) -> N
     ends(lent, sleeping)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shared", ["postgres"], ids=str, indirect=True)
 def test_nobody_works_out_more_iterations_for_the_console(shared: Subject) -> None:
     """An owner can ask a client for any number of them, and libpq works them all out."""
@@ -244,6 +247,7 @@ def test_nobody_works_out_more_iterations_for_the_console(shared: Subject) -> No
     assert value(shared, "SELECT 1") == "1"
 
 
+@pytest.mark.nightly
 def test_a_worker_that_hears_no_signal_ends_by_its_cpu_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

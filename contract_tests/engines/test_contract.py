@@ -112,6 +112,7 @@ def test_a_snapshot_of_a_running_engine_restores_what_was_committed(
     assert shared.speaker.read(shared.site, shared.login) == list(range(100))
 
 
+@pytest.mark.nightly
 @on_each
 def test_a_snapshot_of_a_stopped_engine_restores_too(shared: Subject, folder: Path) -> None:
     begin(shared)

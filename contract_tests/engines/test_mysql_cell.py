@@ -92,6 +92,7 @@ def test_a_cell_that_dies_finds_its_server_again(rig: Rig, make: Callable[..., s
     assert ask(rig, instance_id, newer, "SELECT n FROM numbers") == [(42,)]
 
 
+@pytest.mark.nightly
 def test_a_branch_begins_with_the_data_and_none_of_the_passwords(
     rig: Rig, make: Callable[..., str]
 ) -> None:

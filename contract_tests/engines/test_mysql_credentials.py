@@ -114,6 +114,7 @@ def test_sessions_end_with_a_password_and_not_before(running: Subject) -> None:
     assert running.works(newer)
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_passwords_change_while_the_engine_rests_or_starts(running: Subject) -> None:
     older, newer = running.login, running.new_login()
@@ -130,6 +131,7 @@ def test_passwords_change_while_the_engine_rests_or_starts(running: Subject) -> 
     assert not running.works(older)
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_an_owner_sets_no_password(running: Subject) -> None:
     for statement in called("mariadb", "passwords"):
@@ -162,6 +164,7 @@ def test_an_event_of_the_former_holder_sets_no_password(running: Subject) -> Non
         assert not running.works(INTRUDER)
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_events_that_end_all_sessions_keep_no_owner_out(running: Subject) -> None:
     """Not after a rotation, nor after a start: there is time to drop them."""
@@ -224,6 +227,7 @@ def test_no_session_outlives_its_password_where_the_cell_cannot_log_in(
     assert not running.works(former)
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_no_session_outlives_its_password_where_the_cell_is_refused(
     running: Subject, monkeypatch: pytest.MonkeyPatch

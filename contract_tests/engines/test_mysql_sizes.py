@@ -110,6 +110,7 @@ def test_connections_are_kept_for_the_cell(running: Subject) -> None:
     until(lambda: running.works(newer), "there is room again")
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_one_template_is_made_for_two_who_want_it(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -176,6 +177,7 @@ def test_data_goes_to_a_later_server_and_never_back(running: Subject) -> None:
     assert running.works(administrator(running))
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_a_failed_upgrade_leaves_the_data_as_it_was(
     running: Subject, monkeypatch: pytest.MonkeyPatch
@@ -197,6 +199,7 @@ class Killed(BaseException):
     """The cell, at this moment."""
 
 
+@pytest.mark.nightly
 @on_mariadb
 @pytest.mark.parametrize("fault", one_in(2, [Killed, OSError]))
 @pytest.mark.parametrize("at", one_in(2, [1, 2]))

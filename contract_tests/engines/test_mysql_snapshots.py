@@ -82,6 +82,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_a_copy_has_all_that_was_acknowledged_before(
     running: Subject, way: str, folder: Path
@@ -164,6 +165,7 @@ def test_a_failed_backup_says_why_and_leaves_nothing(running: Subject, folder: P
     assert not folder.with_name("snapshot.part").exists()
 
 
+@pytest.mark.nightly
 @on_mariadb
 @pytest.mark.parametrize(
     ("database", "table"),
@@ -186,6 +188,7 @@ def test_a_name_with_a_backtick_stands_in_the_way_of_no_copy(
     assert rows(running, f"SELECT n FROM {name}") == [(4711,)]
 
 
+@pytest.mark.nightly
 @on_mariadb
 def test_a_session_that_locks_tables_does_not_hold_a_snapshot_for_long(
     running: Subject, folder: Path, monkeypatch: pytest.MonkeyPatch

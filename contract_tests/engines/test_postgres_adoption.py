@@ -147,6 +147,7 @@ def test_a_former_login_ends_only_once_the_new_one_works(lent: Subject) -> None:
     assert lent.works(second)
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_nobody_takes_a_login_from_who_has_it(lent: Subject) -> None:
     lent.accept(lent.new_login(), lent.login)
@@ -162,6 +163,7 @@ def test_nobody_takes_a_login_from_who_has_it(lent: Subject) -> None:
     assert ask(lent, MEMBERS) == [("app", "app_2")]
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_settings_of_his_database_do_not_keep_us_from_ending_a_login(lent: Subject) -> None:
     lent.accept(second := lent.new_login(), lent.login)
@@ -199,6 +201,7 @@ def test_a_branch_of_what_was_prepared_has_no_more(lent: Subject) -> None:
     assert not lent.works(Login("app_2", FORMER))
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_rights_that_no_owner_can_give_are_taken_away(lent: Subject) -> None:
     """However they were come by."""

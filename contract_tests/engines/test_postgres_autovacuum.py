@@ -179,6 +179,7 @@ def test_what_autovacuum_locks_holds_up_no_rotation(lent: Subject) -> None:
     assert process.alive
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_which_sessions_a_login_ends(lent: Subject) -> None:
     """Its own, those of `app`, and those of roles of `app`, once it has left the role."""

@@ -20,6 +20,7 @@ from contract_tests.engines.postgres_sessions import (
 LOGINS = "SELECT rolname FROM pg_roles WHERE rolcanlogin AND rolname ~ '^app' ORDER BY 1"
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_whatever_login_makes_it_the_owner_has_it(lent: Subject) -> None:
     ask(lent, "CREATE TABLE of_first (n int)")
@@ -118,6 +119,7 @@ def test_what_is_told_a_stopped_engine_holds_from_its_first_login_on(lent: Subje
     assert list(json.loads(written)) == [new.username]
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_what_an_owner_does_to_his_login_is_undone_by_the_next_start(lent: Subject) -> None:
     with session(lent) as connection:
@@ -132,6 +134,7 @@ def test_what_an_owner_does_to_his_login_is_undone_by_the_next_start(lent: Subje
     assert lent.works(lent.login)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_roles_of_the_owners_are_not_taken_for_logins(lent: Subject) -> None:
     own = Login("app_9", "a long one of its own")

@@ -69,6 +69,7 @@ def test_a_branch_has_the_data_and_none_of_the_logins(
         branch.stop()
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_a_snapshot_holds_what_was_committed_while_it_was_taken(
     lent: Subject, folder: Path
@@ -329,6 +330,7 @@ def test_no_committed_row_is_lost_to_a_kill(lent: Subject) -> None:
     assert value(lent, "SHOW fsync") == "on"
 
 
+@pytest.mark.nightly
 @newest
 def test_settings_follow_the_size(running: Subject) -> None:
     assert value(running, SETTING.format("max_connections")) == "97"

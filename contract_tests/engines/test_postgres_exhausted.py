@@ -57,6 +57,7 @@ def tell(subject: Subject, *logins: Login) -> None:
     subject.start()
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_a_full_lock_table_keeps_no_credential_alive(lent: Subject) -> None:
     former, new = lent.login, lent.new_login()
@@ -118,6 +119,7 @@ def test_a_login_without_room_is_not_one_that_does_not_work(
     assert not lent.works(former)
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_session_that_does_not_end_ends_with_the_server(
     lent: Subject, monkeypatch: pytest.MonkeyPatch

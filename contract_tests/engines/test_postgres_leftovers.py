@@ -322,6 +322,7 @@ def test_records_that_recovery_has_no_memory_for_are_nobodys(lent: Subject) -> N
     assert told
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_extensions_nobody_is_offered_are_dropped(lent: Subject) -> None:
     with session(lent, superuser(lent)) as connection:
@@ -354,6 +355,7 @@ HIDDEN = (
 
 
 # One of the sources of 16 comes without these extensions.
+@pytest.mark.nightly
 @pytest.mark.parametrize("lent", one_in(2, [NEWEST, ("postgres", "15")]), indirect=True)
 def test_functions_added_to_an_extension_do_nothing(lent: Subject) -> None:
     ask(lent, "CREATE EXTENSION citext")
@@ -367,6 +369,7 @@ def test_functions_added_to_an_extension_do_nothing(lent: Subject) -> None:
     assert value(lent, "SELECT 'A'::public.citext = 'a'::public.citext") is True
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_tablespaces_are_dropped_or_nobodys(lent: Subject) -> None:
     with session(lent, superuser(lent)) as connection:

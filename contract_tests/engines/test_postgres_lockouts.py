@@ -93,6 +93,7 @@ def ending(lent: Subject) -> tuple[str, ...]:
     return ENDING if lent.spec.engine_version not in {"15", "16"} else ENDING[:2]
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_an_owner_who_is_locked_out_in_all_ways_at_once_is_let_in_again(lent: Subject) -> None:
     *changes, renaming, dropping = LOCKING
@@ -202,6 +203,7 @@ def test_nothing_is_made_where_the_administrator_works(shared: Subject) -> None:
             assert not isinstance(caught.value, psycopg.OperationalError), statement
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_large_objects_of_a_login_are_the_owners_wherever_they_are(lent: Subject) -> None:
     """They need no right but to connect."""

@@ -37,6 +37,7 @@ def leave_behind(subject: Subject) -> None:
             connection.execute("ALTER ROLE mallory NOLOGIN")
 
 
+@pytest.mark.nightly
 @since_16
 def test_the_owner_ends_what_a_former_holder_left(lent: Subject) -> None:
     leave_behind(lent)
@@ -60,6 +61,7 @@ def test_the_owner_ends_what_a_former_holder_left(lent: Subject) -> None:
         inside.execute("SELECT 1")
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_roles_that_the_owner_rules_stay_as_they_are(lent: Subject) -> None:
     """Also those that roles of his have made, however far down."""
@@ -82,6 +84,7 @@ def test_roles_that_the_owner_rules_stay_as_they_are(lent: Subject) -> None:
     assert value(lent, made, new) == 2
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_any_number_of_them_delays_no_rotation_for_long(
     lent: Subject, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +119,7 @@ def test_a_name_of_any_bytes_keeps_no_credential_from_changing(lent: Subject) ->
         connection.execute(b'DROP ROLE "\xff\xfe"')
 
 
+@pytest.mark.nightly
 @since_16
 def test_the_database_is_the_owners_whoever_made_it(lent: Subject) -> None:
     leave_behind(lent)

@@ -63,6 +63,7 @@ def test_a_password_that_a_trigger_sets_is_put_back(lent: Subject) -> None:
     assert restore(lent) == []
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_only_logins_of_the_cells_are_put_back(lent: Subject) -> None:
     """And what a rotation took away is not given back."""
@@ -76,6 +77,7 @@ def test_only_logins_of_the_cells_are_put_back(lent: Subject) -> None:
     assert not lent.works(Login("app", "mine"))
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_an_open_transaction_does_not_keep_a_changed_password(lent: Subject) -> None:
     new = lent.new_login()

@@ -40,6 +40,7 @@ def _owing(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> PostgreSQL:
     return subject.driver
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_counting_ends_whatever_the_owners_functions_catch(
     lent: Subject, monkeypatch: pytest.MonkeyPatch

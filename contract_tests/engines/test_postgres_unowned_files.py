@@ -119,6 +119,7 @@ async def looked_after(subject: Subject, lost: Path) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.nightly
 @every_version
 def test_after_a_crash_what_no_relation_owns_is_removed(
     subject: Subject, monkeypatch: pytest.MonkeyPatch

@@ -184,6 +184,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_takes_no_more_than_the_size(subject: Subject, name: str) -> None:
     if not subject.host.confinement["memory"].enforced:
@@ -204,6 +205,7 @@ def test_a_bomb_takes_no_more_than_the_size(subject: Subject, name: str) -> None
         assert own.get("first") == "kept"
 
 
+@pytest.mark.nightly
 def test_a_flood_of_scripts_takes_no_more_than_the_size(subject: Subject) -> None:
     if not subject.host.confinement["memory"].enforced:
         pytest.skip("memory is not limited here")

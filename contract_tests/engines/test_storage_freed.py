@@ -66,6 +66,7 @@ def test_at_the_limit_the_log_of_what_was_written_is_removed_soon(rig: Rig, host
     rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 def test_above_its_ceiling_it_is_started_once_more_to_be_freed(rig: Rig, host: Host) -> None:
     instance_id = order(rig, host, "postgres", size=TINY)
     tenant = Postgres(rig, instance_id)

@@ -48,6 +48,7 @@ def is_counted(gateway: GatewayRig) -> bool:
     return any(line.get("costly_certificates") for line in refused)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", one_in(2, VERSIONS))
 def test_so_many_certificates_are_verified_and_no_more(
     make_gateway: MakeGateway, tmp_path: Path, version: ssl.TLSVersion

@@ -41,6 +41,7 @@ def test_who_was_allowed_a_moment_ago_is_let_in(make_gateway: MakeGateway) -> No
     assert gateway.get(host).text == "listed"
 
 
+@pytest.mark.nightly
 def test_a_cancel_finds_a_session_of_what_was_routed_a_moment_ago(
     make_gateway: MakeGateway, postgres: Postgres
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_stranger_gets_in_among_many(make_gateway: MakeGateway, postgres: Post
         assert any(attempts(gateway, host, 1) for _ in range(5))
 
 
+@pytest.mark.nightly
 def test_an_address_that_has_logged_in_before_goes_first(
     make_gateway: MakeGateway, postgres: Postgres
 ) -> None:

@@ -213,6 +213,7 @@ def test_a_result_of_100_megabytes_is_exact(protocols_gateway: GatewayRig, host:
     assert seen.digest() == expected.digest()
 
 
+@pytest.mark.nightly
 def test_a_statement_of_several_packets_is_exact(protocols_gateway: GatewayRig, host: str) -> None:
     """Beyond 16 MiB the protocol cuts a message into packets."""
     value = "".join(chr(65 + number % 57) for number in range(1_000)) * 17_000
@@ -226,6 +227,7 @@ def test_a_statement_of_several_packets_is_exact(protocols_gateway: GatewayRig, 
     assert found == [(md5, value)]
 
 
+@pytest.mark.nightly
 def test_a_file_of_the_client_is_loaded(
     protocols_gateway: GatewayRig, host: str, tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def _runs(postgres: Postgres, pid: int) -> bool:
         return bool(found.fetchall())
 
 
+@pytest.mark.nightly
 def test_a_result_that_nobody_reads_costs_little_memory(
     make_gateway: MakeGateway, postgres: Postgres
 ) -> None:

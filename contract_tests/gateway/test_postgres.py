@@ -103,6 +103,7 @@ def test_psql_is_led_to_its_instance(pg_gateway: GatewayRig, postgres: Postgres)
     assert (done.returncode, done.stdout) == (0, "through psql\n"), done.stderr
 
 
+@pytest.mark.nightly
 def test_much_data_arrives_whole_both_ways(pg_gateway: GatewayRig, postgres: Postgres) -> None:
     host = add_postgres(pg_gateway, "copy", postgres)
     sent = random.Random(5).randbytes(8_000_000).hex().encode()

@@ -61,6 +61,7 @@ def test_records_of_any_size_are_joined_in_order(gateway: GatewayRig, pieces: li
         assert read_answer(connection)[2].decode() == hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.nightly
 def test_large_bodies_are_exact(gateway: GatewayRig) -> None:
     host = gateway.add_instance("large")
     size = 40 * MEGABYTE

@@ -255,6 +255,7 @@ def test_texts_may_hold_any_number_of_brackets(text: str) -> None:
     assert answer.json() == {"body": {"text": text}}
 
 
+@pytest.mark.nightly
 @given(
     st.recursive(
         st.text() | st.integers() | st.none(),

@@ -8,6 +8,8 @@ import sys
 from inspect import signature
 from pathlib import Path
 
+import pytest
+
 from specserver import App
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +35,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.nightly
 def test_the_example_runs_and_answers_as_shown(tmp_path: Path) -> None:
     text = GUIDE.read_text(encoding="utf-8")
     files = re.findall(r"^```(?:yaml|python) (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

@@ -235,6 +235,7 @@ def post(app: Any, headers: dict[str, str], size: int, gone: asyncio.Event) -> A
     return asyncio.create_task(asked())
 
 
+@pytest.mark.nightly
 def test_bodies_of_strangers_leave_memory_to_those_known() -> None:
     async def run() -> None:
         gone, large = asyncio.Event(), 1_000_000

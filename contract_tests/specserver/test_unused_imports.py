@@ -38,6 +38,7 @@ def test_what_a_process_never_uses_is_not_loaded(module: str, left_out: set[str]
     _run(PROGRAM.format(module=module, left_out=left_out))
 
 
+@pytest.mark.nightly
 def test_what_was_left_out_can_be_loaded_later() -> None:
     told = _run(LATER).split()
     assert told == ["flask.app", "httpx", "requests.api", "starlette.testclient"]

@@ -52,6 +52,7 @@ def workers(stage: Stage, tmp_path: Path) -> Iterator[Workers]:
     made.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.exclusive  # it loads the whole machine
 @pytest.mark.parametrize(
     "pace",

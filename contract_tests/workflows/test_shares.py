@@ -139,6 +139,7 @@ def test_one_organizations_questions_leave_a_place_to_others(bench: Bench) -> No
     assert bench.ran.count("hung") == 10
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("threads", "people"),
     [

@@ -143,6 +143,7 @@ def test_the_description_is_the_document_without_what_is_ours(house: House) -> N
     assert shown == {"x-authorize", "x-events"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", one_in(2, ["yaml", "json"]))
 def test_the_command_prints_it_whole(house: House, form: str) -> None:
     command = [sys.executable, "-m", "menagerie", "openapi", "--output", form]

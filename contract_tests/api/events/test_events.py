@@ -102,6 +102,7 @@ def test_a_stream_may_begin_at_the_oldest_event(house: House, address: Address) 
     assert kinds == ["instance.requested.v1", "instance.ready.v1"]
 
 
+@pytest.mark.nightly
 def test_it_goes_on_where_it_ended_over_20_disconnects(house: House, address: Address) -> None:
     """While three writers commit at once, of which none waits for another."""
     tenant = house.tenant()

@@ -140,6 +140,7 @@ def test_the_certificate_names_the_domain_and_no_other(region: Region, instance_
     region.rig.put(instance_id)
 
 
+@pytest.mark.nightly
 def test_a_cell_without_it_imports_none_of_it() -> None:
     program = (
         "import sys, cell.main, cell.agent\n"

@@ -197,6 +197,7 @@ def test_an_address_cannot_be_forged(visitor: Visitor) -> None:
     assert is_refused(unknown, "which is not known")
 
 
+@pytest.mark.nightly
 def test_where_there_is_no_list_nobody_needs_an_address(sql_rig: Rig) -> None:
     visitor = Visitor(sql_rig, sql_rig.make())
     assert visitor.ask("GET", visitor.path, b"")[0] == 200
@@ -219,6 +220,7 @@ def test_what_is_announced_may_come_in_pieces_and_counts_for_the_connection(
         assert re.findall(rb"HTTP/1.1 (\d+)", received) == [status, status]
 
 
+@pytest.mark.nightly
 def test_an_instance_that_asks_for_certificates_has_no_console(
     sql_rig: Rig, tmp_path: Path
 ) -> None:

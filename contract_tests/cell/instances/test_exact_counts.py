@@ -268,6 +268,7 @@ def test_a_second_count_reads_what_has_changed(tmp_path: Path, monkeypatch: Any)
     assert sorted(looked) == ["another", "file"]
 
 
+@pytest.mark.nightly
 def test_an_engine_whose_files_are_moved_is_ended(make_rig: Callable[..., Rig]) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can act as an engine that was taken over")

@@ -21,6 +21,7 @@ def queues(shared_rig: Rig) -> Queues:
     return make(shared_rig)
 
 
+@pytest.mark.nightly
 def test_the_guides_python_works(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands there, with a socket for the gateway."""
     found = re.search(r"```python\n(.+?)```", GUIDE.read_text(), re.DOTALL)

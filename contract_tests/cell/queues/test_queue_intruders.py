@@ -158,6 +158,7 @@ def test_messages_that_are_none_are_no_error_of_ours(queues: Queues) -> None:
     problem(queues.act("POST", "/mine/actions/read", READING), 409, "message 1")
 
 
+@pytest.mark.nightly
 def test_locks_in_our_database_keep_no_roles_from_being_made(shared_rig: Rig) -> None:
     fresh = make(shared_rig)
     with fresh.session(database="postgres") as former:

@@ -160,6 +160,7 @@ def test_a_queue_made_with_sql_has_the_default_roles(queues: Queues) -> None:
     assert queues.act("POST", body={"name": "by_sql", "unlogged": False}).status_code == 409
 
 
+@pytest.mark.nightly
 def test_a_pgmq_of_the_owners_own_is_used(shared_rig: Rig) -> None:
     from pgmq.install import get_embedded_install_sql  # noqa: PLC0415 - slow to import
 
@@ -170,6 +171,7 @@ def test_a_pgmq_of_the_owners_own_is_used(shared_rig: Rig) -> None:
     assert queues.list()["earlier"]["depth"] == 1
 
 
+@pytest.mark.nightly
 def test_a_schema_that_is_no_pgmq_is_left_alone(shared_rig: Rig) -> None:
     queues = make(shared_rig)
     with queues.session() as owner:

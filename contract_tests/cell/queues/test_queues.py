@@ -222,6 +222,7 @@ def test_a_body_that_postgres_cannot_hold_is_said(queues: Queues) -> None:
     assert queues.list()[name]["depth"] == 0, "all or none"
 
 
+@pytest.mark.nightly
 def test_large_messages_are_read_a_few_at_a_time(queues: Queues) -> None:
     name = queues.make("large")
     with queues.session() as owner:
@@ -259,6 +260,7 @@ def test_other_engines_have_no_queues(shared_rig: Rig, light_rig: Rig) -> None:
         assert http.get(f"http://cell{other.path}").status_code == 401
 
 
+@pytest.mark.nightly
 def test_queues_of_a_paused_instance_come_back_with_it(shared_rig: Rig, queues: Queues) -> None:
     name = queues.make("asleep")
     queues.send(name, {"n": 1})
@@ -279,6 +281,7 @@ def test_queues_outlive_a_rotation(shared_rig: Rig, queues: Queues) -> None:
     assert {"before", "after"} & set(queues.list()) == {"after"}
 
 
+@pytest.mark.nightly
 def test_what_the_owner_set_for_its_sessions_bends_nothing(shared_rig: Rig) -> None:
     queues = make(shared_rig)
     with queues.session() as owner:

@@ -107,6 +107,7 @@ def two_cpus() -> Iterator[set[int]]:
     os.sched_setaffinity(0, every)
 
 
+@pytest.mark.nightly
 def test_engines_run_where_they_are_placed(two_cpus: set[int], make_rig: Any) -> None:
     """Also after the cell was killed, when a size changes, and when neighbours are gone."""
     rig: Rig = make_rig()

@@ -93,6 +93,7 @@ def order(rig: Rig) -> dict[str, Any]:
     return {"engine": "redis", "engine_version": versions["redis"][0], "size": LITTLE}
 
 
+@pytest.mark.nightly
 def test_to_start_an_engine_may_use_more_than_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
