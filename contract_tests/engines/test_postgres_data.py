@@ -13,7 +13,7 @@ import pytest
 from ulid import ULID
 
 from cell.engines.driver import EngineError, Login
-from cell.engines.postgres import PostgreSQL, upgrade
+from cell.engines.postgres import PostgreSQL
 from cell.layout import Layout
 from cell.specification import Size
 from contract_tests.engines.conftest import UID, Subject
@@ -281,25 +281,6 @@ def test_a_failed_upgrade_leaves_its_reason_in_the_log(running: Subject) -> None
     told = running.site.log.read_text()
     assert "value for domain public.strict violates check constraint" in told
     assert "longlong" not in told
-
-
-def test_of_what_failed_in_an_upgrade_the_errors_are_kept(layout: Layout) -> None:
-    site, new_site = (layout.site(f"inst_{ULID()}", os.getuid()) for _ in "12")
-    folder = new_site.data.outside / "pg_upgrade_output.d" / "now" / "log"
-    folder.mkdir(parents=True)
-    site.log.parent.mkdir(parents=True)
-    creating = "pg_restore: creating TABLE one of many\n" * 40_000
-    error = "pg_restore: error: could not execute query: ERROR:  it is not allowed"
-    (folder / "pg_upgrade_dump_5.log").write_text(
-        f"{creating}{error}\nCommand was: {'x' * 10_000}\n"
-    )
-    (folder / "pg_upgrade_dump_6.log").write_text(f"{'y' * 10_000}\nthe end\n")
-    upgrade.note(site, new_site, OSError("pg_upgrade failed: look into its log"))
-    told = site.log.read_text()
-    assert f"upgrade failed: {error}\n" in told
-    assert "upgrade failed: the end\n" in told
-    assert "xxx" not in told
-    assert len(told) < 2_000
 
 
 @pytest.mark.nightly

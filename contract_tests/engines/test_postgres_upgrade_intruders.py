@@ -1,14 +1,17 @@
 """Code of tenants where an upgrade evaluates it: it never runs as the superuser."""
 
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ulid import ULID
 
 from cell.engines.driver import EngineError
-from cell.engines.postgres import server
+from cell.engines.postgres import server, upgrade
+from cell.layout import Layout
 from contract_tests.attacks.statements import sequences
 from contract_tests.by_day import one_in
 from contract_tests.engines import test_postgres_leftovers as leftovers
@@ -133,7 +136,6 @@ def _ran_nothing_and_works(subject: Subject, version: str) -> None:
     assert value(subject, "SELECT count(*) FROM public.s") == 100
 
 
-@pytest.mark.nightly
 @upgraded
 def test_an_upgrade_keeps_the_data_and_takes_no_intruder_along(running: Subject) -> None:
     """All of them at once, each of whom comes alone at night."""
@@ -214,3 +216,22 @@ def test_an_upgrade_is_refused_where_code_cannot_be_put_aside(running: Subject, 
     assert "/" not in str(refusal.value)
     running.start()
     assert value(running, "SHOW server_version_num").startswith(former)
+
+
+def test_of_what_failed_in_an_upgrade_the_errors_are_kept(layout: Layout) -> None:
+    site, new_site = (layout.site(f"inst_{ULID()}", os.getuid()) for _ in "12")
+    folder = new_site.data.outside / "pg_upgrade_output.d" / "now" / "log"
+    folder.mkdir(parents=True)
+    site.log.parent.mkdir(parents=True)
+    creating = "pg_restore: creating TABLE one of many\n" * 40_000
+    error = "pg_restore: error: could not execute query: ERROR:  it is not allowed"
+    (folder / "pg_upgrade_dump_5.log").write_text(
+        f"{creating}{error}\nCommand was: {'x' * 10_000}\n"
+    )
+    (folder / "pg_upgrade_dump_6.log").write_text(f"{'y' * 10_000}\nthe end\n")
+    upgrade.note(site, new_site, OSError("pg_upgrade failed: look into its log"))
+    told = site.log.read_text()
+    assert f"upgrade failed: {error}\n" in told
+    assert "upgrade failed: the end\n" in told
+    assert "xxx" not in told
+    assert len(told) < 2_000
