@@ -20,6 +20,7 @@ from storage import identifiers
 from storage.access.projects import Project
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
+from storage.database import now
 from storage.errors import StateConflict, StorageUnavailable
 from storage.instances import changes, instances
 from storage.instances.instances import Instance
@@ -68,9 +69,9 @@ def settle(by: Requester, body: Body, every: Iterable[Cell]) -> tuple[Order, Ter
 
 def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
     """Raises Invalid with all that is wrong with changing the instance so."""
-    now = Order(**{name: getattr(instance, name) for name in _ORDERED})
+    current = Order(**{name: getattr(instance, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_alteration(now, asked, terms(by)), BREAKS)
+    refuse(orders.check_alteration(current, asked, terms(by)), BREAKS)
     if asked.size is not None or asked.storage_bytes is not None:
         capacity.check_growth(by, instance, asked)
 
@@ -94,10 +95,10 @@ def check_return(by: Requester, instance: Instance) -> None:
 
 def settle_branch(by: Requester, source: Instance, body: Body) -> Order:
     """The order that the branch comes to; raises Invalid with all that is wrong."""
-    now = Order(**{name: getattr(source, name) for name in _ORDERED})
+    current = Order(**{name: getattr(source, name) for name in _ORDERED})
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_branch(now, asked, terms(by)), BREAKS)
-    return orders.branch(now, asked)
+    refuse(orders.check_branch(current, asked, terms(by)), BREAKS)
+    return orders.branch(current, asked)
 
 
 def preview(by: Requester, project: Project, body: Body) -> Body:
@@ -178,7 +179,10 @@ def _address(order: Order, instance_id: str, cell: Cell) -> Body:
 def _choose_cell(
     by: Requester, order: Order, body: Body, every: Iterable[Cell], *, lock: bool = False
 ) -> Cell:
-    """Of the region's cells with room that offer the version, the one with fewest instances."""
+    """Of the region's cells with room that offer the version, the one with fewest instances.
+
+    One that is silent is taken only where all of them are.
+    """
     able = {
         cell.id: cell
         for cell in every
@@ -192,8 +196,10 @@ def _choose_cell(
         raise StorageUnavailable(f"no cell offers {order.engine} {order.engine_version} any longer")
     asked = "storage_bytes" in body
     roomy = capacity.with_room(by, order, able.values(), storage_asked=asked, lock=lock)
-    fewest = min(place.instances for place in roomy)
-    return able[secrets.choice([p.cell_id for p in roomy if p.instances == fewest])]
+    moment = now(by.db)
+    heard = [place for place in roomy if not able[place.cell_id].is_silent(moment)] or roomy
+    fewest = min(place.instances for place in heard)
+    return able[secrets.choice([p.cell_id for p in heard if p.instances == fewest])]
 
 
 def _check_name(by: Requester, project: Project, name: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Final
 from control.boundary import Call
 from control.work import queue, schedules
 from control.workflows.catalogue.cells import SKEW_TOLD_S
-from handlers.catalogue.views import SILENT_AFTER
 from specserver import Reply
 from storage.catalogue import cells
 
@@ -39,11 +38,7 @@ def _database(call: Call) -> Check:
 
 def _cells(call: Call) -> Check:
     known = cells.every(call.db)
-    silent = [
-        cell
-        for cell in known
-        if cell.last_seen_at is None or cell.last_seen_at + SILENT_AFTER < call.now
-    ]
+    silent = [cell for cell in known if cell.is_silent(call.now)]
     if not known:
         return _degraded("no cell is registered; run `menagerie init` to register this home's cell")
     if len(silent) < len(known):

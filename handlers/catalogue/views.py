@@ -1,7 +1,7 @@
 """The catalogue as JSON: engines, plans, regions and sizes."""
 
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Any
 
 from control.policy.catalogue import Catalogue, Offer
 from control.policy.plans import Plan
@@ -9,9 +9,6 @@ from control.policy.sizes import OtherSize, Size
 from storage.catalogue.cells import Cell
 
 Json = dict[str, Any]
-
-# A cell reports every few seconds; one that was silent for so long takes no orders.
-SILENT_AFTER: Final = timedelta(seconds=60)
 
 
 def engine(offer: Offer) -> Json:
@@ -58,10 +55,9 @@ def plan(record: Plan, idle_pause_s: int) -> Json:
 
 def region(name: str, cells: list[Cell], catalogue: Catalogue, now: datetime) -> Json:
     """A region by its cells; what they share (domain, ports) is read from the first."""
-    heard = [cell for cell in cells if cell.last_seen_at and cell.last_seen_at + SILENT_AFTER > now]
     return {
         "id": name,
-        "available": bool(heard),
+        "available": not all(cell.is_silent(now) for cell in cells),
         "engines": catalogue.engines_in(name),
         "instance_domain": cells[0].instance_domain,
         "ports": cells[0].ports,

@@ -1,7 +1,7 @@
 """Cells: the places that run engines, as they last described themselves."""
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import select
@@ -11,6 +11,9 @@ from storage.columns import Json, Record, is_among
 from storage.errors import RecordNotFound
 from storage.lookups import by_key
 from storage.prepared import Prepared
+
+# Cells are asked several times a minute.
+SILENT_AFTER: Final = timedelta(seconds=60)
 
 
 class Cell(Record):
@@ -36,6 +39,10 @@ class Cell(Record):
     ca_chain_pem: Mapped[str | None]
     last_seen_at: Mapped[datetime | None]
     clock_skew_s: Mapped[float | None]
+
+    def is_silent(self, now: datetime) -> bool:
+        """Whether it has not described itself lately, or not at all since it started."""
+        return self.last_seen_at is None or self.last_seen_at + SILENT_AFTER < now
 
 
 _EVERY: Final = Prepared(select(Cell).order_by(Cell.id))

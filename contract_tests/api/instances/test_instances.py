@@ -7,15 +7,12 @@ import pytest
 from sqlalchemy import update
 
 from contract_tests import written
-from contract_tests.api.conftest import MakeHouse
-from contract_tests.api.harness import CELL_ID, House, Tenant
+from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
 from control.cells.client import CellRefused
 from handlers.instances.instances import look_away_s
 from storage.access.api_keys import ApiKey
-from storage.catalogue import cells
 from storage.database import now
-from storage.instances import instances
 
 
 @pytest.fixture
@@ -362,29 +359,3 @@ def test_only_an_owner_erases_by_whatever_credential(house: House, tenant: Tenan
         instance = house.instance(tenant, running=False)
         path = f"{tenant.path}/instances/{instance}/actions/erase"
         assert house.post(path, allowed).status_code == 202
-
-
-def test_an_order_goes_to_the_cell_with_the_fewest_instances(make_house: MakeHouse) -> None:
-    house = make_house()
-    tenant, twin = house.tenant(), f"{CELL_ID[:-1]}7"
-    with house.database.write() as db:
-        first = cells.fetch(db, CELL_ID)
-        second = cells.register(
-            db,
-            twin,
-            region=first.region,
-            url=first.url,
-            public_url=first.public_url,
-            instance_domain=first.instance_domain,
-        )
-        second.ports, second.engines = first.ports, first.engines
-    made = [house.instance(tenant, running=False) for _ in range(4)]
-    assert sorted(_cells_of(house, tenant, made)) == [CELL_ID, CELL_ID, twin, twin]
-    gone = next(one for one in made if _cells_of(house, tenant, [one]) == [twin])
-    house.request("DELETE", f"{tenant.path}/instances/{gone}", tenant.key)
-    assert _cells_of(house, tenant, [house.instance(tenant, running=False)]) == [twin]
-
-
-def _cells_of(house: House, tenant: Tenant, ids: list[str]) -> list[str]:
-    with house.database.read() as db:
-        return [instances.fetch(db, tenant.org_id, one).cell_id for one in ids]
