@@ -23,6 +23,7 @@ from cell.runtime import seccomp
 from cell.runtime.confinement import Sandbox
 from cell.runtime.host import Host
 from cell.specification import Size
+from contract_tests.by_day import one_in
 from contract_tests.isolation.syscalls import ASKING
 
 SIZE = Size("s0", 0.5, 2**30, 10**9, 20)
@@ -47,7 +48,7 @@ def a_host(folder: Path) -> Iterator[tuple[Host, Layout]]:
             shutil.rmtree(layout.sockets)
 
 
-@pytest.fixture(params=["with bubblewrap", "without bubblewrap"])
+@pytest.fixture(params=one_in(2, ["with bubblewrap", "without bubblewrap"]))
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Host, Layout]]:

@@ -66,6 +66,7 @@ def test_down_and_up_again(empty: Database) -> None:
     assert "instances" in inspect(empty.engine).get_table_names()
 
 
+@pytest.mark.nightly
 def test_bundles_of_former_versions_become_their_certificates(
     empty: Database, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_what_there_was_belongs_to_the_team_everyone(empty: Database) -> None:
         assert {one.team_id for one in db.scalars(select(Project))} == {"team_1", "team_2"}
 
 
+@pytest.mark.nightly
 def test_the_audit_log_tells_which_keys_were_created_with_another(empty: Database) -> None:
     empty.migrate()
     with empty.write() as db:
@@ -169,6 +171,7 @@ def test_a_database_at_the_newest_revision_is_left_alone(
     database.migrate()
 
 
+@pytest.mark.nightly
 def test_restarts_of_former_versions_are_told_once(empty: Database) -> None:
     """As the cell's word, which the cell can take back; not so why a request failed."""
     empty.migrate()
@@ -192,6 +195,7 @@ def test_restarts_of_former_versions_are_told_once(empty: Database) -> None:
     assert found == {made[0]: (None, again), made[1]: (failed, None)}
 
 
+@pytest.mark.nightly
 def test_events_of_former_versions_are_numbered_in_their_order(empty: Database) -> None:
     migrations.upgrade(empty.engine, "202611230052")
     at = datetime(2026, 1, 1, tzinfo=UTC)
