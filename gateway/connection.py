@@ -311,7 +311,9 @@ class Connection(TlsSteps):
         self._hang_up()
 
     def _drop_backend(self) -> None:
-        self._leave()
+        self._note_abandoned()
+        self._session = None
+        self._on_backend_gone()
         if self._backend is not None:
             self._backend.close()
             self._backend = None
@@ -351,10 +353,11 @@ class Connection(TlsSteps):
         self._note_abandoned()
         super()._on_client_end()
 
-    def _on_backend_end(self, *, whole: bool) -> None:
+    def _on_backend_gone(self) -> None:
         if self._session is not None and self._entered is not None:
             self._shared.abandoned.ended(self._entered.instance_id or "", self._session)
-        super()._on_backend_end(whole=whole)
+            self._session = None
+        super()._on_backend_gone()
 
     def _note_abandoned(self) -> None:
         """The engine may work on for a client that is not there to hear its answer."""

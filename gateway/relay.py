@@ -129,11 +129,18 @@ class Relay:
 
     def _on_backend_end(self, *, whole: bool) -> None:
         self._backend_ended = True
-        self._leave()
+        self._on_backend_gone()
         if whole:
             self.session.end()
             self.flush()
         self._hang_up()
+
+    def _on_backend_gone(self) -> None:
+        """Others may have its place, whether or not the client reads what is left for it."""
+        route = self._entered
+        self._leave()
+        if route is not None and self._client.is_blocked:
+            self._shared.draining.join(route.counted_as, self)
 
     def _hang_up(self) -> None:
         """Lets what is queued go out, then closes."""
@@ -151,6 +158,7 @@ class Relay:
     def close(self) -> None:
         self._stop_waiting()
         self._leave()
+        self._shared.draining.leave(self)
         if self._opening is not None:
             self._opening.cancel()
         if self._backend is not None:
@@ -159,6 +167,11 @@ class Relay:
         # The session is the heavy part, and would otherwise wait for the cycle collector.
         self._tls = None
         self._step = self._ignore
+
+    def cut(self) -> None:
+        """Closes; what the client has not taken by now need not be kept by the system either."""
+        self._client.close(reset=self._client.is_blocked)
+        self.close()
 
     def close_if_quiet(self) -> bool:
         """For a worker that stops: true where nothing is under way that closing would cut."""
@@ -177,6 +190,9 @@ class Relay:
         self._client.notice_break()
         if self._backend is not None:
             self._backend.notice_break()
+            not_read = self._client.is_blocked and self._entered is not None
+            if not_read and self._backend.has_hung_up():
+                self._on_backend_gone()
 
     def reap(self) -> None:
         """Closes a connection on which nothing has moved for too long."""
@@ -248,13 +264,14 @@ class Relay:
             self._timer = None
 
     def _timed_out(self, reason: str) -> None:
-        if not reason and self._client.is_blocked:
-            # A slow reader still takes its answer; the kernel ends it when it takes nothing.
+        if not reason and self._backend is not None and self._client.is_blocked:
+            # A slow reader still takes its answer; the kernel ends it when it takes nothing. Who
+            # was refused, or broke TLS, is not waited for.
             self._wait(self._shared.settings.linger_s, reason)
             return
         if reason:
             self._count(reason)
-        self.close()
+        self.cut()
 
     def _count(self, reason: str) -> None:
         self._shared.refused[reason] += 1

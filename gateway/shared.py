@@ -10,6 +10,7 @@ from gateway.activity import Activity
 from gateway.addresses import Network
 from gateway.certificates import Certificates
 from gateway.client_certificates import ClientCertificates
+from gateway.draining import Draining
 from gateway.login_reports import LoginReports
 from gateway.pool_members import FullPools, PoolMembers
 from gateway.routes import Routes
@@ -49,6 +50,7 @@ class Shared:
     abandoned: Abandoned = field(init=False)
     login_reports: LoginReports = field(init=False)
     pools: FullPools = field(init=False)
+    draining: Draining = field(default_factory=Draining)
     client_certificates: ClientCertificates = field(default_factory=ClientCertificates)
 
     def __post_init__(self) -> None:

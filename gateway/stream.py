@@ -5,6 +5,7 @@ an early answer (413) followed by a close would be lost; here reading goes on un
 """
 
 import asyncio
+import select
 import socket
 import struct
 from collections import deque
@@ -199,6 +200,14 @@ class Stream:
             self._broken = True
             self.pause()
             self.resume()
+
+    def has_hung_up(self) -> bool:
+        """Whether the peer has ended, also where what it said is still to be read."""
+        if self.closed:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLRDHUP)
+        return bool(poll.poll(0))
 
     def _on_writable(self) -> None:
         if self.closed:
