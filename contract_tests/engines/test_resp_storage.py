@@ -10,7 +10,7 @@ import redis
 
 from cell.engines.driver import Health, Room
 from cell.engines.resp import storage
-from cell.engines.resp.configuration import DUMP
+from cell.engines.resp.configuration import ADMINISTRATOR, DUMP
 from cell.engines.resp.driver import RespFamily
 from cell.runtime.folder_sizes import size_bytes
 from contract_tests.cell.rig import SMALL, Rig, until
@@ -164,6 +164,27 @@ def test_a_rewrite_that_does_not_fit_is_not_begun(running: Subject) -> None:
         assert own.info("persistence")["aof_rewrites"] == 0
         own.delete(*(f"key-{number}" for number in range(8)))
         until(lambda: look(running, ceiling=10 * MB) < LIMIT, "it is rewritten")
+
+
+@on_either_resp
+def test_a_server_rewrites_by_itself_only_where_there_will_be_room(running: Subject) -> None:
+    """What it has is twice as long then, from 64 MiB on, and its data beside it."""
+    assert own_rule(running) == "0"
+    with client(running) as own:
+        for ceiling, percent in (100 * MB, "100"), (70 * MB, "0"), (100 * MB, "100"):
+            add(own, range(10))
+            look(running, limit=20 * MB, ceiling=ceiling)
+            assert own_rule(running) == percent
+
+
+def own_rule(subject: Subject) -> str:
+    async def asked() -> str:
+        async with driver_of(subject)._writers._connected(subject.site) as connection:
+            await connection.ask("ACL", "SETUSER", ADMINISTRATOR, "+config|get")
+            name = "auto-aof-rewrite-percentage"
+            return str((await connection.ask_nested("CONFIG", "GET", name))[1])
+
+    return str(subject.run(asked()))
 
 
 @on_either_resp

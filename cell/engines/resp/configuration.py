@@ -112,6 +112,8 @@ def configuration(view: View, limits: RespLimits) -> str:
         ("appendfilename", LOG),
         ("aof-use-rdb-preamble", "yes"),
         ("aof-load-truncated", "yes"),
+        # Until the cell has seen that it fits: a start would begin one at once. See Writers.
+        ("auto-aof-rewrite-percentage", "0"),
         ("save", '""'),
         ("dbfilename", DUMP),
         # A database does not forget what it was given.

@@ -37,6 +37,9 @@ GROWN_MIN = 1 / 16
 # Renewed at each look; without a cell it ends.
 PAUSE_MS = 10_000
 PAUSED_MAX_S = 60.0
+# The server's own rule, in percent of the data: at twice its length, and from 64 MiB on.
+ALONE_PERCENT = 100
+ALONE_MIN_BYTES = 64 * 2**20
 # Between two rewrites.
 REST_S = 5.0
 REFUSED = (
@@ -75,11 +78,17 @@ class _Log:
         """Whether there is room for its rewrite beside it."""
         return room.used_bytes + min(self.bytes, self.data_bytes) <= room.ceiling_bytes
 
+    def fits_alone(self, room: Room) -> bool:
+        """Whether there will be, when the server begins one by its own rule."""
+        then_bytes = max(2 * self.base_bytes, ALONE_MIN_BYTES)
+        return then_bytes + min(then_bytes, self.data_bytes) <= room.ceiling_bytes
+
 
 @dataclass
 class _Seen:
     """Of one instance, as long as this cell runs."""
 
+    rewrites_alone: bool | None = None
     used_bytes: int = -1
     rewritten_at: float = -math.inf
     held_since: float | None = None
@@ -125,13 +134,15 @@ class Writers:
         seen, refused = self._seen[site.instance_id], self._refused(site)
         is_kept = refused or self.wait(site)
         is_small = room.used_bytes <= room.limit_bytes * WATCHED_ABOVE
-        if not is_kept and (is_small or room.used_bytes == seen.used_bytes):
+        is_known = seen.rewrites_alone is not None and not is_kept
+        if is_known and (is_small or room.used_bytes == seen.used_bytes):
             return
         # A snapshot, or a rewrite that goes well, must keep nobody from writing.
         used_bytes = room.used_bytes - await asyncio.to_thread(files.passing_bytes, site.data)
         is_full = used_bytes > room.limit_bytes * (LIFTED_BELOW if is_kept else 1)
         async with self._connected(site) as connection:
             now = await _Log.of(connection)
+            await self._let_rewrite(connection, seen, alone=now.fits_alone(room))
             if now.is_rewritten:
                 seen.rewritten_at = time.monotonic()
             if not is_full:
@@ -142,6 +153,13 @@ class Writers:
             elif not await self._hold(connection, site, now, room):
                 await self._set(connection, site, full=True)
         seen.used_bytes = room.used_bytes
+
+    async def _let_rewrite(self, connection: RespConnection, seen: _Seen, *, alone: bool) -> None:
+        """By its own rule or not: of one without room the server ended, and began anew after it."""
+        if seen.rewrites_alone is not alone:
+            percent = str(ALONE_PERCENT if alone else 0)
+            await connection.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", percent)
+            seen.rewrites_alone = alone
 
     async def _when_below(
         self, connection: RespConnection, site: Site, now: _Log, room: Room
