@@ -120,7 +120,7 @@ def exclusive(folders: Iterable[str]) -> list[str]:
 def _run(rest: list[str], folders: list[str], chosen: str) -> int:
     # Engines and servers are waited for: two of these keep hardly more than one CPU busy. A file
     # is one worker's, as its tests share what they start, and the longest come first.
-    count = (os.cpu_count() or 1) * 2
+    count = (os.cpu_count() or 1) * 5 // 2
     workers = ["-n", str(count), "--dist", "loadfile", "--no-loadscope-reorder"]
     alone = exclusive(folders)
     parts = [(f"not exclusive{chosen}", [*workers, *folders])]

@@ -79,6 +79,7 @@ def doomed(database_url: str, tmp_path: Path) -> Iterator[Connection]:
     process.join(30)
 
 
+@pytest.mark.nightly
 def test_an_order_killed_at_any_moment_is_made_once_by_its_retry(
     database_url: str, tmp_path: Path, doomed: Connection
 ) -> None:

@@ -200,6 +200,7 @@ def test_every_answer_is_one_the_document_names(case: Any, estate: Estate) -> No
     estate.validate(case)
 
 
+@pytest.mark.nightly
 @schema.include(operation_id=STARTING).parametrize()
 @_CALM_STARTING
 def test_every_answer_of_what_starts_engines(case: Any, estate: Estate) -> None:

@@ -23,6 +23,7 @@ from clients.credentials import Credential
 from clients.names import may_match
 from clients.profiles import Profiles
 from clients.source import Source
+from contract_tests.by_day import one_in
 from contract_tests.clients.conftest import Cli, Ran
 from contract_tests.clients.servers import Scripted
 from contract_tests.clients.stand_in import ControlPlane
@@ -73,7 +74,9 @@ def test_a_list_that_is_none(body: str, home: object, plane: ControlPlane, cli: 
     assert is_one_line(cli("query", "sales", "SELECT 1"))
 
 
-@pytest.mark.parametrize("body", ["{}", "[]", "7", '"x"', '{"id": 7}', '{"url": 7}', DEEP])
+@pytest.mark.parametrize(
+    "body", one_in(3, ["{}", "[]", "7", '"x"', '{"id": 7}', '{"url": 7}', DEEP])
+)
 @pytest.mark.parametrize(
     ("method", "rest", "command"),
     [
@@ -287,7 +290,7 @@ def test_a_document_no_commands_can_be_made_of_is_not_kept(folder: Path) -> None
         assert source.at_hand().operations["instances.list"]
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("form", one_in(2, ["json", "yaml"]))
 def test_what_is_read_by_programs_drives_no_terminal(
     form: str, play: Play, plane: ControlPlane, cli: Cli
 ) -> None:
@@ -304,6 +307,7 @@ def test_what_is_read_by_programs_drives_no_terminal(
     assert read["id"] == sales["id"]
 
 
+@pytest.mark.nightly
 def test_names_of_members_drive_no_terminal(play: Play, plane: ControlPlane) -> None:
     """As columns that have no room, as columns, and over the table of a list in a record."""
     title = "\x1b]0;owned\x07"

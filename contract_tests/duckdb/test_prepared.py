@@ -154,6 +154,7 @@ _QUICK = settings(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("all_is_quick")
 @pytest.mark.parametrize(
     "change",

@@ -5,6 +5,7 @@ import random
 import threading
 
 import httpx
+import pytest
 
 from contract_tests.duckdb.process import Service
 
@@ -51,6 +52,7 @@ def _ask(
         assert answer.json()["rows"] == [[key]]
 
 
+@pytest.mark.nightly
 def test_short_long_and_abandoned_queries_at_once(own_service: Service) -> None:
     own_service.query("CREATE TABLE written (i INTEGER)")
     written: list[int] = []

@@ -62,6 +62,7 @@ def test_a_login_that_ended_leaves_its_sessions_and_itself(lent: Subject) -> Non
     assert owner == "app"
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_an_open_transaction_keeps_no_login_alive(lent: Subject) -> None:
     """As of an intruder who holds what a rotation changes, in any way an owner can."""

@@ -43,6 +43,7 @@ def another(subject: Subject, layout: Layout) -> Subject:
     return made
 
 
+@pytest.mark.nightly
 @every_version_lent
 def test_a_branch_has_the_data_and_none_of_the_logins(
     lent: Subject, layout: Layout, folder: Path

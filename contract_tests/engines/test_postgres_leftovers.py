@@ -252,6 +252,7 @@ ORDER BY 1, 2, 4
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "lent",
     [

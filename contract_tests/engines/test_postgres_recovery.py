@@ -64,6 +64,7 @@ def starts(subject: Subject, *, lent: bool) -> bool:
     return bool(subject.run(usable()))
 
 
+@pytest.mark.nightly
 @newest_lent
 def test_a_server_that_ends_before_anybody_has_looked_at_it_does_not_open_its_data(
     lent: Subject, folder: Path, monkeypatch: pytest.MonkeyPatch

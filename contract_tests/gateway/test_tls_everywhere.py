@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contract_tests.by_day import one_in
 from contract_tests.gateway.mysql_packets import ssl_request
 from contract_tests.gateway.rig import WAIT_S, ZONE, GatewayRig, until
 from contract_tests.gateway.test_tls_policy import NEW, OLD, lenient, only
@@ -71,7 +72,7 @@ def test_only_new_versions_and_strong_suites_are_spoken(
 
 @settings(max_examples=25, deadline=None)
 @given(plain=st.binary(max_size=80), secret=st.binary(min_size=1, max_size=80))
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", one_in(3, PROTOCOLS))
 def test_random_bytes_end_no_worker_and_keep_no_place(
     protocols_gateway: GatewayRig, protocol: str, plain: bytes, secret: bytes
 ) -> None:

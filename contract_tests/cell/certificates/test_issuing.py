@@ -102,6 +102,7 @@ def test_libpq_connects_by_a_domain(region: Region, tmp_path: Path) -> None:
     region.rig.action(instance_id, "erase")
 
 
+@pytest.mark.nightly
 def test_what_is_secret_rests_so_and_goes_with_the_domain(region: Region) -> None:
     host, other = "gone.example.com", "stays.example.com"
     region.point(host, other)

@@ -223,6 +223,7 @@ def test_an_engine_that_always_dies_is_failed_with_a_reason_and_can_recover(
     assert seen["status_reason"].startswith("started again at ")
 
 
+@pytest.mark.nightly
 def test_a_cell_killed_while_it_makes_an_instance_makes_one(rig: Rig) -> None:
     instance_id = new_id()
     path = f"/v1/instances/{instance_id}"
