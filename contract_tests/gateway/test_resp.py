@@ -118,16 +118,22 @@ def test_over_the_limit_is_said_and_room_is_given_back(
     until(lambda: answers(protocols_gateway, limited), "room is given back")
 
 
+@pytest.mark.parametrize("before", [(), (("RESET",),)])
 @pytest.mark.parametrize("wrong", [("SETNAME", "a b"), ("NONSENSE",)])
 def test_nobody_is_let_in_by_a_hello_that_is_refused(
-    protocols_gateway: GatewayRig, host: str, wrong: tuple[str, ...]
+    protocols_gateway: GatewayRig,
+    host: str,
+    wrong: tuple[str, ...],
+    before: tuple[tuple[str, ...], ...],
 ) -> None:
     """Redis 7.0 lets him in all the same, and the gateway would not count him."""
     with connect(protocols_gateway, host, password=None) as client:
         connection = client.connection_pool.get_connection()
-        connection.send_command("HELLO", "3", "AUTH", "default", "secret", *wrong)
+        said = (*before, ("HELLO", "3", "AUTH", "default", "secret", *wrong))
+        # Together, as their answers come.
+        connection.send_packed_command(connection.pack_commands(said))
         with pytest.raises(redis.exceptions.ResponseError, match=r"Client names|Syntax error"):
-            connection.read_response()
+            [connection.read_response() for _ in said]
         connection.send_command("PING")
         with pytest.raises(redis.exceptions.ConnectionError):
             connection.read_response()

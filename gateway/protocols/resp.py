@@ -20,7 +20,7 @@ class Resp:
 # What is answered before a login: errors, and `+RESET`. Anything else is said to who is let in.
 BEFORE_LOGIN = re.compile(rb"(?:(?:-[^\r\n]*|\+RESET)\r\n)*")
 # With these Redis 7.0 refuses a HELLO whose AUTH has let the client in by then.
-LET_IN = re.compile(rb"-ERR ((?:Client names cannot|Syntax error in HELLO)[^\r\n]*)\r\n")
+LET_IN = re.compile(rb"(?m)^-ERR ((?:Client names cannot|Syntax error in HELLO)[^\r\n]*)\r\n")
 LINE_MAX_BYTES = 4_096
 # To AUTH as to QUIT, which needs no login.
 OK = b"+OK\r\n"
@@ -45,10 +45,12 @@ class RespDialogue(TlsFirst):
 
     def from_backend(self, data: bytes) -> Step:
         said = self._line + data
-        if said.startswith(b"-") and (found := LET_IN.search(said)):
+        end = BEFORE_LOGIN.match(said).end()  # type: ignore[union-attr]  # matches nothing
+        # Whatever is answered before it, as `+RESET` to what was sent with it.
+        if found := LET_IN.search(said, 0, end):
             # A session that counts as a login only would be none of its size's connections.
             raise Refusal("malformed", found[1].decode(errors="replace"))
-        rest = said[BEFORE_LOGIN.match(said).end() :]  # type: ignore[union-attr]  # matches nothing
+        rest = said[end:]
         unclear = rest[:1] == b"-" or b"+RESET\r\n".startswith(rest)
         self._line = rest[:LINE_MAX_BYTES] if unclear else b""
         return Step(to_client=data, spliced=not unclear, unsure=rest.startswith(OK))
