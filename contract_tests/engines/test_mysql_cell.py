@@ -55,6 +55,7 @@ def refused(rig: Rig, instance_id: str, password: str) -> bool:
     return False
 
 
+@pytest.mark.nightly
 def test_an_instance_is_used_paused_resized_and_rotated(rig: Rig, make: Callable[..., str]) -> None:
     instance_id = make()
     first = rig.reveal(instance_id)
