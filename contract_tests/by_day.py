@@ -24,10 +24,15 @@ REQUESTS: Final = ("right", "wrong")
 OF_KINDS: Final = ((OF_DATABASES, DIALECTS), (OF_ENGINES, ENGINES), (OF_REQUESTS, REQUESTS))
 
 
-def one_in(step: int, values: Iterable[Any]) -> list[Any]:
-    """For `parametrize`: each of them at night, by day the first and one in `step` after it."""
+def one_in(step: int, values: Iterable[Any], *, several: bool = False) -> list[Any]:
+    """For `parametrize`: each of them at night, by day the first and one in `step` after it.
+
+    With `several`, each is a tuple of the values of several parameters.
+    """
     return [
-        each if place % step == 0 else pytest.param(each, marks=pytest.mark.nightly)
+        each
+        if place % step == 0
+        else pytest.param(*(each if several else (each,)), marks=pytest.mark.nightly)
         for place, each in enumerate(values)
     ]
 

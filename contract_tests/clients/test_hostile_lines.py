@@ -19,6 +19,7 @@ from clients.cli.lines import CLIENTS, Place, curl, line
 from clients.client import Client
 from clients.credentials import Credential
 from clients.profiles import Profile
+from contract_tests.by_day import one_in
 from contract_tests.clients.pasting import NODE, PYTHON
 from contract_tests.clients.stand_in import ControlPlane
 
@@ -62,7 +63,7 @@ def words(text: str, folder: Path) -> list[str]:
     return done.stdout.split("\0")
 
 
-@pytest.mark.parametrize(("engine", "client"), CASES)
+@pytest.mark.parametrize(("engine", "client"), one_in(2, CASES, several=True))
 def test_each_value_is_one_literal(engine: str, client: str, tmp_path: Path) -> None:
     for place in places(engine):
         text = line(client, place)

@@ -10,6 +10,7 @@ import pytest
 from clients.cli import operations
 from clients.cli.options import options_of
 from clients.document import Document
+from contract_tests.by_day import one_in
 from contract_tests.clients.conftest import Cli, bare, local
 from contract_tests.clients.stand_in import ControlPlane, openapi, running
 
@@ -32,7 +33,7 @@ def words(operation_id: str) -> list[str]:
     return [operation.noun.replace("_", "-"), operations.command_name(operation)]
 
 
-@pytest.mark.parametrize("operation_id", OPERATIONS)
+@pytest.mark.parametrize("operation_id", one_in(3, OPERATIONS))
 def test_help_names_every_field_and_shows_an_example(
     operation_id: str, served: object, cli: Cli
 ) -> None:
@@ -45,7 +46,7 @@ def test_help_names_every_field_and_shows_an_example(
         assert option.flag in ran.out
 
 
-@pytest.mark.parametrize("operation_id", OPERATIONS)
+@pytest.mark.parametrize("operation_id", one_in(3, OPERATIONS))
 def test_the_example_is_a_command_line_that_parses(
     operation_id: str, served: object, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

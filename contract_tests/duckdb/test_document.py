@@ -59,7 +59,7 @@ _SETTINGS = settings(deadline=None, database=None, suppress_health_check=list(He
 
 
 @schema.parametrize()
-@settings(_SETTINGS, max_examples=15)
+@settings(_SETTINGS, max_examples=6)
 def test_every_answer_is_one_the_document_names(case: Any, base_url: str) -> None:
     _call(case, base_url)
 

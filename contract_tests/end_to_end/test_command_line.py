@@ -39,6 +39,7 @@ def menagerie(installation: Installation) -> CommandLine:
     return CommandLine(installation)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_query_runs_a_statement_with_values(menagerie: CommandLine, engine: str) -> None:
     name = menagerie.instance(engine)

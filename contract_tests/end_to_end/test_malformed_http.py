@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from contract_tests.by_day import one_in
 from contract_tests.duckdb.process import running
 from contract_tests.end_to_end.installation import READY_S, Installation
 from contract_tests.end_to_end.planted_modules import PlantedModules
@@ -112,7 +113,7 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", one_in(3, REFUSED))
 def test_what_is_no_request_is_refused_in_form(server: Server, name: str) -> None:
     sent, status, code = REFUSED[name]
     (answer,) = exchanged(server.address, sent)

@@ -136,6 +136,7 @@ def _ran_nothing_and_works(subject: Subject, version: str) -> None:
     assert value(subject, "SELECT count(*) FROM public.s") == 100
 
 
+@pytest.mark.nightly
 @upgraded
 def test_an_upgrade_keeps_the_data_and_takes_no_intruder_along(running: Subject) -> None:
     """All of them at once, each of whom comes alone at night."""

@@ -32,7 +32,6 @@ POST = b"POST / HTTP/1.1\r\nhost: x\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 OFFER = b"connection: upgrade\r\nupgrade: h2c\r\n"
 
-
 Address = tuple[str, int]
 
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
+from contract_tests.by_day import one_in
 from contract_tests.databases import DIALECTS, Databases
 from contract_tests.workflows.fake_cell import nothing
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
@@ -206,7 +207,7 @@ def test_the_steps_listed_here_are_the_steps_there_are(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "inside", "after"])
-@pytest.mark.parametrize(("kind", "step"), EACH_STEP)
+@pytest.mark.parametrize(("kind", "step"), one_in(3, EACH_STEP, several=True))
 def test_killed_at_a_step_it_still_ends_once(
     stage: Stage, kind: str, step: str, place: str
 ) -> None:

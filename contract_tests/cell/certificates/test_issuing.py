@@ -25,6 +25,7 @@ def instance_id(region: Region) -> str:
     return region.rig.make()
 
 
+@pytest.mark.nightly
 def test_a_domain_is_certified_by_the_acme_server(region: Region) -> None:
     host = "db.example.com"
     region.point(host)

@@ -26,7 +26,7 @@ _COMMON: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
     "database": None,
 }
-_CALM = settings(max_examples=3, derandomize=True, **_COMMON)
+_CALM = settings(max_examples=2, derandomize=True, **_COMMON)
 _DEEP = settings(max_examples=500, **_COMMON)
 
 
