@@ -38,7 +38,7 @@ def test_the_former_goes_on_where_the_newest_is_not_taken(
     record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
     instance = HostedInstance(record, running.site, running.driver)
     instance.became_usable(0)
-    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
+    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, *[nothing] * 3)
     former = credentials.make(instance.instance_id, 0)
     running.run(supervisor.hand_out_credentials(instance))
     assert running.works(Login("app", former.password))

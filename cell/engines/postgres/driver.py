@@ -13,7 +13,16 @@ from urllib.parse import quote
 import psycopg
 import structlog
 
-from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
+from cell.engines.driver import (
+    Contents,
+    EngineError,
+    Health,
+    Login,
+    Metrics,
+    Room,
+    Snapshot,
+    measured,
+)
 from cell.engines.postgres import (
     archive,
     autovacuum,
@@ -22,7 +31,9 @@ from cell.engines.postgres import (
     configuration,
     connections,
     data_folder,
+    discarding,
     ended_logins,
+    examination,
     extensions,
     leftovers,
     lockouts,
@@ -58,7 +69,6 @@ log = structlog.get_logger("cell.postgres")
 
 # Says that the superuser still has the password of the template.
 FRESH = "fresh"
-REASON_CHARACTERS = 500
 APPLY_FOR_S = 30.0
 # A server that answers and refuses: sessions may take what it has for as long as they want.
 HELD_UP_FOR_S = 5.0
@@ -80,7 +90,7 @@ class PostgreSQL:
         self.missing = family.missing
         self._host = host
         self._family = family
-        self._sources = self._usable(sources.find() if found is None else found)
+        self._sources = sources.usable(found, family.extension)
         self._installations = Installations(host, family)
         # As they were last ensured: to look at all their files takes milliseconds.
         self._installed: dict[str, Installation] = {}
@@ -89,7 +99,7 @@ class PostgreSQL:
         self.counts = statistics.Counts()
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
-        self._discarding: dict[Path, asyncio.Task[None]] = {}
+        self._discarding = discarding.Discarding()
         self._storage_limit = storage.PostgresStorageLimit(host, self._writing)
         self.unowned_files = unowned_files.UnownedFiles()
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
@@ -125,7 +135,7 @@ class PostgreSQL:
         given = (self._host, self._family, installation, site, spec.size)
         await asyncio.to_thread(server.write_configuration, *given)
         logins.forget_applied(site)
-        self._discard(site)
+        self._discarding.begin(site)
         return await server.launch(*given)
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
@@ -240,11 +250,18 @@ class PostgreSQL:
             await self._take_over(installation, site, next_site)
         (site.directory / FRESH).unlink(missing_ok=True)
 
+    async def check_files(self, site: Site) -> None:
+        installation = await self._installation(data_folder.major(site) or "", site)
+        await examination.check_files(self._host, self._installations, installation, site)
+
+    async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
+        major = int(data_folder.major(site) or 0)
+        return await examination.examine(site.run, self._superuser(site), major)
+
     async def erase(self, site: Site) -> None:
         self._storage_limit.forget(site)
         self.unowned_files.forget(site)
-        if (removing := self._discarding.get(site.directory)) is not None:
-            await removing
+        await self._discarding.until_done(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         if process is not None:
@@ -262,11 +279,6 @@ class PostgreSQL:
     def uri(self, login: Login, host: str, port: int) -> str:
         credential = f"{login.username}:{quote(login.password, safe='')}"
         return f"postgresql://{credential}@{host}:{port}/{roles.DATABASE}?sslmode=verify-full"
-
-    def _usable(self, found: Iterable[Source]) -> dict[str, Source]:
-        extension = self._family.extension
-        fitting = (each for each in found if extension is None or each.has(extension))
-        return sources.best(fitting)
 
     async def _installation(self, major: str, site: Site) -> Installation:
         source = self._sources.get(major)
@@ -360,7 +372,7 @@ class PostgreSQL:
                     await roles.set_password(connection, scram.verifier(superuser.password))
                 await roles.allow(connection, wanted)
                 await lockouts.lift_settings(connection, list(wanted))
-            await self._open_database(connection)
+            await lockouts.try_open_database(connection)
             for each in tried:
                 await connections.try_login(site.run, each)
             async with connection.transaction():
@@ -380,21 +392,6 @@ class PostgreSQL:
             await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
         await ended_logins.take_apart(site.run, superuser, former, major)
-
-    async def _open_database(self, connection: roles.Connection) -> None:
-        try:
-            await lockouts.open_database(connection)
-        except psycopg.Error as error:
-            # As with a disk that is full; logins to other databases work.
-            log.warning("cell.postgres.database_closed", reason=str(error)[:REASON_CHARACTERS])
-
-    def _discard(self, site: Site) -> None:
-        """Begins to remove what is not used any more; nobody waits for that."""
-        unused = data_folder.discarded(site)
-        if unused and site.directory not in self._discarding:
-            work = asyncio.to_thread(data_folder.remove, unused)
-            task = self._discarding[site.directory] = asyncio.create_task(work)
-            task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
 
 
 TimescaleDB = partial(PostgreSQL, family=TIMESCALEDB)

@@ -5,6 +5,7 @@ Who held a credential for a while can leave it behind, and an owner can do it by
 
 import re
 
+import psycopg
 import structlog
 from psycopg import sql
 
@@ -12,6 +13,7 @@ from cell.engines.postgres.roles import DATABASE, OWNER, Connection
 
 log = structlog.get_logger("cell.postgres")
 
+REASON_CHARACTERS = 500
 TOO_SHORT_MS = 1000.0
 """A session with a shorter limit ends before anybody could lift it."""
 # Libraries are never there for owners to name, so a session that should load one does not begin.
@@ -59,6 +61,14 @@ async def lift_settings(connection: Connection, logins: list[str]) -> None:
             statement = sql.SQL(RESET_IN_DATABASE).format(within, setting, sql.Literal(database))
         await connection.execute(statement)
         log.warning("cell.postgres.setting_reset", setting=name, database_oid=database, role=role)
+
+
+async def try_open_database(connection: Connection) -> None:
+    try:
+        await open_database(connection)
+    except psycopg.Error as error:
+        # As with a disk that is full; logins to other databases work.
+        log.warning("cell.postgres.database_closed", reason=str(error)[:REASON_CHARACTERS])
 
 
 async def open_database(connection: Connection) -> None:
