@@ -28,6 +28,9 @@ def run_cell(settings: Settings) -> None:
             acme_ca_file=settings.acme_ca_file,
             acme_eab_key_id=settings.acme_eab_key_id,
             acme_eab_hmac_key=settings.acme_eab_hmac_key,
+            backup_store_url=settings.backup_store,
+            backup_recovery_recipient=settings.backup_recovery_recipient,
+            backup_verify_bytes_max=settings.backup_verify_bytes_max,
         )
     )
 

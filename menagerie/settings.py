@@ -195,6 +195,21 @@ class Settings(BaseSettings):
     acme_eab_hmac_key: str = Field(
         "", description="key of the external account binding (base64url)"
     )
+    backup_store_url: str = Field(
+        "",
+        pattern="^((file:///|s3://|gs://|az://).+)?$",
+        description="URL of the store of backups; empty: `backups` in the home",
+    )
+    backup_recovery_recipient: str = Field(
+        "",
+        pattern="^(age1[0-9a-z]{50,70})?$",
+        description="age recipient for the keys of backups; empty: one whose key is in the home",
+    )
+    backup_verify_bytes_max: int = Field(
+        10 * 10**9,
+        ge=0,
+        description="data up to this size is restored to verify its backup; beyond, checksums",
+    )
     rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where requests are counted: memory, database, or a redis:// URL"
@@ -274,6 +289,10 @@ class Settings(BaseSettings):
     @property
     def root(self) -> Path:
         return self.home.expanduser().resolve()
+
+    @property
+    def backup_store(self) -> str:
+        return self.backup_store_url or (self.root / "backups").as_uri()
 
     @property
     def database(self) -> str:

@@ -45,7 +45,7 @@ class Restores:
                     found = await self._repository.find(name)
                     if found is None:
                         raise Conflict(f"the instance has no backup {backup_id}")
-                    _check(instance, found)
+                    refuse_what_does_not_fit(instance, found)
                     progress = Progress(backup_id, "downloading", found.content.stream_bytes)
                     instance.restore = progress
                     try:
@@ -66,7 +66,7 @@ class Restores:
             slot = CopySlot(pools.copies, host, instance)
             async with locked_in_turn(instance, slot):
                 instance.refuse_gone("restore")
-                _check(instance, found)
+                refuse_what_does_not_fit(instance, found)
                 progress.phase = "starting"
                 await self._replace(instance, slot)
         finally:
@@ -123,7 +123,7 @@ class Restores:
             )
 
 
-def _check(instance: HostedInstance, found: Manifest) -> None:
+def refuse_what_does_not_fit(instance: HostedInstance, found: Manifest) -> None:
     """Raises Conflict where trying again is in vain."""
     spec = instance.record.spec
     if (found.engine, found.engine_version) != (spec.engine, spec.engine_version):

@@ -1,11 +1,9 @@
 """What the tests of backups ask of a cell, and how they look into its store."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from ulid import ULID
 
 from contract_tests.cell.rig import Rig
@@ -38,6 +36,7 @@ def in_store(rig: Rig, instance_id: str) -> list[Path]:
 def left_beside(rig: Rig, instance_id: str) -> set[str]:
     """What lies in the folder of the instance, or of scratch instances."""
     own = {path.name for path in (rig.home / "instances" / instance_id).iterdir()}
-    usual = {"data", "conf", "log", "snapshots", "process.json", "begun-with", "fresh"}
+    usual = {"data", "conf", "log", "snapshots", "process.json", "begun-with"}
+    usual |= {"fresh", "logins.json", "logins.applied"}
     scratch = {path.name for path in (rig.home / "instances").glob("inst_verify_*")}
     return (own - usual - {name for name in own if name.startswith("unused-")}) | scratch
