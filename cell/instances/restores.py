@@ -4,6 +4,7 @@ import structlog
 
 from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
+from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
@@ -41,18 +42,24 @@ class Restores:
         with self._backups.used(name):
             async with instance.backups_lock:
                 instance.refuse_gone("restore")
-                with told("the restore failed"):
-                    found = await self._repository.find(name)
-                    if found is None:
-                        raise Conflict(f"the instance has no backup {backup_id}")
-                    refuse_what_does_not_fit(instance, found)
-                    progress = Progress(backup_id, "downloading", found.content.stream_bytes)
-                    instance.restore = progress
-                    try:
-                        await self._restore(instance, found, progress)
-                    finally:
-                        instance.restore = None
+                try:
+                    with told("the restore failed"):
+                        await self._find_and_restore(instance, name)
+                finally:
+                    instance.restore = None
         log.info("cell.restored", instance_id=name.instance_id, backup_id=backup_id)
+
+    async def _find_and_restore(self, instance: HostedInstance, name: BackupName) -> None:
+        try:
+            found = await self._repository.find(name)
+            if found is None:
+                raise Conflict(f"the instance has no backup {name.backup_id}")
+            refuse_what_does_not_fit(instance, found)
+            progress = Progress(name.backup_id, "downloading", found.content.stream_bytes)
+            instance.restore = progress
+            await self._restore(instance, found, progress)
+        except DamagedError as error:
+            raise Conflict(f"the backup {name.backup_id} is damaged: {error}") from error
 
     async def _restore(self, instance: HostedInstance, found: Manifest, progress: Progress) -> None:
         """Its engine runs on until all of the backup has been read."""

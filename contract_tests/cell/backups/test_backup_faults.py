@@ -1,11 +1,13 @@
 """What is killed, changed or full while backups are made and restored; and what is left then."""
 
+import contextlib
 import shutil
 import sqlite3
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +47,8 @@ def in_background(work: Callable[[], Any]) -> threading.Thread:
     """A request whose cell is killed."""
 
     def ask() -> None:
-        try:
+        with contextlib.suppress(httpx.HTTPError):
             work()
-        except httpx.HTTPError:
-            pass
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -122,7 +122,7 @@ def test_two_backups_of_one_instance_exclude_each_other(light_rig: Rig, subject:
         thread.join()
     made = sorted(listed(light_rig, subject), key=lambda each: str(each["started_at"]))
     assert len(made) == 3
-    for former, later in zip(made, made[1:], strict=False):
+    for former, later in pairwise(made):
         assert former["completed_at"] <= later["started_at"]
 
 
