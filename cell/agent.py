@@ -90,12 +90,7 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        home = self.layout.home
-        self.repository = Repository(
-            Store(settings.backup_store_url or (home / "backups").as_uri()),
-            BackupKeys(self.database, Sealer(key, "cell backups v1")),
-            Recovery(home, settings.backup_recovery_recipient),
-        )
+        self.repository = self._open_repository(key)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             settings,
@@ -122,6 +117,14 @@ class Cell:
         self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
+
+    def _open_repository(self, key: bytes) -> Repository:
+        home, settings = self.layout.home, self.settings
+        return Repository(
+            Store(settings.backup_store_url or (home / "backups").as_uri()),
+            BackupKeys(self.database, Sealer(key, "cell backups v1")),
+            Recovery(home, settings.backup_recovery_recipient),
+        )
 
     def _settle(self) -> None:
         """Has all that engines enter where they can go."""
@@ -309,9 +312,9 @@ class Cell:
         self.console.sessions.forget_ended()
         self.steps.forget_old()
         self.records.forget_old()
-        await self.backups.sweep()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()
+        await self.backups.sweep()
 
     def _ensure_certificates(self) -> pki.CertificateFiles:
         settings = self.settings

@@ -38,7 +38,7 @@ class MissingError(StoreError):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object there is."""
 
     name: str
@@ -84,14 +84,14 @@ class Store:
                 raise StoreError("an object in the store of backups is larger than any of ours")
             return bytes(found.bytes())
 
-    def list(self, prefix: str) -> Iterator[Stored]:
+    def list(self, prefix: str) -> Iterator[StoredObject]:
         """What lies below, which ends with a slash; in no order."""
         import obstore  # noqa: PLC0415 - see _store
 
         with self._told("list", prefix):
             for chunk in obstore.list(self._store(), prefix=prefix):
                 for each in chunk:
-                    yield Stored(each["path"], each["size"])
+                    yield StoredObject(each["path"], each["size"])
 
     def remove(self, names: Iterable[str]) -> None:
         """Those that are there."""

@@ -31,7 +31,7 @@ class _Parts:
         self._store, self._key, self._name = store, key, name
         self._uploads = uploads
         self._filling = bytearray()
-        self._under_way: list[Future[None]] = []
+        self._pending: list[Future[None]] = []
         self._written: list[Part] = []
 
     def write(self, content: bytes) -> int:
@@ -44,17 +44,17 @@ class _Parts:
     def finish(self) -> tuple[Part, ...]:
         if self._filling or not self._written:
             self._upload(self._filling)
-        while self._under_way:
-            self._under_way.pop(0).result()
+        while self._pending:
+            self._pending.pop(0).result()
         return tuple(self._written)
 
     def _upload(self, content: bytearray) -> None:
-        while len(self._under_way) >= AT_ONCE:
-            self._under_way.pop(0).result()
+        while len(self._pending) >= AT_ONCE:
+            self._pending.pop(0).result()
         name = self._name.part(len(self._written))
         sealed = seal(self._key, name, content)
         self._written.append(Part(len(sealed), hashlib.sha256(sealed).hexdigest()))
-        self._under_way.append(self._uploads.submit(self._store.put, name, sealed))
+        self._pending.append(self._uploads.submit(self._store.put, name, sealed))
 
 
 class _Stream:

@@ -14,7 +14,7 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, Snapshot
-from cell.instances import login_turns, snapshots
+from cell.instances import bounds, login_turns, snapshots
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import HostedInstance, Progress
 from cell.instances.reasons import for_owner
@@ -129,7 +129,7 @@ class InstanceBackups:
             return instance.why_backup_ends()
 
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
-        async with slot:
+        async with bounds.in_turn_unlocked(instance, slot):
             with budget.limit(copied.size_bytes, ended=why_ends):
                 return await self._repository.write(name, spool, progress.add)
 

@@ -67,7 +67,8 @@ class Restores:
         folder = instance.site.directory / UNPACKED
         try:
             await in_own_thread(engine_files.remove, folder)
-            async with CopySlot(pools.copies, host, instance):
+            turn = CopySlot(pools.copies, host, instance)
+            async with bounds.in_turn_unlocked(instance, turn):
                 with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
                     await self._repository.unpack(found, folder, progress.add)
             slot = CopySlot(pools.copies, host, instance)
@@ -96,6 +97,8 @@ class Restores:
             await self._supervisor.bring_up(instance)
         except BaseException as error:
             await self._put_back(instance)
+            if isinstance(error, Exception):
+                await self._start_again(instance)
             if isinstance(error, (EngineError, OSError)):
                 why = for_owner(str(error))
                 detail = f"the restore failed, and the instance has its former data: {why}"
@@ -116,6 +119,9 @@ class Restores:
         await self._supervisor.stop(instance)
         if await in_own_thread(replaced_data.put_back, instance.site):
             await instance.driver.erase(instance.site)
+
+    async def _start_again(self, instance: HostedInstance) -> None:
+        """With its former data."""
         if instance.record.desired != "running" or instance.leaving:
             return
         try:

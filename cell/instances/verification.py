@@ -43,10 +43,10 @@ class ScratchInstance(HostedInstance):
 
     def __init__(self, record: Record, layout: Layout, source: HostedInstance) -> None:
         super().__init__(record, layout.site(record.instance_id, record.uid), source.driver)
-        self._source = source
+        self.source = source
 
     def why_work_ends(self) -> str | None:
-        return self._source.why_backup_ends()
+        return self.source.why_backup_ends()
 
 
 class Verifier:
@@ -79,7 +79,7 @@ class Verifier:
         progress.begin("verifying", stream_bytes)
         if made.size_bytes > self._settings.backup_verify_bytes_max:
             slot = CopySlot(self._pools.copies, self._host, source)
-            async with slot:
+            async with bounds.in_turn_unlocked(source, slot):
                 with budget.limit(stream_bytes, ended=source.why_backup_ends):
                     await self._repository.check(made, progress.add)
             digest = made.content.stream_sha256
@@ -95,7 +95,10 @@ class Verifier:
         bytes_max = max(scratch.ceiling_bytes, made.content.stream_bytes)
         limits = (bytes_max, self._settings.backup_verify_timeout_s)
         slot = CopySlot(self._pools.copies, self._host, scratch)
-        async with slot, bounds.bounded(self._host, scratch, VERIFIED, *limits):
+        async with (
+            bounds.in_turn_unlocked(scratch.source, slot),
+            bounds.bounded(self._host, scratch, VERIFIED, *limits),
+        ):
             site.make(self._host.owner(site))
             folder = site.directory / UNPACKED
             with budget.limit(bytes_max):

@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-import structlog
 
 from cell.engines.driver import (
     Contents,
@@ -64,8 +63,6 @@ from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
-
-log = structlog.get_logger("cell.postgres")
 
 # Says that the superuser still has the password of the template.
 FRESH = "fresh"

@@ -190,9 +190,11 @@ def forged(rig: Rig, instance_id: str, folder: Path) -> str:
     key = bytes.fromhex(sealer.open(sealed, instance_id))
     name, store = BackupName(instance_id, new_backup_id()), Store((rig.home / "backups").as_uri())
     content = writing.write(store, key, name, folder)
+    engine, version = VALKEY["engine"], VALKEY["engine_version"]
+    checked = Verification("restored", 1.0, "0" * 64)
     made = Manifest(
-        *(instance_id, name.backup_id, "manual", *VALKEY.values(), 100, 1.0, 2.0, content),
-        verification=Verification("restored", 1.0, "0" * 64),
+        *(instance_id, name.backup_id, "manual", engine, version, 100, 1.0, 2.0, content),
+        verification=checked,
     )
     assert store.create(name.manifest, made.seal(key, b""))
     return name.backup_id

@@ -6,8 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyrage
 import pytest
 
+from cell.backups.__main__ import main as recover
 from cell.backups.manifest import Content, Manifest
 from cell.engines.driver import Driver, Login
 from cell.instances.hosted import HostedInstance
@@ -28,6 +30,7 @@ from contract_tests.cell.rig import Rig, new_id, spec
 from contract_tests.engines.speakers import SPEAKERS
 from specserver import Conflict
 
+REFUSED = r"(?i)password|denied|auth|credential"
 ENGINES = ["duckdb", "mariadb", "postgres", "redis", "valkey"]
 
 
@@ -68,7 +71,9 @@ def hosted(rig: Rig, engine: str) -> Hosted:
     if engine not in found:
         pytest.skip(f"{engine} is not installed here")
     version = found[engine][0]
-    return Hosted(rig, engine, version, rig.make(engine=engine, engine_version=version))
+    # A credential ends with its rotation.
+    usual = {"engine": engine, "engine_version": version, "rotation_overlap_s": 0}
+    return Hosted(rig, engine, version, rig.make(**usual))
 
 
 @pytest.fixture
@@ -118,14 +123,27 @@ def test_what_was_committed_comes_back(shared_rig: Rig, engine: str) -> None:
     assert restored["restore"] is None
     rig.action(instance_id, "resume")
     assert source.read() == [1, 2, 3]
+    with pytest.raises(Exception, match=REFUSED):
+        source.read(former)
     assert left_beside(rig, instance_id) == set()
 
-    # As another instance, with none of the passwords.
-    name = f"{instance_id}/{running['backup_id']}"
+    rig.action(instance_id, "erase")
+    assert in_store(rig, instance_id) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_instance_begins_with_a_backup(shared_rig: Rig, engine: str) -> None:
+    source = hosted(shared_rig, engine)
+    rig, instance_id = source.rig, source.instance_id
+    source.make_table()
+    source.write(1, 2)
+    former = source.login
+    name = f"{instance_id}/{back_up(rig, instance_id)['backup_id']}"
+    rig.rotate(instance_id)
     other = source.another(source_backup=name)
     assert other.read() == [1, 2]
     for login in (former, source.login):
-        with pytest.raises(Exception, match=r"(?i)password|denied|auth|credential"):
+        with pytest.raises(Exception, match=REFUSED):
             other.read(login)
     assert left_beside(rig, other.instance_id) == set()
     other.write(9)
@@ -134,9 +152,19 @@ def test_what_was_committed_comes_back(shared_rig: Rig, engine: str) -> None:
     rig.action(other.instance_id, "resume")
     assert other.read() == [1, 2, 9], "it begins with it once"
 
-    rig.action(instance_id, "erase")
-    assert in_store(rig, instance_id) == []
-    assert asked(rig, other.instance_id, "erase", None).status_code == 200
+
+def test_the_recovery_key_opens_a_backup_of_a_lost_cell(light: Hosted, tmp_path: Path) -> None:
+    light.write(5)
+    made = back_up(light.rig, light.instance_id)["backup_id"]
+    home, folder = light.rig.home, tmp_path / "recovered"
+    words = ["--store", (home / "backups").as_uri(), "--recovery-key", str(home / "recovery.key")]
+    words += [f"{light.instance_id}/{made}", str(folder)]
+    assert recover(words) == 0
+    assert {path.name for path in folder.iterdir()} >= {"appendonly.aof.manifest"}
+    (tmp_path / "other.key").write_text(str(pyrage.x25519.Identity.generate()))
+    assert recover([*words[:3], str(tmp_path / "other.key"), words[4], str(tmp_path / "no")]) == 1
+    assert recover([*words[:4], f"{light.instance_id}/none", str(tmp_path / "no")]) == 1
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_backup_is_made_once(light: Hosted) -> None:
