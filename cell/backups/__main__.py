@@ -33,7 +33,7 @@ def main(words: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     told = f"{found.engine} {found.engine_version}, {found.size_bytes} bytes"
-    sys.stdout.write(f"{given.folder}: {told}\n")
+    sys.stdout.write(f"{given.folder}: {told}\nsha256 of its manifest: {found.stored_sha256}\n")
     return 0
 
 

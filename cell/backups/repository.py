@@ -13,6 +13,9 @@ from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import MissingError, Store, StoreError
 from cell.runtime.own_threads import in_own_thread
 
+# <instance id>/<backup id>/<what it is>
+OBJECT_PARTS = 3
+
 log = structlog.get_logger("cell.backups")
 
 
@@ -62,7 +65,11 @@ class Repository:
         """By backup, whether it is complete."""
         found: dict[str, bool] = {}
         for each in self._store.list(f"{instance_id}/"):
-            _, backup_id, name = each.name.split("/", 2)
+            parts = each.name.split("/")
+            if len(parts) != OBJECT_PARTS:
+                # None of ours.
+                continue
+            _, backup_id, name = parts
             found[backup_id] = found.get(backup_id, False) or name == MANIFEST
         return found
 

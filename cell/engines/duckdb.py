@@ -179,8 +179,8 @@ class DuckDB:
         counted = []
         for name in await _rows(site, login, TABLES):
             place = ".".join(f'"{part.replace(QUOTE, 2 * QUOTE)}"' for part in name)
-            read = await _rows(site, login, f"SELECT count(*), bit_xor(hash(t)) FROM {place} AS t")  # noqa: S608 - quoted
-            counted.append((name, read))
+            query = f"SELECT count(*), bit_xor(hash(t)) FROM {place} AS t"  # noqa: S608 - quoted
+            counted.append((name, await _rows(site, login, query)))
         return Contents.of(counted)
 
     async def erase(self, site: Site) -> None:

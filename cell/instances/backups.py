@@ -1,6 +1,7 @@
 """What is asked of an instance's backups: made, listed and removed."""
 
 import contextlib
+import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -19,8 +20,10 @@ from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import HostedInstance, Progress
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
+from cell.instances.uids import NoUidError
 from cell.instances.verification import Verifier
 from cell.runtime import budget, engine_files
+from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.own_threads import in_own_thread
 from cell.settings import CellSettings
 from cell.specification import Spec
@@ -31,7 +34,11 @@ log = structlog.get_logger("cell.backups")
 SPOOL = "backup"
 """Beside the data: the copy that is written into the store, and then removed."""
 RETRY_AFTER = {"Retry-After": "5"}
-FAILURES = (EngineError, OSError, StoreError, DamagedError, RecoveryError)
+FAILURES = (EngineError, OSError, StoreError, DamagedError, RecoveryError, NoUidError)
+# What is unpacked, and what an engine's data is made of it, are on the disk together.
+COPIES = 2
+# Left to all others on the disk.
+SPARE_BYTES = 256 * 2**20
 
 
 class InstanceBackups:
@@ -109,7 +116,8 @@ class InstanceBackups:
         async with locked_in_turn(instance, slot), login_turns.let_change(instance):
             if (why := instance.why_backup_ends()) is not None:
                 raise EngineError(why)
-            progress.total_bytes = instance.metrics.storage_bytes
+            progress.total_bytes = await in_own_thread(size_bytes, instance.site.data)
+            check_room(instance, progress.total_bytes)
             began, spool = time.time(), instance.site.directory / SPOOL
             login = self._supervisor.login(instance)
             copied = await snapshots.copy(instance, login, spool)
@@ -186,6 +194,13 @@ class InstanceBackups:
     @staticmethod
     def _log(event: str, name: BackupName, **more: object) -> None:
         log.info(event, instance_id=name.instance_id, backup_id=name.backup_id, **more)
+
+
+def check_room(instance: HostedInstance, data_bytes: int) -> None:
+    """On the disk that all instances share. Raises EngineError where so much does not fit."""
+    free_bytes = shutil.disk_usage(instance.site.directory).free
+    if free_bytes < COPIES * data_bytes + SPARE_BYTES:
+        raise EngineError("the cell's disk has no room for copies of the data")
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError
 from cell.instances import bounds, replaced_data
-from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
+from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, told
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import HostedInstance, Progress
@@ -55,6 +55,7 @@ class Restores:
             if found is None:
                 raise Conflict(f"the instance has no backup {name.backup_id}")
             refuse_what_does_not_fit(instance, found)
+            check_room(instance, found.content.stream_bytes)
             progress = Progress(name.backup_id, "downloading", found.content.stream_bytes)
             instance.restore = progress
             await self._restore(instance, found, progress)

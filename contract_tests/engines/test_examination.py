@@ -8,7 +8,7 @@ import pytest
 
 from cell.engines.driver import ChecksFiles, EngineError
 from contract_tests.engines.conftest import SUBJECTS, Subject
-from contract_tests.engines.speakers import PostgreSQL
+from contract_tests.engines.speakers import DuckDB, PostgreSQL
 
 ENGINES = [each for each in SUBJECTS if each.id not in {"mysql", "timescaledb"}]
 # What may be evaluated where data is only looked at, if it is looked at carelessly.
@@ -72,6 +72,21 @@ def test_no_code_of_the_owner_runs(running: Subject) -> None:
     found = running.run(running.driver.examine(running.site, running.login))
     assert found.digest != before.digest
     assert "code of the owner ran" not in running.site.log.read_text().partition("ran as app")[2]
+
+
+@pytest.mark.parametrize("subject", ["duckdb"], indirect=True)
+def test_tables_of_any_name_and_type_are_read(running: Subject) -> None:
+    odd = '"odd ""name"""'
+    for sql in (
+        f"CREATE TABLE {odd} (t VARCHAR, n INTEGER GENERATED ALWAYS AS (CAST(t AS INTEGER)))",
+        f"INSERT INTO {odd} VALUES ('1')",
+        f"CREATE VIEW broken AS SELECT error(t) FROM {odd}",
+        "CREATE TABLE nested AS SELECT {'a': [1, 2], 'b': MAP {'x': 1}} AS s, 'b'::BLOB AS b",
+    ):
+        DuckDB._ask(running.site, running.login, sql)
+    first = running.run(running.driver.examine(running.site, running.login))
+    DuckDB._ask(running.site, running.login, "INSERT INTO nested SELECT * FROM nested")
+    assert running.run(running.driver.examine(running.site, running.login)) != first
 
 
 @pytest.mark.parametrize("subject", ["postgres"], indirect=True)
