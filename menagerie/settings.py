@@ -202,7 +202,6 @@ class Settings(BaseSettings):
     )
     backup_recovery_recipient: str = Field(
         "",
-        pattern="^(age1[0-9a-z]{50,70})?$",
         description="age recipient for the keys of backups; empty: one whose key is in the home",
     )
     backup_verify_bytes_max: int = Field(
@@ -271,6 +270,12 @@ class Settings(BaseSettings):
     def _base_is_url(cls, url: str) -> str:
         setting_values.check_base_url(url)
         return url
+
+    @field_validator("backup_recovery_recipient")
+    @classmethod
+    def _recipient_is_one(cls, recipient: str) -> str:
+        setting_values.check_recipient(recipient)
+        return recipient
 
     @field_validator("database_url")
     @classmethod
