@@ -93,11 +93,7 @@ class Cell:
         self.repository = self._open_repository(key)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
-            settings,
-            self.layout,
-            self.host,
-            self.records,
-            self.credentials,
+            *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
             Beginnings(self.layout, self.repository),

@@ -7,10 +7,17 @@ needs; the other half opens every backup, also once the cell and its database ar
 import os
 from pathlib import Path
 
+import structlog
+
 from cell.backups.sealed_objects import KEY_BYTES
 from cell.database import Database
 from cell.layout import write_atomically
 from cell.sealing import Sealer
+
+
+log = structlog.get_logger("cell.backups")
+
+REMEDY = "take it away to a safe place: it opens all backups, also once this cell is lost"
 
 
 class RecoveryError(Exception):
@@ -80,6 +87,7 @@ class Recovery:
             # The identity first: a recipient without it would be one that nobody can be.
             write_atomically(self._identity, f"{made}\n".encode())
             write_atomically(self._public, f"{made.to_public()}\n".encode())
+            log.warning("cell.recovery_key_made", remedy=REMEDY, path=str(self._identity))
         return self._public.read_text().strip()
 
 

@@ -11,7 +11,7 @@ import zstandard
 
 from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
 from cell.backups.sealed_objects import DamagedError, unseal
-from cell.backups.store import MissingError, Store
+from cell.backups.store import MissingError, OversizedError, Store
 from cell.runtime import budget, engine_files
 
 BLOCK_BYTES: Final = 1 << 20
@@ -42,6 +42,8 @@ class _Parts:
                 sealed = store.get(name, part.stored_bytes)
             except MissingError as error:
                 raise DamagedError(f"part {number} of the backup is missing") from error
+            except OversizedError as error:
+                raise DamagedError(f"part {number} of the backup is too large") from error
             if hashlib.sha256(sealed).hexdigest() != part.sha256:
                 raise DamagedError(f"part {number} of the backup is not the one that was written")
             yield unseal(key, name, sealed)
@@ -70,7 +72,10 @@ class _Stream:
 
 def manifest(store: Store, key: bytes, name: BackupName) -> Manifest:
     """Raises MissingError, DamagedError or StoreError."""
-    return Manifest.unseal(key, name, store.get(name.manifest, MANIFEST_BYTES_MAX))
+    try:
+        return Manifest.unseal(key, name, store.get(name.manifest, MANIFEST_BYTES_MAX))
+    except OversizedError as error:
+        raise DamagedError("the manifest is too large") from error
 
 
 def check(

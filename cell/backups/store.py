@@ -33,12 +33,16 @@ class StoreError(Exception):
     """The store did not do what was asked; the text is for the owner, the log has the rest."""
 
 
+class OversizedError(StoreError):
+    """An object is larger than what was written under its name."""
+
+
 class MissingError(StoreError):
     """There is no such object."""
 
 
 @dataclass(frozen=True)
-class StoredObject:
+class StoreEntry:
     """An object there is."""
 
     name: str
@@ -75,23 +79,23 @@ class Store:
         return True
 
     def get(self, name: str, bytes_max: int) -> bytes:
-        """All of it; MissingError. One that is larger is none of ours: StoreError."""
+        """All of it. Raises MissingError, or OversizedError without having read it."""
         import obstore  # noqa: PLC0415 - see _store
 
         with self._told("read", name):
             found = obstore.get(self._store(), name)
             if found.meta["size"] > bytes_max:
-                raise StoreError("an object in the store of backups is larger than any of ours")
+                raise OversizedError("an object in the store is larger than what was written")
             return bytes(found.bytes())
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def list(self, prefix: str) -> Iterator[StoreEntry]:
         """What lies below, which ends with a slash; in no order."""
         import obstore  # noqa: PLC0415 - see _store
 
         with self._told("list", prefix):
             for chunk in obstore.list(self._store(), prefix=prefix):
                 for each in chunk:
-                    yield StoredObject(each["path"], each["size"])
+                    yield StoreEntry(each["path"], each["size"])
 
     def remove(self, names: Iterable[str]) -> None:
         """Those that are there."""

@@ -31,7 +31,8 @@ class Progress:
         self.phase, self.total_bytes, self.done_bytes = phase, total_bytes, 0
 
     def add(self, count: int) -> None:
-        self.done_bytes += count
+        # An archive is somewhat longer than what is in it.
+        self.done_bytes = min(self.total_bytes, self.done_bytes + count)
 
 
 class HostedInstance(InstanceState):

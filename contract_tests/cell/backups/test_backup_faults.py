@@ -17,6 +17,7 @@ import pytest
 from cell.backups import writing
 from cell.backups.manifest import BackupName, Manifest, Verification
 from cell.backups.store import Store
+from cell.runtime.process import mark_of, strays
 from cell.sealing import Sealer, read_or_make_key
 from contract_tests.cell.backups.backup_calls import (
     asked,
@@ -154,6 +155,27 @@ def test_a_killed_cell_leaves_no_half_backup(make_rig: Callable[..., Rig], phase
     rig.status_is(instance_id, "running")
     again = rig.action(instance_id, "back-up", body)
     assert listed(rig, instance_id) == [kept, again]
+
+
+def test_no_route_leads_to_a_scratch_instance_and_nothing_of_it_is_left(light_rig: Rig) -> None:
+    instance_id = light_rig.make()
+    fill(light_rig, instance_id, 40)
+    thread = threading.Thread(target=back_up, args=(light_rig, instance_id))
+    thread.start()
+    phase_is(light_rig, instance_id, "backup", "verifying")
+    seen: set[Path] = set()
+    while thread.is_alive():
+        seen |= set((light_rig.home / "instances").glob("inst_verify_*"))
+        assert "inst_verify_" not in str(light_rig.routes())
+        assert "inst_verify_" not in light_rig.get("/v1/instances").text
+        backup = light_rig.observe(instance_id)["backup"]
+        assert backup is None or backup["done_bytes"] <= backup["total_bytes"]
+    thread.join()
+    assert len(seen) == 1
+    (scratch,) = seen
+    assert not scratch.exists()
+    assert strays(f"{mark_of(str(light_rig.home.resolve()))}/{scratch.name}") == []
+    assert light_rig.status_is(instance_id, "running")["restarts"] == 0
 
 
 @pytest.mark.parametrize("phase", ["downloading", "starting"])

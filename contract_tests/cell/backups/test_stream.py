@@ -157,6 +157,7 @@ def test_every_part_is_what_was_written(store: Store, tmp_path: Path) -> None:
         # Of an attempt before, and so under the same name with the same key.
         {names[1]: store.get(names[1], 2000)},
         {names[1]: before[names[1]][:-1]},
+        {names[1]: before[names[1]] + b"more"},
         *({name: flipped(content)} for name, content in before.items()),
     ]
     assert len(other.parts) == len(again.parts) == len(names)
