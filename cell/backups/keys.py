@@ -14,7 +14,6 @@ from cell.database import Database
 from cell.layout import write_atomically
 from cell.sealing import Sealer
 
-
 log = structlog.get_logger("cell.backups")
 
 REMEDY = "take it away to a safe place: it opens all backups, also once this cell is lost"
