@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -17,6 +18,11 @@ import pytest
 from cell.backups import writing
 from cell.backups.manifest import BackupName, Manifest, Verification
 from cell.backups.store import Store
+from cell.engines.driver import EngineError
+from cell.instances import backups
+from cell.instances.hosted import HostedInstance
+from cell.layout import Site
+from cell.runtime.engine_files import EnginePath
 from cell.runtime.process import mark_of, strays
 from cell.sealing import Sealer, read_or_make_key
 from contract_tests.cell.backups.backup_calls import (
@@ -322,3 +328,41 @@ def test_an_erasure_ends_a_backup_that_is_being_made(light_rig: Rig) -> None:
     assert in_store(light_rig, instance_id) == []
     assert not (light_rig.home / "instances" / instance_id).exists()
     assert not list((light_rig.home / "instances").glob("inst_verify_*"))
+
+
+def test_an_erasure_is_done_once_the_store_is_back(
+    make_rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    rig = make_rig(erased_told_s=0)
+    rig.usual = VALKEY
+    instance_id = rig.make()
+    back_up(rig, instance_id)
+    store, aside = rig.home / "backups", rig.home / "aside"
+    store.rename(aside)
+    store.write_text("in the way of a folder")
+    assert asked(rig, instance_id, "erase", None).status_code == 503
+    # It is not forgotten before nothing is left of it.
+    for _ in range(3):
+        assert instance_id in rig.get("/v1/instances").text
+        time.sleep(0.2)
+    answer = rig.get(f"/v1/instances/{instance_id}/backups")
+    assert answer.status_code == 503
+    assert str(rig.home) not in answer.text
+    store.unlink()
+    aside.rename(store)
+    rig.action(instance_id, "erase")
+    assert in_store(rig, instance_id) == []
+    until(lambda: instance_id not in rig.get("/v1/instances").text, "it is forgotten")
+
+
+def test_a_disk_without_room_for_copies_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site("inst_1", 1, tmp_path, EnginePath(tmp_path))
+    instance = cast("HostedInstance", SimpleNamespace(site=site))
+    free_bytes = backups.SPARE_BYTES + 1000
+    usage = SimpleNamespace(free=free_bytes)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    backups.check_room(instance, 500)
+    with pytest.raises(EngineError, match="no room"):
+        backups.check_room(instance, 501)
