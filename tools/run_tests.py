@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tools import usage
 from tools.spread import spread
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -78,6 +79,8 @@ def changed_rooms() -> set[str]:
 
 def main(arguments: list[str]) -> int:
     """The worse of the two parts' exit codes; a part without tests is no failure."""
+    if usage.is_asked(arguments, __doc__):
+        return 0
     parser = argparse.ArgumentParser(prog="tools.run_tests", add_help=False)
     parser.add_argument("--nightly", action="store_true")
     parser.add_argument("--changed", action="store_true")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import yaml
 
 from contract_tests.habits.test_sizes import ROOT
@@ -41,6 +42,16 @@ def test_ci_runs_what_contributors_run() -> None:
     used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
     assert used
     assert not [one for one in used if not re.search(r"@(v\d+\.\d+\.\d+|[0-9a-f]{40})$", one)]
+
+
+@pytest.mark.parametrize(
+    "tool", ["bench", "lint_document", "mutants", "new_operation", "run_tests"]
+)
+def test_a_tool_says_how_it_is_used(tool: str) -> None:
+    command = [sys.executable, "-m", f"tools.{tool}", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"usage: python -m tools.{tool}" in done.stdout
 
 
 def test_yaml_of_tools_passes_the_lint() -> None:

@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS effects (action TEXT NOT NULL, instance_id TEXT NOT N
 """
 Hook = Callable[[str, str], None]
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
+NETWORK = ("network_version", "allow_cidrs", "client_ca_pem", "domains")
 USED = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
 
 
@@ -86,7 +87,9 @@ class FakeCell:
 
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
-            told["spec"] = dict(spec)
+            networked = _networked(observed or _new(instance_id), spec)
+            told |= networked
+            told["spec"] = {**spec, **{name: networked["spec"][name] for name in NETWORK}}
             if observed is not None and observed["status"] == "erased":
                 raise CellRefused("cannot put an instance that is erased")
             if observed is None and not held:
@@ -109,6 +112,18 @@ class FakeCell:
 
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         return self._change("resize", instance_id, _sized(size), key, lease)
+
+    def set_network(
+        self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer:
+        def act(observed: Answer | None) -> Answer:
+            if observed is None:
+                raise InstanceUnknown(f"instance {instance_id} is not here")
+            if observed["status"] == "erased":
+                raise CellRefused("cannot set the network of an instance that is erased")
+            return {**observed, **_networked(observed, network)}
+
+        return self._act("set_network", instance_id, act, key=key, lease=lease)
 
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         # The same for every try of a step, as the stored answer of a cell is.
@@ -247,6 +262,16 @@ def _write(file: sqlite3.Connection, observation: Answer) -> None:
     file.execute("INSERT OR REPLACE INTO instances VALUES (?, ?)", row)
 
 
+def _networked(observed: Answer, told: Mapping[str, Any]) -> Answer:
+    """What is said of clients and domains, unless something newer was said before."""
+    spec = dict(observed.get("spec", {}))
+    # Absent from what an earlier control plane tells.
+    told = {"network_version": 0, **told}
+    if told["network_version"] >= observed["network_version"]:
+        spec |= {name: told[name] for name in NETWORK}
+    return {"spec": spec, "network_version": spec["network_version"]}
+
+
 def _sized(size: Mapping[str, Any]) -> Answer:
     """A cell says the name; the figures are for tests to ask about."""
     return {"size": size["name"], "figures": dict(size)}
@@ -263,6 +288,7 @@ def _new(instance_id: str) -> Answer:
         "size": "f0",
         "host": "duckdb.local.localhost",
         "port": 8443,
+        "network_version": 0,
         "connections": 0,
         "last_activity_at": None,
         "storage_bytes": 4096,

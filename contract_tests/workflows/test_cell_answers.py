@@ -27,7 +27,7 @@ ID = "inst_01JD0000000000000000000000"
 OTHER = "inst_01JD0000000000000000000001"
 OLDER = {
     "cells.get": {"refused", "clock", "capacity", "confinement"},
-    "instances.get": {"connections_peaks", "domains"},
+    "instances.get": {"connections_peaks", "domains", "network_version"},
 }
 """What cells of earlier releases do not say."""
 ASKED: dict[str, Callable[[HttpCell], Any]] = {

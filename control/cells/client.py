@@ -81,6 +81,9 @@ class CellClient(Protocol):
     def resize(
         self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int
     ) -> Answer: ...
+    def set_network(
+        self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer: ...
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
@@ -182,6 +185,11 @@ class HttpCell:
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         return self._act("resize", instance_id, {"size": dict(size)}, key, lease)
 
+    def set_network(
+        self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer:
+        return self._act("set-network", instance_id, network, key, lease)
+
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         return self._act("snapshot", instance_id, {"label": label}, key, lease)
 
@@ -245,7 +253,8 @@ class HttpCell:
             headers["Content-Type"] = "application/json"
         with self._acts.act():
             said = self._send(method, path, content, headers, ACT_TIMEOUT_S)
-        return _about(instance_id, _described(f"instances.{action}", said))
+        operation = f"instances.{action.replace('-', '_')}"
+        return _about(instance_id, _described(operation, said))
 
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float

@@ -15,7 +15,7 @@ from control.workflows.instances import erasure, findings, lifecycle, resizing
 from control.workflows.instances.apart import by_itself
 from control.workflows.instances.starting import start
 from control.workflows.network import domains
-from control.workflows.network.networks import apply_network
+from control.workflows.network.networks import apply_network, overtake
 from storage.catalogue.cells import Cell
 from storage.database import Database, now
 from storage.errors import RecordNotFound
@@ -74,6 +74,7 @@ def observe(op: Operation, cell: Cell) -> None:
             with by_itself(instance.id):
                 _hold_up(op.database, instance, str(reason))
     domains.note_certificates(op.database, cell.id, said)
+    overtake(op.database, cell.id, known, said)
 
 
 def _record(database: Database, read: Instance, observation: Answer | None) -> None:
@@ -129,7 +130,7 @@ def _restart(db: Session, instance: Instance) -> None:
 
 def _tell_network(db: Session, instance: Instance) -> None:
     settled = instance.desired_status not in instances.GONE
-    if settled and not queue.is_open(db, instance.id):
+    if settled and not queue.is_open(db, apply_network.lane_of(instance.id)):
         start(db, apply_network, instance)
 
 
