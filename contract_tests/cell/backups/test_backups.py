@@ -87,6 +87,8 @@ def light(shared_rig: Rig) -> Hosted:
     return made
 
 
+# Two backups and two restores, each of which starts engines.
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_was_committed_comes_back(shared_rig: Rig, engine: str) -> None:
     source = hosted(shared_rig, engine)
@@ -134,6 +136,7 @@ def test_what_was_committed_comes_back(shared_rig: Rig, engine: str) -> None:
     assert in_store(rig, instance_id) == []
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("engine", one_in(2, ["postgres", "mariadb", "valkey", "duckdb", "redis"]))
 def test_another_instance_begins_with_a_backup(shared_rig: Rig, engine: str) -> None:
     source = hosted(shared_rig, engine)
