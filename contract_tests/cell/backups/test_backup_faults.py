@@ -184,6 +184,30 @@ def test_no_route_leads_to_a_scratch_instance_and_nothing_of_it_is_left(light_ri
     assert light_rig.status_is(instance_id, "running")["restarts"] == 0
 
 
+@pytest.mark.parametrize("phase", ["copying", "verifying"])
+def test_a_cell_that_is_asked_to_end_waits_for_no_backup(
+    make_rig: Callable[..., Rig], phase: str
+) -> None:
+    rig = make_rig()
+    rig.usual = VALKEY
+    instance_id = rig.make()
+    fill(rig, instance_id, 60)
+    body = {"backup_id": new_backup_id(), "kind": "manual"}
+    thread = in_background(lambda: asked(rig, instance_id, "back-up", body))
+    phase_is(rig, instance_id, "backup", phase)
+    assert rig.terminate() == 0
+    thread.join()
+    assert left_beside(rig, instance_id) == set()
+    assert strays(f"{mark_of(str(rig.home.resolve()))}/") == []
+    rig.start()
+    # It may have been made within the time that requests are given to end.
+    made = {each["backup_id"] for each in listed(rig, instance_id)}
+    until(
+        lambda: {path.parent.name for path in in_store(rig, instance_id)} == made,
+        "what was half made is gone",
+    )
+
+
 @pytest.mark.parametrize("phase", ["downloading", "starting"])
 def test_a_killed_cell_has_the_former_data_or_all_of_the_backup(
     make_rig: Callable[..., Rig], phase: str
