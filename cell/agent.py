@@ -117,7 +117,10 @@ class Cell:
     def _open_repository(self, key: bytes) -> Repository:
         home, settings = self.layout.home, self.settings
         return Repository(
-            Store(settings.backup_store_url or (home / "backups").as_uri()),
+            Store(
+                settings.backup_store_url or (home / "backups").as_uri(),
+                makes_folder=not settings.backup_store_url,
+            ),
             BackupKeys(self.database, Sealer(key, "cell backups v1")),
             Recovery(home, settings.backup_recovery_recipient),
         )

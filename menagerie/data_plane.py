@@ -14,6 +14,8 @@ def run_cell(settings: Settings) -> None:
 
     open_files.raise_limit()
     loaded()
+    if not settings.backup_store_url:
+        (settings.root / "backups").mkdir(mode=0o700, exist_ok=True)
     cell.main.run(
         CellSettings(
             home=settings.cell_home,

@@ -55,8 +55,10 @@ class Store:
     Reached when it is first used: a cell starts while its store is away.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, makes_folder: bool = False) -> None:
+        """A folder that is missing may be a volume that is not mounted: it is only made if told."""
         self._url = url
+        self._makes_folder = makes_folder
         self._reached: ObjectStore | None = None
         parts = urlsplit(url)
         if parts.scheme not in SCHEMES:
@@ -121,6 +123,7 @@ class Store:
         """What was put is there after a power cut too."""
         if self._folder is not None:
             with self._told("write", "to disk"):
+                self._store()
                 disks.synchronise(self._folder)
 
     def _put(self, name: str, content: bytes, mode: str) -> None:
@@ -132,11 +135,15 @@ class Store:
 
     def _store(self) -> "ObjectStore":
         """Slow to import, and most cells that start make no backup for hours."""
+        if self._folder is not None:
+            if self._makes_folder:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+            if not self._folder.is_dir():
+                raise StoreError("the folder of the store of backups is missing")
         if self._reached is None:
             from obstore.store import LocalStore, from_url  # noqa: PLC0415
 
             if self._folder is not None:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._folder.chmod(0o700)
                 self._reached = LocalStore(self._folder, automatic_cleanup=True)
             else:

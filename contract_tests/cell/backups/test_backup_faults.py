@@ -311,6 +311,7 @@ def small_store(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_store_is_told_and_keeps_nothing(
     make_rig: Callable[..., Rig], small_store: Path
 ) -> None:
+    (small_store / "backups").mkdir()
     rig = make_rig(backup_store_url=(small_store / "backups").as_uri())
     rig.usual = VALKEY
     instance_id = rig.make()

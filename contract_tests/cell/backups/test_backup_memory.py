@@ -21,7 +21,8 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 folder, target, key = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), bytes(32)
-store, name = Store((target / "store").as_uri()), BackupName("inst_1", "bkp_1")
+store = Store((target / "store").as_uri(), makes_folder=True)
+name = BackupName("inst_1", "bkp_1")
 small = target / "small"
 small.mkdir()
 (small / "file").write_bytes(b"1")

@@ -44,6 +44,7 @@ def s3_environment(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "folder":
+        (tmp_path / "a store").mkdir()
         return Store((tmp_path / "a store").as_uri())
     request.getfixturevalue("s3_environment")
     return Store(f"s3://{BUCKET}/{tmp_path.name}")
@@ -132,6 +133,25 @@ def test_a_store_that_is_away_is_told_of_without_its_address(
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError):
         Store((tmp_path / "file" / "store").as_uri()).put("a", b"")
+
+
+def test_a_folder_that_is_missing_is_no_empty_store(tmp_path: Path) -> None:
+    folder = tmp_path / "volume" / "backups"
+    folder.mkdir(parents=True)
+    store = Store(folder.as_uri())
+    store.put("a/one", b"1")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.parent.rename(tmp_path / "elsewhere")
+    calls: list[Callable[[], object]] = [
+        *(lambda: store.put("a/two", b""), lambda: store.remove_all("a/"), store.settle),
+        *(lambda: list(store.list("a/")), lambda: store.get("a/one", 10)),
+    ]
+    for call in calls:
+        with pytest.raises(StoreError, match=r"missing|does not respond") as told:
+            call()
+        assert not isinstance(told.value, MissingError)
+    (tmp_path / "elsewhere").rename(folder.parent)
+    assert names(store, "a/") == ["a/one"]
 
 
 @pytest.mark.usefixtures("s3_environment")

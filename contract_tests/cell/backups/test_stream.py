@@ -32,7 +32,8 @@ def pattern(length: int) -> bytes:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store(f"file://{tmp_path / 'store'}")
+    (tmp_path / "store").mkdir()
+    return Store((tmp_path / "store").as_uri())
 
 
 @pytest.fixture
