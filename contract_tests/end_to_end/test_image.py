@@ -124,12 +124,12 @@ def base(podman: Podman) -> None:
     told = subprocess.check_output(
         ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(CODENAME)|$(REPO_URI)"], text=True
     )
-    codename = subprocess.check_output(
-        ["sh", "-c", '. /etc/os-release && echo "$VERSION_CODENAME"'], text=True
-    ).strip()
+    release = ["sh", "-c", '. /etc/os-release && echo "$ID $VERSION_CODENAME"']
+    distribution, codename = subprocess.check_output(release, text=True).split()
+    if distribution != "debian":
+        pytest.skip("this machine does not run Debian")
     sources = {line.split("|")[2] for line in told.splitlines() if f"Debian|{codename}|" in line}
-    if not sources:
-        pytest.skip("this machine's packages do not come from Debian")
+    assert sources, "no package source of Debian is configured"
     folder = podman.folder / "base"
     words = ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates"]
     done = subprocess.run(
