@@ -217,6 +217,17 @@ def test_an_image_runs_every_engine_and_finds_all_again(podman: Podman, tmp_path
     assert container.end() == 0
 
 
+def test_the_demo_walks_inside_with_every_engine(podman: Podman, tmp_path: Path) -> None:
+    """As docs/container.md has it."""
+    container = Container(podman, tmp_path / "volume")
+    container.start()
+    for engine in ENGINES:
+        told = container.inside("menagerie", "demo", "--engine", engine)
+        assert "elephant" in told, engine
+        assert "5400" in told, engine
+    assert container.end() == 0
+
+
 def killed_cell_is_followed(podman: Podman, container: Container, instance_id: str) -> None:
     """The engines go on, are adopted, and none is left to process 1 unburied."""
     told = podman.run("top", container.name, "pid", "args").splitlines()
