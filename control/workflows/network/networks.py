@@ -12,7 +12,7 @@ from storage.network.networks import Network
 
 
 def not_applied(op: Operation, db: Session, reason: str) -> None:
-    _network(op, db).is_held_up(f"{reason}; replace the network to try again")
+    _network(op, db).is_held_up(f"{reason}; replace the network settings to try again")
 
 
 @workflow("instances.network", deadline_s=86_400, on_failure=not_applied, joins=True)
@@ -31,7 +31,7 @@ def apply_network(op: Operation) -> None:
             cell.put(instance.id, wanted, key=op.key("put"), lease=op.lease)
         except CellUnavailable as error:
             with op.database.write() as db:
-                _network(op, db).is_held_up(f"{error.detail}; it is tried again")
+                _network(op, db).is_held_up(f"{error.detail}; it will be tried again")
             raise
         return version
 
