@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     address_connections: int = Field(
         200,
         ge=1,
-        description="connections that an address can have to an API process (except trusted proxies)",
+        description="connections an address can have to an API process (except trusted proxies)",
     )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="CIDRs of proxies whose X-Forwarded-For is trusted"
