@@ -48,12 +48,13 @@ def lister(operation: Operation, field: Field) -> Operation | None:
     return found if found is not None and found.is_list else None
 
 
-def has_names(operation: Operation, field: Field) -> bool:
-    """Whether what the path parameter wants the id of can be meant by its name as well."""
+def names_of(operation: Operation, field: Field) -> list[str]:
+    """Answer which of NAMES can stand for the id that the path parameter wants."""
     listing = lister(operation, field)
     if listing is None or not field.name.endswith("_id"):
-        return False
-    return any(set(NAMES) & _members(listing, answer) for answer in listing.answer_schemas)
+        return []
+    members = {one for answer in listing.answer_schemas for one in _members(listing, answer)}
+    return [one for one in NAMES if one in members]
 
 
 def _members(listing: Operation, answer: Mapping[str, Any]) -> set[str]:

@@ -25,7 +25,7 @@ OrgOption = Annotated[
     str | None,
     typer.Option(
         "--org",
-        help="Organization, by ID or slug. Default: the profile's.",
+        help="Organization, by ID, name or slug. Default: the profile's.",
         metavar="ORG",
         rich_help_panel="Common",
     ),

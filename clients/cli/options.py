@@ -16,7 +16,7 @@ from clients import schemas, wording
 from clients.cli.completing import completer
 from clients.cli.failures import option_name
 from clients.document import Field, Operation
-from clients.names import has_names
+from clients.names import names_of
 
 # Options that every command may have; a field of the same name gives way by its place's name.
 RESERVED: Final = frozenset({
@@ -184,9 +184,11 @@ class Option:
 
     @property
     def _described(self) -> str:
-        if not (self.field.place == "path" and has_names(self.operation, self.field)):
+        names = names_of(self.operation, self.field) if self.field.place == "path" else []
+        if not names:
             return first_paragraph(self.field.description)
-        return f"{WHOLE.get(self._noun, self._noun.capitalize())}, by ID or name."
+        noun = WHOLE.get(self._noun, self._noun.capitalize())
+        return f"{noun}, by {wording.listed(['ID', *names], 'or')}."
 
     def _help(self) -> str:
         said = [self._described]
