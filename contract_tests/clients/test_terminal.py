@@ -125,5 +125,5 @@ def test_a_narrow_terminal_says_what_it_has_no_room_for(plane: ControlPlane, pla
     assert code == 0
     assert sales["id"] in screen
     assert "sales" in screen
-    assert "columns left out" in screen
-    assert "columns left out" not in play("instances", "list", columns=200)[1]
+    assert "columns not shown" in screen
+    assert "columns not shown" not in play("instances", "list", columns=200)[1]

@@ -121,7 +121,7 @@ def test_what_is_not_applied_says_why(house: House, here: Estate) -> None:
     try:
         house.cell.before = failing(CellUnavailable("the cell cannot be reached"))
         house.turns(1)
-        assert reason(house, here) == "the cell cannot be reached; it is tried again"
+        assert reason(house, here) == "the cell cannot be reached; it will be tried again"
         house.cell.before = failing(CellRefused("the list is too long"))
         house.settle()
         assert (
