@@ -11,6 +11,8 @@ import typer
 
 from clients.cli import app, run
 from clients.cli.app import SHORTCUT_MODULES
+from clients.cli.command_context import document_at_hand
+from clients.cli.options import first_paragraph, options_of
 from clients.source import SHIPPED
 from contract_tests.by_day import one_in
 from contract_tests.clients.conftest import Cli
@@ -208,3 +210,14 @@ def test_arguments_are_written_as_manuals_write_them(
 def test_examples_name_things_as_people_do(folder: object, cli: Cli) -> None:
     assert "Example: menagerie network get sales\n" in cli("network", "get", "--help").out
     assert "Example: menagerie queues purge sales orders\n" in cli("queues", "purge", "-h").out
+
+
+def test_every_option_of_an_operation_is_described(folder: object) -> None:
+    document = document_at_hand([])
+    assert document is not None
+    assert not [
+        f"{operation.id} {option.flag}"
+        for operation in document.operations.values()
+        for option in options_of(operation)
+        if not first_paragraph(option.field.description)
+    ]
