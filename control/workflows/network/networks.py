@@ -23,7 +23,7 @@ LOOK_AGAIN_S: Final = 1.0
 
 
 def not_applied(op: Operation, db: Session, reason: str) -> None:
-    _network(op, db).is_held_up(f"{reason}; replace the network to try again")
+    _network(op, db).is_held_up(f"{reason}; replace the network settings to try again")
 
 
 @workflow("instances.network", deadline_s=86_400, on_failure=not_applied, joins=True, beside=True)
@@ -49,7 +49,7 @@ def apply_network(op: Operation) -> None:
             raise
         except CellUnavailable as error:
             with op.database.write() as db:
-                _network(op, db).is_held_up(f"{error.detail}; it is tried again")
+                _network(op, db).is_held_up(f"{error.detail}; it will be tried again")
             raise
         return network.version
 
