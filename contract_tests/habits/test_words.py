@@ -24,6 +24,12 @@ INSTEAD = {
     "visit": "request context",
     "way": "pipeline, or how it is done",
 }
+# As names of functions and arguments they are plain verbs and nouns.
+IN_MODULES_AND_CLASSES = {
+    "apart": "isolation, or what is kept from what",
+    "hold": "lock, pause or lease",
+    "places": "slots, or limits",
+}
 PHRASES = {"in_force": "valid, or usable", "act_key": "operation_key", "let_go": "release"}
 
 
@@ -39,6 +45,11 @@ def named(path: Path) -> Iterator[str]:
             yield node.id if isinstance(node, ast.Name) else node.attr
 
 
+def modules_and_classes(path: Path) -> Iterator[str]:
+    yield path.stem
+    yield from (node.name for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef))
+
+
 def words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
@@ -52,6 +63,17 @@ def test_no_name_is_a_metaphor() -> None:
         if words(name) & INSTEAD.keys() or name.strip("_") in PHRASES
     }
     assert not found, f"write instead: {INSTEAD | PHRASES}"
+
+
+def test_no_module_or_class_is_named_loosely() -> None:
+    found = {
+        f"{names(path)}: {name}"
+        for path in FILES
+        if path.relative_to(ROOT).parts[0] in HOUSE
+        for name in modules_and_classes(path)
+        if words(name) & IN_MODULES_AND_CLASSES.keys()
+    }
+    assert not found, f"write instead: {IN_MODULES_AND_CLASSES}"
 
 
 def test_a_class_name_means_one_thing() -> None:

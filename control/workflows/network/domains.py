@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer, Observations
 from control.work import Operation, workflow
 from control.work.shared_steps import step_for_all
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import Found, LookupFailed
 from control.workflows.network.networks import apply_network
@@ -126,7 +126,7 @@ def note_certificates(database: Database, cell_id: str, seen: Observations) -> N
     """Bring the records to what the cell observes; cheap where nothing differs."""
     told: dict[tuple[str, str], dict[str, str | None]] = {}
     for each in seen:
-        with by_itself(each["instance_id"]):
+        with isolated(each["instance_id"]):
             # Absent from what an earlier version of a cell tells.
             for one in each.get("domains", ()):
                 told[each["instance_id"], one["hostname"]] = _certificate(one["certificate"])
@@ -138,7 +138,7 @@ def note_certificates(database: Database, cell_id: str, seen: Observations) -> N
             and domain.certificate != told.get((domain.instance_id, domain.hostname))
         ]
     for read in differing:
-        with by_itself(read.instance_id, domain_id=read.id), database.write() as db:
+        with isolated(read.instance_id, domain_id=read.id), database.write() as db:
             domain = db.get(Domain, read.id, with_for_update=True)
             if domain is not None and domain.status == "verified":
                 domain.certificate = told.get((domain.instance_id, domain.hostname))
