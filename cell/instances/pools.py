@@ -3,7 +3,7 @@
 import os
 
 from cell.instances.log_followers import LogFollowers
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from specserver.turns import Together, Turns
 
 FOLLOWED_LOGS = 20
@@ -52,7 +52,7 @@ class Pools:
         )
 
 
-def owner_of(record: Record) -> Together:
+def owner_of(record: InstanceRecord) -> Together:
     """Of whose share a place is that work on an instance takes."""
     return share_of(record.tenant, record.spec.person)
 
