@@ -8,7 +8,7 @@ from typing import Any
 
 from cell.engines.driver import Driver, EngineError, Metrics, RestoresLogins, WritesAnew
 from cell.instances.activity import Traffic
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.state import InstanceState
 from cell.layout import Site
 from cell.specification import Size
@@ -20,7 +20,7 @@ ROUTED = {"running", "paused"}
 class HostedInstance(InstanceState):
     """An instance with its driver, and what is under way for it."""
 
-    def __init__(self, record: Record, site: Site, driver: Driver) -> None:
+    def __init__(self, record: InstanceRecord, site: Site, driver: Driver) -> None:
         super().__init__(record)
         self.site = site
         self.driver = driver

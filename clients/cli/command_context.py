@@ -17,7 +17,7 @@ from clients.hosts import is_local
 from clients.profiles import Profile
 from clients.retries import RATE_LIMITED
 from clients.schemas import DocumentError
-from clients.source import Source, cache_folder
+from clients.source import DocumentSource, cache_folder
 
 if TYPE_CHECKING:
     from clients.client import Client
@@ -107,7 +107,7 @@ def _tell_retry(delay_s: float, reason: str) -> None:
 
 def document_of(profile: Profile) -> Document:
     """Answer the profile's document as it was last seen."""
-    return Source(profile.base_url, cache_folder()).at_hand()
+    return DocumentSource(profile.base_url, cache_folder()).at_hand()
 
 
 def document_at_hand(args: list[str]) -> Document | None:
@@ -141,7 +141,9 @@ def current_document(args: list[str], *, even_if_fresh: bool = False) -> Documen
         ) as client:
             return client.fetch_document(etag)
 
-    return Source(profile.base_url, cache_folder()).current(fetch, even_if_fresh=even_if_fresh)
+    return DocumentSource(profile.base_url, cache_folder()).current(
+        fetch, even_if_fresh=even_if_fresh
+    )
 
 
 def _named_profile(args: list[str]) -> str | None:

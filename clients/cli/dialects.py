@@ -61,7 +61,7 @@ def lines(text: str) -> tuple[list[str], str]:
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ShellDialect:
     """`columns` takes the table's name as its one value."""
 
     split: Split = statements
@@ -71,14 +71,14 @@ class Dialect:
     databases: str | None = None
 
 
-DUCKDB: Final = Dialect(
+DUCKDB: Final = ShellDialect(
     tables="SELECT table_schema, table_name, table_type FROM information_schema.tables"
     " ORDER BY 1, 2",
     columns="SELECT column_name, data_type, is_nullable FROM information_schema.columns"
     " WHERE table_name = ? ORDER BY ordinal_position",
     databases="SELECT database_name, readonly FROM duckdb_databases() WHERE NOT internal",
 )
-POSTGRES: Final = Dialect(
+POSTGRES: Final = ShellDialect(
     tables="SELECT table_schema, table_name, table_type FROM information_schema.tables"
     " WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2",
     # The engine's own rules tell which table a name means, and say where there is none.
@@ -90,7 +90,7 @@ POSTGRES: Final = Dialect(
     databases="SELECT datname AS database_name, pg_get_userbyid(datdba) AS owner"
     " FROM pg_database WHERE NOT datistemplate ORDER BY 1",
 )
-MYSQL: Final = Dialect(
+MYSQL: Final = ShellDialect(
     split=mysql_statements,
     help=MYSQL_HELP,
     tables="SELECT table_schema, table_name, table_type FROM information_schema.tables"
@@ -101,7 +101,7 @@ MYSQL: Final = Dialect(
     " ORDER BY ordinal_position",
     databases="SHOW DATABASES",
 )
-RESP: Final = Dialect(split=lines, help=LINES_HELP)
+RESP: Final = ShellDialect(split=lines, help=LINES_HELP)
 DIALECTS: Final = {
     "duckdb": DUCKDB, "postgres": POSTGRES, "timescaledb": POSTGRES, "mysql": MYSQL,
     "mariadb": MYSQL, "redis": RESP, "valkey": RESP,

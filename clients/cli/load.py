@@ -101,7 +101,7 @@ PSQL: Final = (
 NOWHERE: Final = subprocess.DEVNULL
 
 
-def _restoring(target: "copying.Target", *, clean: bool, owners: bool) -> list[str]:
+def _restoring(target: "copying.ConnectionTarget", *, clean: bool, owners: bool) -> list[str]:
     words = [
         target.program("pg_restore"),
         "--no-password",

@@ -21,7 +21,7 @@ from clients.sessions.session import (
     ROWS_MAX,
     UNAUTHORIZED,
     UNAVAILABLE,
-    Answer,
+    QueryResult,
     Result,
     Session,
 )
@@ -158,7 +158,7 @@ class _Run:
         self._connection = connection
         self._pgconn = connection.pgconn
 
-    def answer(self, statement: str, params: list[Any]) -> Answer:
+    def answer(self, statement: str, params: list[Any]) -> QueryResult:
         is_free = self._pgconn.transaction_status == pq.TransactionStatus.IDLE
         # In a transaction of the user's own a cursor that is refused would end it.
         if QUERY.match(statement) and is_free:
@@ -167,7 +167,7 @@ class _Run:
                 return found
         return self._collect(statement, params)
 
-    def name_types(self, answer: Answer) -> None:
+    def name_types(self, answer: QueryResult) -> None:
         """Put names in the place of the numbers of types that were made in this database."""
         for number, kind in enumerate(answer.column_types):
             ready = self._pgconn.transaction_status != pq.TransactionStatus.INERROR
@@ -175,7 +175,7 @@ class _Run:
                 found = self._collect(f"SELECT {int(kind)}::regtype::text")
                 answer.column_types[number] = str(found.rows[0][0])
 
-    def _by_cursor(self, statement: str, params: list[Any]) -> Answer | None:
+    def _by_cursor(self, statement: str, params: list[Any]) -> QueryResult | None:
         """Ask for no more rows than are kept; None where no cursor can be had, nothing was run.
 
         To break a plain answer off instead would undo what the statement does.
@@ -212,22 +212,22 @@ class _Run:
 
     def _collect(
         self, statement: str, params: Sequence[Any] = (), *, alone: bool = False
-    ) -> Answer:
+    ) -> QueryResult:
         """Run it; answer its last result. With `alone` a second statement in it is refused."""
         self._send(statement, params, alone=alone)
-        answer, fresh, failure = Answer(), True, None
+        answer, fresh, failure = QueryResult(), True, None
         for result in self._results():
             if result.status in ROWS:
                 if fresh:
                     reader = Transformer(self._connection)
                     reader.set_pgresult(result)
-                    answer = Answer(*_columns(self._connection, result))
+                    answer = QueryResult(*_columns(self._connection, result))
                 reader.set_pgresult(result, set_loaders=False)
                 for row in reader.load_rows(0, result.ntuples, list):
                     answer.add(row)
                 fresh = result.status == pq.ExecStatus.TUPLES_OK
             elif result.status == pq.ExecStatus.COMMAND_OK:
-                answer, fresh = Answer(changed=result.command_tuples or 0), True
+                answer, fresh = QueryResult(changed=result.command_tuples or 0), True
             elif result.status in COPIES:
                 raise errors.QueryFailed(
                     INVALID, "COPY from STDIN and to STDOUT needs psql: `menagerie connect`"

@@ -12,7 +12,7 @@ import typer
 from clients.cli import app, run
 from clients.cli.app import SHORTCUT_MODULES
 from clients.cli.options import first_paragraph, options_of
-from clients.source import SHIPPED, Source
+from clients.source import SHIPPED, DocumentSource
 from contract_tests.by_day import one_in
 from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ROOT, ControlPlane
@@ -212,7 +212,7 @@ def test_examples_name_things_as_people_do(folder: object, cli: Cli) -> None:
 
 
 def test_every_option_of_an_operation_is_described(folder: Path) -> None:
-    document = Source(
+    document = DocumentSource(
         "http://nowhere", folder / "cache" / "menagerie", contract.shipped()
     ).at_hand()
     assert not [

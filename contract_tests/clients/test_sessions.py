@@ -12,7 +12,7 @@ from clients.cli.dialects import DIALECTS
 from clients.credentials import Credential
 from clients.sessions import ENGINES, open_session
 from clients.sessions.resp import words
-from clients.sessions.session import ROWS_MAX, Answer, jsonable
+from clients.sessions.session import ROWS_MAX, QueryResult, jsonable
 from clients.transport import Authorities
 from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ControlPlane
@@ -61,7 +61,7 @@ def test_values_that_json_lacks_are_text() -> None:
 
 
 def test_rows_over_the_most_are_dropped() -> None:
-    answer = Answer(["n"], ["INT"])
+    answer = QueryResult(["n"], ["INT"])
     for number in range(ROWS_MAX + 5):
         answer.add([number])
     result = answer.result(0.001)

@@ -29,7 +29,7 @@ KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class ScramVerifier:
     """What is known of a login's verifier; nobody can log in with it."""
 
     salting: bytes
@@ -50,7 +50,7 @@ class Proof:
         return cls(f",s={salt},i={iterations}".encode(), server_key)
 
 
-Logins = Mapping[bytes, Proof]
+Logins = Mapping[bytes, ScramVerifier]
 """By user name."""
 
 
@@ -61,7 +61,7 @@ class ScramLogin:
     is wrong, which may be because it has another.
     """
 
-    def __init__(self, user: bytes, proof: Proof) -> None:
+    def __init__(self, user: bytes, proof: ScramVerifier) -> None:
         self._user = user.decode(errors="replace")
         self._proof = proof
         self._from_client, self._from_backend = bytearray(), bytearray()

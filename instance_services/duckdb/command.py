@@ -11,7 +11,7 @@ import uvicorn
 
 from instance_services.duckdb import logs, memory
 from instance_services.duckdb.database import EngineLimits
-from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import make_app, render_error
 from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
@@ -60,7 +60,7 @@ def main(words: list[str] | None = None) -> int:
     limits = EngineLimits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
     temp_directory = given.temp_directory or given.data.with_name("temp")
     turns = QueryTurns()
-    engine = Engine(
+    engine = SerialExecutor(
         *(turns, given.data, temp_directory, limits),
         waiting_max=given.waiting_max,
         interrupt_timeout_s=given.interrupt_timeout_s,

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cell import agent
 from cell.agent import Cell
 from cell.database import Database
-from cell.instances.records import Record, Records
+from cell.instances.records import InstanceRecord, Records
 from cell.instances.uids import NoUidError, Uids
 from cell.runtime import owners
 from cell.settings import CellSettings
@@ -36,7 +36,7 @@ class Known:
         self.in_use: set[int] = set()
         self.records = Records(self.database, Uids(self.database, RANGE, lambda: self.in_use))
 
-    def make(self) -> Record:
+    def make(self) -> InstanceRecord:
         return self.records.add(new_id(), SPEC)
 
 

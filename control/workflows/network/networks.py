@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Observations
 from control.cells.client import CellUnavailable, InstanceUnknown
 from control.work import Again, Operation, workflow
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.instances.subjects import network_settings
 from storage.database import Database
@@ -69,7 +69,7 @@ def overtake(
         versions = networks.cell_versions(db, cell_id)
     for instance in known:
         if told.get(instance.id, 0) > versions.get(instance.id, 0):
-            with by_itself(instance.id), database.write() as db:
+            with isolated(instance.id), database.write() as db:
                 row = instances.fetch(db, instance.org_id, instance.id, lock=True)
                 if row.desired_status not in GONE:
                     tell_domains(db, row, told[instance.id])
