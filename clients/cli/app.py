@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from clients.cli import command_context, failures, given
-from clients.cli.groups import App, Group
+from clients.cli.groups import CommandApp, Group
 from clients.cli.operations import NounGroup
 from clients.document import Document
 from clients.errors import ClientError
@@ -151,7 +151,7 @@ def _shortcut(name: str) -> Any:
     return command
 
 
-app = App(
+app = CommandApp(
     name="menagerie",
     cls=RootGroup,
     help="A managed database service that you run yourself.",

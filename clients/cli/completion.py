@@ -13,13 +13,13 @@ from typer.completion import (  # type: ignore[attr-defined]  # as above
     install as install_script,
 )
 
-from clients.cli.groups import App, Group
+from clients.cli.groups import CommandApp, Group
 from clients.errors import ConfigurationError
 
 PROGRAM = "menagerie"
 COMPLETE_VAR = "_MENAGERIE_COMPLETE"
 
-app = App(cls=Group, no_args_is_help=True, help="Show or install shell completion.")
+app = CommandApp(cls=Group, no_args_is_help=True, help="Show or install shell completion.")
 
 
 class Shell(StrEnum):

@@ -12,7 +12,7 @@ from clients.cli import native
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
 from clients.cli.dialects import DIALECTS
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.output import plain
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
@@ -21,7 +21,7 @@ from clients.source import cache_folder
 if TYPE_CHECKING:
     from clients.cli import sql
 
-app = App()
+app = CommandApp()
 
 
 @app.command(epilog="Example: menagerie connect sales")

@@ -9,10 +9,10 @@ import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.output import Format, OutputOption, chosen, plain, show
 
-app = App()
+app = CommandApp()
 
 
 @app.command("open", epilog="Example: menagerie console open sales")

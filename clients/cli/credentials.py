@@ -10,7 +10,7 @@ import typer
 from clients import private_files
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.lines import Place, clients_of, every_client, line
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
 from clients.credentials import Credential, CredentialFile
@@ -20,7 +20,7 @@ from clients.profiles import config_folder
 if TYPE_CHECKING:
     from clients.endpoint import Endpoint
 
-app = App()
+app = CommandApp()
 
 
 def _complete_client(incomplete: str) -> list[str]:

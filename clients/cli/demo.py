@@ -12,7 +12,7 @@ from clients.cli import native
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.credentials import authorities
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.lines import Place
 from clients.cli.lines import curl as curl_query
 from clients.cli.output import Rows, plain
@@ -20,7 +20,7 @@ from clients.cli.progress import waiting
 from clients.document import Operation
 from clients.errors import ConfigurationError
 
-app = App()
+app = CommandApp()
 
 
 class DemoEngine(StrEnum):

@@ -14,13 +14,13 @@ import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
 
 STDOUT: Final = "-"
 
-app = App()
+app = CommandApp()
 
 
 class Form(StrEnum):

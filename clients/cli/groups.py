@@ -67,7 +67,7 @@ def _type(name: str) -> str:
     return f"[{name}]" if "|" in name else TYPES.get(name, name.upper())
 
 
-class App(typer.Typer):
+class CommandApp(typer.Typer):
     """A set of commands whose help is plain."""
 
     def __init__(self, **settings: Any) -> None:

@@ -12,7 +12,7 @@ from clients.cli import confirming
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
 from clients.cli.confirming import YesOption
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.query import StoreOption
 from clients.cli.restricting import Restricted
 from clients.errors import ConfigurationError
@@ -24,7 +24,7 @@ ARCHIVE: Final = b"PGDMP"
 if TYPE_CHECKING:
     from clients.cli import copying
 
-app = App()
+app = CommandApp()
 
 
 @app.command(epilog="Example: menagerie load sales sales.dump")

@@ -8,12 +8,12 @@ import typer
 
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.output import plain
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, Profile, Profiles, base_url_of, of_server, require_token
 
-app = App()
+app = CommandApp()
 
 
 @app.command(epilog="Example: menagerie login --email ada@example.com")

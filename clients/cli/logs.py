@@ -7,10 +7,10 @@ import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.output import plain
 
-app = App()
+app = CommandApp()
 
 
 @app.command(epilog="Example: menagerie logs sales --follow")

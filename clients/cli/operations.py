@@ -13,7 +13,7 @@ from clients.cli import confirming, options, output
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.confirming import YesOption
-from clients.cli.groups import App, Group
+from clients.cli.groups import CommandApp, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
 from clients.document import Document, Operation
@@ -123,7 +123,7 @@ def build(operation: Operation) -> Any:
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app = App()
+    app = CommandApp()
     app.command(
         command_name(operation), help=help_text(operation),
         short_help=operation.summary,

@@ -7,10 +7,10 @@ import typer
 from clients.cli import output as outputs
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import App
+from clients.cli.groups import CommandApp
 from clients.cli.options import read_text
 
-app = App()
+app = CommandApp()
 
 StoreOption = Annotated[
     bool,
