@@ -268,11 +268,10 @@ class Lifecycle:
             "uri": instance.driver.uri(login, host, port),
         }
 
-    async def rotate(self, instance: HostedInstance) -> dict[str, Any]:
-        """A new credential; the one before stays valid for the overlap."""
+    async def rotate(self, instance: HostedInstance, overlap_s: float) -> dict[str, Any]:
+        """A new credential; those before it stay valid for the overlap at most."""
         self._free(instance.instance_id)
         async with login_turns.locked(instance):
-            overlap_s = instance.record.spec.rotation_overlap_s
             made = self._credentials.make(instance.instance_id, overlap_s)
             try:
                 await self._supervisor.hand_out_credentials(instance)

@@ -96,7 +96,7 @@ def test_a_deletion_ends_an_upgrade(
             with pytest.raises(Unavailable, match="is being upgraded"):
                 await other(instance.instance_id)
         with pytest.raises(Unavailable, match="is being upgraded"):
-            await lifecycle.rotate(instance)
+            await lifecycle.rotate(instance, 0)
         await getattr(lifecycle, verb)(instance.instance_id)
         assert instance.status == status
         with pytest.raises(Conflict, match="is being deleted"):
