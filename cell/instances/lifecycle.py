@@ -343,6 +343,7 @@ class Lifecycle:
         try:
             # It has one, unless another version was put while it waited for the lock.
             async with bounds.in_turn(instance, slot):
+                await instance.check_upgrade(spec)
                 await self._supervisor.stop(instance)
                 bytes_max = max(map(instance.ceiling_of, (former.size, spec.size)))
                 limits = (bytes_max, self._settings.upgrade_timeout_s)
@@ -356,7 +357,7 @@ class Lifecycle:
                 reason=str(error),
                 exc_info=None if known else error,
             )
-            if instance.record.desired == "running" and not instance.leaving:
+            if instance.record.desired == "running" and not (instance.leaving or instance.usable):
                 await self._start(instance)
             to = f"{former.engine_version} to {spec.engine_version}"
             why = for_owner(str(error)) if known else "an internal error"

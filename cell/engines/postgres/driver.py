@@ -196,6 +196,14 @@ class PostgreSQL:
         self._host.limit_cpu(process, size.vcpu)
         return True
 
+    async def check_upgrade(self, site: Site, spec: Spec) -> None:
+        if data_folder.major(site) == spec.engine_version:
+            return
+        # Else it is seen in the copy.
+        with contextlib.suppress(NotRunningError, psycopg.Error, UnicodeError):
+            async with connections.administration(site.run, self._superuser(site)) as connection:
+                await upgrade.refuse(connection)
+
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
         await asyncio.to_thread(data_folder.finish, site)
         found, wanted = data_folder.major(site), spec.engine_version

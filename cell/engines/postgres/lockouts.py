@@ -39,10 +39,11 @@ def _convertible(one: str, other: str) -> str:
 
 
 _UTF8 = "pg_catalog.pg_char_to_encoding('UTF8')"
-_USABLE = _convertible("d.encoding", _UTF8)
+# Of a database `d`.
+USABLE = _convertible("d.encoding", _UTF8)
 # What is set for a role in all databases counts in `app`, be it one that is yet to be made.
 _ENCODING = f"""coalesce((SELECT encoding FROM pg_catalog.pg_database d
-    WHERE d.oid = setdatabase OR setdatabase = 0 AND datname = '{DATABASE}' AND {_USABLE}),
+    WHERE d.oid = setdatabase OR setdatabase = 0 AND datname = '{DATABASE}' AND {USABLE}),
     {_UTF8})"""  # noqa: S608 - our own words
 SETTINGS = f"""
 SELECT setdatabase, r.rolname, pg_catalog.split_part(c, '=', 1),
@@ -70,7 +71,7 @@ END $$
 STATE = f"""
 SELECT datallowconn, datconnlimit = 0,
     pg_catalog.has_database_privilege('{OWNER}', oid, 'CONNECT'),
-    datdba = '{OWNER}'::pg_catalog.regrole, {_USABLE}
+    datdba = '{OWNER}'::pg_catalog.regrole, {USABLE}
 FROM pg_catalog.pg_database d WHERE datname = '{DATABASE}'
 """  # noqa: S608 - our own words
 END_SESSIONS = """

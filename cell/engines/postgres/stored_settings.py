@@ -1,5 +1,6 @@
 """What is set for databases and roles, without what owners cannot set or clients cannot read."""
 
+import psycopg
 import structlog
 from psycopg import AsyncConnection
 from psycopg.rows import TupleRow
@@ -7,6 +8,8 @@ from psycopg.rows import TupleRow
 log = structlog.get_logger("cell.postgres")
 
 Connection = AsyncConnection[TupleRow]
+Stored = list[tuple[int, int, list[str]]]
+"""Numbers of databases and roles, which an upgrade keeps; and each setting's bytes."""
 
 # Texts of any length are settings too, and compress well: to look through some hundred of them took
 # longer than a rotation may. Beyond a few, what is compressed is not looked at, and so not kept.
@@ -49,6 +52,17 @@ OR EXISTS (SELECT FROM pg_catalog.unnest(setconfig) AS c
         SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings WHERE context <> 'user'))
 """
 EMPTY = "DELETE FROM pg_catalog.pg_db_role_setting WHERE setconfig = '{}'"
+TAKE = """
+WITH taken AS (DELETE FROM pg_catalog.pg_db_role_setting RETURNING setdatabase, setrole, setconfig)
+SELECT setdatabase, setrole, ARRAY(
+    SELECT pg_catalog.encode(pg_catalog.textsend(c), 'hex') FROM pg_catalog.unnest(setconfig) AS c)
+FROM taken
+"""
+PUT_BACK = """
+INSERT INTO pg_catalog.pg_db_role_setting (setdatabase, setrole, setconfig)
+SELECT %s, %s, ARRAY(SELECT pg_catalog.convert_from(pg_catalog.decode(c, 'hex'), 'UTF8')
+    FROM pg_catalog.unnest(%s::text[]) AS c)
+"""
 
 
 async def clear(connection: Connection) -> None:
@@ -61,3 +75,18 @@ async def clear(connection: Connection) -> None:
     if (await connection.execute(FOREIGN_SETTINGS)).rowcount:
         log.warning("cell.postgres.settings_removed", reason="only a superuser can have set them")
     await connection.execute(EMPTY.encode())
+
+
+async def take(connection: Connection) -> Stored:
+    """In a copy that is upgraded, whose tools would work with what is set."""
+    return await (await connection.execute(TAKE)).fetchall()
+
+
+async def put_back(connection: Connection, stored: Stored) -> None:
+    """As they were, whatever the newer server would say of one: that is its owner's to read."""
+    for database, role, settings in stored:
+        try:
+            await connection.execute(PUT_BACK, [database, role, settings])
+        except psycopg.Error as error:
+            # Of bytes that are no text, as only a database in no encoding takes.
+            log.warning("cell.postgres.settings_lost", database_oid=database, reason=str(error))

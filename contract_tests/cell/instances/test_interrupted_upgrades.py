@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cell.agent import Cell
+from cell.engines.driver import EngineError
 from cell.engines.resp import Valkey
 from cell.instances.hosted import HostedInstance
 from cell.layout import Site
@@ -158,4 +159,24 @@ def test_a_domain_leads_to_the_instance_that_was_told_of_it_last(
         await cell.lifecycle.put(former.instance_id, wanted)
         assert (former.record.spec.domains, found.record.spec.domains) == ((host, other_host), ())
 
+    run(tmp_path, monkeypatch, act)
+
+
+def test_what_an_engine_can_tell_before_it_is_stopped_costs_no_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: Valkey, _site: Site, _spec: Spec) -> None:
+        raise EngineError("a name is in the way")
+
+    async def act(upgrading: Upgrading) -> None:
+        lifecycle = upgrading.cell.lifecycle
+        instance = await lifecycle.put(new_id(), SPEC)
+        process = instance.process
+        with pytest.raises(Conflict, match="a name is in the way"):
+            await lifecycle.put(instance.instance_id, replace(SPEC, engine_version=WANTED))
+        assert instance.usable
+        assert instance.process is process
+        assert not upgrading.began.is_set()
+
+    monkeypatch.setattr(Valkey, "check_upgrade", refuse, raising=False)
     run(tmp_path, monkeypatch, act)
