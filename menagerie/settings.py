@@ -171,7 +171,7 @@ class Settings(BaseSettings):
         86_400,
         ge=0,
         le=_LONGEST_S,
-        description="how long the old credential stays valid after a rotation",
+        description="how long former credentials stay valid after a rotation without `overlap_s`",
     )
     dns_servers: Annotated[tuple[str, ...], NoDecode] = Field(
         (),

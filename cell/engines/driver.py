@@ -219,6 +219,14 @@ def why_not_started(driver: Driver, site: Site, process: Process) -> str:
 
 
 @runtime_checkable
+class ChecksUpgrades(Protocol):
+    """A driver that tells before its engine is stopped that it could not be upgraded."""
+
+    async def check_upgrade(self, site: Site, spec: Spec) -> None:
+        """Raises EngineError, which says what is in the way. The engine is running."""
+
+
+@runtime_checkable
 class EndsSessions(Protocol):
     """A driver whose engine works on for a client that has gone."""
 

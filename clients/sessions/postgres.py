@@ -39,6 +39,12 @@ NATIVE: Final = frozenset(
 )
 # What a server says to a login it refuses; libpq has no code for that.
 REFUSED: Final = ("password authentication failed", "is not permitted to log in")
+# libpq ends where a server tells it a setting of more than 30,000 bytes, as search_path can be.
+TOO_LONG: Final = 'got message type "S"'
+SHORTEN: Final = (
+    "a setting of its database or role is too long for clients; `menagerie credentials NAME "
+    "--rotate` resets it"
+)
 # Connection, resources, operator's intervention, system: nothing is wrong with the statement.
 NOT_THE_STATEMENT: Final = ("08", "53", "57P", "58", "XX")
 COPIES: Final = {pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH}
@@ -124,6 +130,8 @@ def _connected(credential: Credential, ca_file: str) -> psycopg.Connection[Any]:
 def _refused(error: psycopg.Error, host: str) -> errors.ClientError:
     """Answer why there is no connection: in the words of who answered, if anybody did."""
     _, fatal, words = str(error).partition("FATAL:")
+    if TOO_LONG in str(error):
+        return errors.InstanceUnreachable(f"cannot log in to {host}: {SHORTEN}")
     if not fatal:
         return _told(error, host, lost=True)
     refused = any(one in words for one in REFUSED)

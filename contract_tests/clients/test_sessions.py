@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from clients import errors
@@ -138,3 +139,21 @@ def test_an_instance_that_is_away_is_exit_code_1(home: Path, plane: ControlPlane
     plane.world.add("pg", engine="postgres")
     ran = cli("query", "pg", "SELECT 1")
     assert (ran.code, "cannot reach" in ran.err) == (1, True), ran.err
+
+
+def test_what_a_client_cannot_read_at_its_login_is_told_with_what_mends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In libpq's words, which say nothing of a setting."""
+
+    def end(**_: Any) -> None:
+        raise psycopg.OperationalError(
+            'connection failed: lost synchronization with server: got message type "S", length 4'
+        )
+
+    monkeypatch.setattr(psycopg, "connect", end)
+    with (
+        pytest.raises(errors.InstanceUnreachable, match=r"too long.* --rotate` resets it"),
+        open_session("postgres", FAR, Authorities(None, "")) as session,
+    ):
+        session.query("SELECT 1")

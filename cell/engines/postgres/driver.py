@@ -11,7 +11,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-import structlog
 
 from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
 from cell.engines.postgres import (
@@ -54,11 +53,8 @@ from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
 from cell.specification import Size, Spec
 
-log = structlog.get_logger("cell.postgres")
-
 # Says that the superuser still has the password of the template.
 FRESH = "fresh"
-REASON_CHARACTERS = 500
 APPLY_FOR_S = 30.0
 # A server that answers and refuses: sessions may take what it has for as long as they want.
 HELD_UP_FOR_S = 5.0
@@ -199,6 +195,14 @@ class PostgreSQL:
         process.signal(signal.SIGHUP)
         self._host.limit_cpu(process, size.vcpu)
         return True
+
+    async def check_upgrade(self, site: Site, spec: Spec) -> None:
+        if data_folder.major(site) == spec.engine_version:
+            return
+        # Else it is seen in the copy.
+        with contextlib.suppress(NotRunningError, psycopg.Error, UnicodeError):
+            async with connections.administration(site.run, self._superuser(site)) as connection:
+                await upgrade.refuse(connection)
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
         await asyncio.to_thread(data_folder.finish, site)
@@ -360,9 +364,9 @@ class PostgreSQL:
                     await roles.set_password(connection, scram.verifier(superuser.password))
                 await roles.allow(connection, wanted)
                 await lockouts.lift_settings(connection, list(wanted))
-            await self._open_database(connection)
             for each in tried:
                 await connections.try_login(site.run, each)
+            await lockouts.let_clients_in(connection, site.run, tried)
             async with connection.transaction():
                 former = await roles.forbid_others(connection, wanted)
             await ended_logins.end_sessions(connection, former)
@@ -380,13 +384,6 @@ class PostgreSQL:
             await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
         await ended_logins.take_apart(site.run, superuser, former, major)
-
-    async def _open_database(self, connection: roles.Connection) -> None:
-        try:
-            await lockouts.open_database(connection)
-        except psycopg.Error as error:
-            # As with a disk that is full; logins to other databases work.
-            log.warning("cell.postgres.database_closed", reason=str(error)[:REASON_CHARACTERS])
 
     def _discard(self, site: Site) -> None:
         """Begins to remove what is not used any more; nobody waits for that."""
