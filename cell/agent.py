@@ -37,7 +37,7 @@ from cell.instances.beginnings import Beginnings
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.queues import QueueDatabases
-from cell.instances.records import Record, Records
+from cell.instances.records import InstanceRecord, Records
 from cell.instances.restores import Restores
 from cell.instances.route_file import RouteFile
 from cell.instances.supervisor import Supervisor
@@ -212,7 +212,7 @@ class Cell:
             },
         }
 
-    def _take_in(self, record: Record) -> None:
+    def _take_in(self, record: InstanceRecord) -> None:
         site = self.layout.site(record.instance_id, record.uid)
         driver = self.drivers.get(record.spec.engine)
         if driver is None:

@@ -54,9 +54,13 @@ class Endpoint:
         """Fetch the credential from the cell. The URL works once; each call asks for a new one."""
         return Credential.parse(self._fetch_once("POST", "/credentials/reveal", "GET"))
 
-    def rotate(self) -> Credential:
-        """Make a second credential; the one before stays valid until `overlap_until`."""
-        return Credential.parse(self._fetch_once("POST", "/credentials/rotate", "POST"))
+    def rotate(self, overlap_s: int | None = None) -> Credential:
+        """Make a second credential; those before stay valid until `overlap_until`.
+
+        That is in `overlap_s` seconds, or else when the service says; with 0 they end at once.
+        """
+        given = {} if overlap_s is None else {"overlap_s": overlap_s}
+        return Credential.parse(self._fetch_once("POST", "/credentials/rotate", "POST", **given))
 
     def logs(self, *, follow: bool = False, tail_lines: int | None = None) -> Iterator[str]:
         """Yield the end of the engine's log; with `follow`, what is written from then on too."""
@@ -79,22 +83,22 @@ class Endpoint:
         with self._http(url, timeout_s=None) as http, self._answered(http, "GET", url) as response:
             yield from response.iter_text()
 
-    def _one_time_url(self, method: str, suffix: str) -> httpx.URL:
+    def _one_time_url(self, method: str, suffix: str, **given: Any) -> httpx.URL:
         """Raises MalformedAnswer where it is none, without a word of it."""
         try:
-            return httpx.URL(str(self._call(method, suffix)["url"]))
+            return httpx.URL(str(self._call(method, suffix, **given)["url"]))
         except (httpx.InvalidURL, LookupError, TypeError):
             text = f"{self.client.base_url} answered with something that is not a URL"
             raise errors.MalformedAnswer(text) from None
 
-    def _call(self, method: str, suffix: str) -> Any:
+    def _call(self, method: str, suffix: str, **given: Any) -> Any:
         operation = self.client.document.ending(method, "/instances/{instance_id}" + suffix)
         if operation is None:
             raise errors.ConfigurationError(f"{self.client.base_url} offers no instance{suffix}")
-        return self.client.send(operation, self._arguments).body
+        return self.client.send(operation, {**self._arguments, **given}).body
 
-    def _fetch_once(self, method: str, suffix: str, method_on_cell: str) -> Any:
-        url = str(self._one_time_url(method, suffix))
+    def _fetch_once(self, method: str, suffix: str, method_on_cell: str, **given: Any) -> Any:
+        url = str(self._one_time_url(method, suffix, **given))
         with self._http(url) as http, self._answered(http, method_on_cell, url) as response:
             return answers.parsed(answers.whole(response))
 

@@ -53,7 +53,7 @@ class _Kept:
 
 
 @dataclass
-class Source:
+class DocumentSource:
     """The document of one server, with its copies on disk."""
 
     base_url: str

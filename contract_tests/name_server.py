@@ -29,6 +29,8 @@ class NameServer:
         self.addresses: dict[str, str] = {}
         # While set, every question is answered with a server failure.
         self.fails = False
+        # Names that nothing is answered to, as if their own servers did not answer.
+        self.silent: set[str] = set()
         self.questions: list[str] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
@@ -62,7 +64,9 @@ class NameServer:
             # Whoever asked may have gone, and a stranger on this port may say anything: neither
             # ends the thread, whose exception would fail whatever test runs at that moment.
             with contextlib.suppress(OSError, dns.exception.DNSException):
-                self._socket.sendto(self._answer(dns.message.from_wire(wire)).to_wire(), peer)
+                answer = self._answer(dns.message.from_wire(wire))
+                if self.questions[-1] not in self.silent:
+                    self._socket.sendto(answer.to_wire(), peer)
 
     def _answer(self, asked: dns.message.Message) -> dns.message.Message:
         answer = dns.message.make_response(asked)

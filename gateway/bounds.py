@@ -6,7 +6,8 @@ those places are taken newcomers wait, and chance decides; but first of all come
 have logged in before.
 """
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.addresses import customer, levels
 from gateway.pool_members import LOGIN, Levels, Member
@@ -19,18 +20,25 @@ if TYPE_CHECKING:
     from gateway.shared import Shared
 
 GOODBYE_WITHIN_S: Final = 0.2
+NOT_WAITING: Final = asyncio.Event()
 RESERVED_PART: Final = 5
 """One in so many of an instance's connections is kept for the cell's own logins."""
 
 
+class ConnectionMember(Member, Protocol):
+    def notice_breaks(self) -> None:
+        """Give back its places where either side has ended."""
+
+
 class Reservations:
-    def __init__(self, shared: "Shared", member: Member) -> None:
+    def __init__(self, shared: "Shared", member: ConnectionMember) -> None:
         self._shared = shared
         self._member = member
         self._joined: list[tuple[str, Levels]] = []
         self._from: tuple[Route, str] | None = None
         self.held: list[str] = []
         self.logs_in = self.waits = False
+        self.placed = NOT_WAITING
 
     def enter_cell(self, route: Route, address: str) -> None:
         settings = self._shared.settings
@@ -62,9 +70,13 @@ class Reservations:
             self.leave()
             raise _too_many("too many are waiting to log in")
         self.waits, self._from = True, (route, address)
+        self.placed = asyncio.Event()
 
     def take_turn(self) -> bool:
-        return self.waits and self._from is not None and self._log_in(*self._from)
+        if not (self.waits and self._from is not None and self._log_in(*self._from)):
+            return False
+        self.placed.set()
+        return True
 
     def _log_in(self, route: Route, address: str) -> bool:
         own, every = self._logins_max(route)
@@ -96,9 +108,17 @@ class Reservations:
         self.logs_in = self.waits = False
         self._part(waited, joined)
         # After its answer to a goodbye an engine hangs up at once.
-        self._shared.loop.call_later(GOODBYE_WITHIN_S if step.unsure else 0, self.note_known)
+        if step.unsure:
+            self._shared.loop.call_later(GOODBYE_WITHIN_S, self._note_known_unless_over)
+        else:
+            self._shared.loop.call_later(0, self.note_known)
         if route.instance_id is not None:
             self._shared.activity.let_in(route.instance_id)
+
+    def _note_known_unless_over(self) -> None:
+        # Behind a client that reads nothing the engine's end is not read by itself.
+        self._member.notice_breaks()
+        self.note_known()
 
     def note_known(self) -> None:
         """The address of whoever is let in still; it goes before strangers for a day."""

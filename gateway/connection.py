@@ -80,6 +80,14 @@ class Connection(TlsSteps):
     def evictable(self) -> bool:
         return not self._reservations.logs_in or self._dialogue.evictable
 
+    def notice_breaks(self) -> None:
+        half = self._dialogue.must_answer
+        # It is not read from while it waits, so nothing else tells that nobody is there any more.
+        if self._reservations.waits and self._client.has_hung_up(both_ways=not half):
+            self.close()
+            return
+        super().notice_breaks()
+
     def close(self) -> None:
         self._note_abandoned()
         super().close()
@@ -196,7 +204,11 @@ class Connection(TlsSteps):
     async def _open_later(self) -> None:
         try:
             backend = await opening.wait_for_backend(
-                self._shared, self._host, self._entry.protocols, self._has_place
+                self._shared,
+                self._host,
+                self._entry.protocols,
+                self._has_place,
+                self._reservations.placed,
             )
             self._opening = None
             self._splice(backend)

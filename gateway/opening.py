@@ -59,8 +59,11 @@ def connect(path: str | None) -> socket.socket:
     return sockets.connect(path, 0)
 
 
-async def wait_for_place(shared: Shared, enter: Callable[[], bool]) -> None:
-    """Until fewer others are logging in, which takes most of them no time."""
+async def wait_for_place(shared: Shared, enter: Callable[[], bool], placed: asyncio.Event) -> None:
+    """Until fewer others are logging in, which takes most of them no time.
+
+    `placed` tells whoever is given a place between two looks, which nobody else has meanwhile.
+    """
     give_up_at = shared.loop.time() + shared.settings.login_wait_s
     shared.waiting += 1
     try:
@@ -68,13 +71,19 @@ async def wait_for_place(shared: Shared, enter: Callable[[], bool]) -> None:
             if shared.loop.time() >= give_up_at:
                 text = "too many connections: too many are still logging in"
                 raise Refusal("too_many_connections", text, 1)
-            await asyncio.sleep(LOOK_AGAIN_S * max(1.0, shared.waiting / LOOKS_AT_A_TIME))
+            look_again_s = LOOK_AGAIN_S * max(1.0, shared.waiting / LOOKS_AT_A_TIME)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(placed.wait(), look_again_s)
     finally:
         shared.waiting -= 1
 
 
 async def wait_for_backend(
-    shared: Shared, host: str, protocols: tuple[str, ...], enter: Callable[[], bool]
+    shared: Shared,
+    host: str,
+    protocols: tuple[str, ...],
+    enter: Callable[[], bool],
+    placed: asyncio.Event,
 ) -> socket.socket:
     """Holds a connection while its instance wakes, or while a crashed engine is restarted.
 
@@ -93,7 +102,7 @@ async def wait_for_backend(
             # The routes say so a little later than the cell itself.
             woken_until = now() + settings.backend_retry_s
             give_up_at = min(deadline, woken_until)
-        await wait_for_place(shared, enter)
+        await wait_for_place(shared, enter, placed)
         try:
             return connect(route.socket)
         except OSError:

@@ -9,7 +9,7 @@ import structlog
 
 from gateway import addresses
 from gateway.addresses import Network
-from gateway.protocols.postgres_login import Logins, Proof
+from gateway.protocols.postgres_login import Logins, ScramVerifier
 
 log = structlog.get_logger("gateway.routes")
 
@@ -200,7 +200,8 @@ def _route(host: str, entry: dict[str, Any]) -> Route:
         # As in the cell, an instance without one is a tenant of its own.
         tenant=str(entry.get("tenant") or entry["instance_id"]),
         logins={
-            name.encode(): Proof.parse(proof) for name, proof in (entry.get("logins") or {}).items()
+            name.encode(): ScramVerifier.parse(proof)
+            for name, proof in (entry.get("logins") or {}).items()
         },
     )
 

@@ -201,12 +201,15 @@ class Stream:
             self.pause()
             self.resume()
 
-    def has_hung_up(self) -> bool:
-        """Whether the peer has ended, also where what it said is still to be read."""
+    def has_hung_up(self, *, both_ways: bool = False) -> bool:
+        """Whether the peer has ended, also where what it said is still to be read.
+
+        `both_ways`: only where it takes nothing any more either, as the system knows it.
+        """
         if self.closed:
             return False
         poll = select.poll()
-        poll.register(self._socket, select.POLLRDHUP)
+        poll.register(self._socket, 0 if both_ways else select.POLLRDHUP)
         return bool(poll.poll(0))
 
     def _on_writable(self) -> None:

@@ -33,7 +33,7 @@ BREAKS_S = 1.0
 ABANDONED_S = 1.0
 
 
-class Worker:
+class GatewayWorker:
     def __init__(
         self,
         settings: GatewaySettings,
@@ -205,6 +205,6 @@ def run(
     gc.freeze()
 
     async def serve() -> None:
-        await Worker(settings, listeners, protocols, slots, former).run(lifeline)
+        await GatewayWorker(settings, listeners, protocols, slots, former).run(lifeline)
 
     uvloop.run(serve())

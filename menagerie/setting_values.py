@@ -17,7 +17,7 @@ ALLOWED: Final = {
     "acme_directory": "a URL that begins with https://, or empty",
     "backup_store_url": "a URL that begins with file:///, s3://, gs:// or az://, or empty",
     "gateway_mysql_version": "a version that begins with a digit, of at most 61 characters",
-    "region": "a lower-case letter and up to 30 letters, digits and hyphens",
+    "region": "a lowercase letter and up to 30 letters, digits and hyphens",
 }
 
 

@@ -21,7 +21,7 @@ from specserver.operations import HandlerResolver, Operation
 from specserver.plan import Boundary, OperationPlan, PlanContext, make_plans
 from specserver.problems import RenderProblem, render_problem
 from specserver.public import public
-from specserver.reference import Pages
+from specserver.reference import StaticPages
 from specserver.replies import Reply
 from specserver.requests import Scope
 from specserver.response_checks import ReplyChecks
@@ -90,7 +90,9 @@ class App(ConnexionMiddleware):  # type: ignore[misc]  # connexion is untyped
             around=around,
             problems=problems or partial(render_problem, type_prefix=problem_type_prefix),
             app_state=state,
-            pages=Pages(self.public_document, docs=True, front=front_page) if serve_docs else None,
+            pages=StaticPages(self.public_document, docs=True, front=front_page)
+            if serve_docs
+            else None,
             extra_routes=dict(extra_routes or {}),
             validate_responses=validate_responses,
             shares=shares,

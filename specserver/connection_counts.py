@@ -10,7 +10,7 @@ from typing import Protocol
 Levels = tuple[str, ...]
 
 
-class Connection(Protocol):
+class CountedConnection(Protocol):
     transport: Transport
 
 
@@ -36,9 +36,9 @@ class ConnectionCounts:
         # Of each group, which is named by its levels: those just below, and all connections in it.
         self._below: dict[Levels, dict[Levels, None]] = {}
         self._sizes: Counter[Levels] = Counter()
-        self._own: dict[Levels, dict[Connection, None]] = {}
+        self._own: dict[Levels, dict[CountedConnection, None]] = {}
 
-    def enter(self, peer: str, connection: Connection) -> tuple[Levels, int]:
+    def enter(self, peer: str, connection: CountedConnection) -> tuple[Levels, int]:
         """What it is counted as, and how many connections its address has now."""
         self._total += 1
         if not self._is_counted(peer):
@@ -52,7 +52,7 @@ class ConnectionCounts:
         own[connection] = None
         return counted_as, len(own)
 
-    def leave(self, counted_as: Levels, connection: Connection) -> None:
+    def leave(self, counted_as: Levels, connection: CountedConnection) -> None:
         self._total -= 1
         own = self._own.get(counted_as, {})
         if connection not in own:
@@ -71,7 +71,7 @@ class ConnectionCounts:
     def is_full(self) -> bool:
         return self._total > self._all_told
 
-    def first_to_go(self, newcomer: Connection) -> Connection | None:
+    def first_to_go(self, newcomer: CountedConnection) -> CountedConnection | None:
         """The oldest of the address that has most, in the network that has most, and so on.
 
         None if there is only the newcomer.

@@ -65,7 +65,7 @@ class Content:
     packed: bytes | None = None
 
 
-class Pages:
+class StaticPages:
     """An ASGI app for pages that are the same for everyone, with ETags; GET and HEAD only."""
 
     def __init__(self, document: dict[str, Any], *, docs: bool, front: Reply | None) -> None:

@@ -21,7 +21,7 @@ from specserver.problems import (
     Problem,
     RenderProblem,
 )
-from specserver.reference import Pages
+from specserver.reference import StaticPages
 from specserver.replies import Chunk, Chunks, Reply, raw_headers
 from specserver.requests import Request, Scope, request_id_of
 from specserver.routing import PathTree
@@ -52,7 +52,7 @@ _PATH_MAX = 256
 log = structlog.get_logger("specserver")
 
 
-class Route:
+class PathItem:
     """A path, the plans of its methods, and what OPTIONS and a 405 say of them."""
 
     __slots__ = ("allow", "plans")
@@ -75,7 +75,7 @@ class Runtime:
         problems: RenderProblem,
         threads: Threads,
         app_state: Any,
-        pages: Pages | None,
+        pages: StaticPages | None,
         extra_routes: Mapping[str, AsgiApp],
         checks: Checks | None,
         shares: Shares | None,
@@ -85,7 +85,7 @@ class Runtime:
         for plan in plans:
             path = base_path + plan.operation.path
             by_path.setdefault(path, {})[plan.operation.method] = plan
-        self._tree = PathTree((path, Route(methods)) for path, methods in by_path.items())
+        self._tree = PathTree((path, PathItem(methods)) for path, methods in by_path.items())
         self._problems = problems
         self._threads = threads
         self._shares = shares
@@ -121,7 +121,7 @@ class Runtime:
         finally:
             await close(reply.chunks)
 
-    def _find(self, scope: Scope, path: str) -> tuple[Route, dict[str, str]] | None:
+    def _find(self, scope: Scope, path: str) -> tuple[PathItem, dict[str, str]] | None:
         raw: bytes | None = scope.get("raw_path")
         if raw is None or b"%" not in raw:
             return self._tree.find(path)
@@ -143,7 +143,7 @@ class Runtime:
         except Problem as problem:
             return self._problems(problem, request_id)
 
-    def _unknown_method(self, request: Request, route: Route, request_id: str) -> Reply:
+    def _unknown_method(self, request: Request, route: PathItem, request_id: str) -> Reply:
         allow = {"Allow": route.allow}
         try:
             self._charge(request)
@@ -162,7 +162,7 @@ class Runtime:
         self,
         request: Request,
         request_id: str,
-        found: tuple[Route, dict[str, str]],
+        found: tuple[PathItem, dict[str, str]],
         receive: Receive,
     ) -> Reply:
         route, path = found

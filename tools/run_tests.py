@@ -107,7 +107,8 @@ def order(wanted: str) -> str:
         return wanted
     if wanted == "random":
         return f"random:{secrets.randbelow(10**6)}"
-    raise argparse.ArgumentTypeError(f"{wanted} is no order; use reverse, random or random:SEED")
+    known = "reverse, random or random:SEED"
+    raise argparse.ArgumentTypeError(f"{wanted} is not an order; use {known}")
 
 
 def _folders() -> list[str]:

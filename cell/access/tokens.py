@@ -37,6 +37,8 @@ class Claims:
     """Of what the URL was asked for with: access that lasts is told, and ended, by it."""
     person: str = ""
     """A hash of who asked for it, whatever with: the cell's pools are shared by it."""
+    overlap_s: float | None = None
+    """How long former credentials still work; None by a control plane that does not say it."""
 
 
 class Tokens:
@@ -101,7 +103,7 @@ class Tokens:
             document = jwt.decode(token, self._key, [ALGORITHM], OPTIONS, audience=self._cell_id)
             if document["v"] != VERSION:
                 return None
-            issued_at = document.get("iat")
+            issued_at, overlap_s = document.get("iat"), document.get("overlap_s")
             return Claims(
                 str(document["instance_id"]),
                 str(document["action"]),
@@ -112,6 +114,7 @@ class Tokens:
                 str(document.get("name", "")),
                 str(document.get("holder", "")),
                 str(document.get("person", "")),
+                None if overlap_s is None else float(overlap_s),
             )
         except (jwt.InvalidTokenError, ValueError, KeyError, TypeError):
             return None

@@ -42,7 +42,7 @@ class Health(Enum):
     WELL = "well"
     SILENT = "it does not respond to logins"
     STUCK = "a script that has written cannot be stopped"
-    CHANGED = "the password of its login is another"
+    CHANGED = "the password of its login is different"
     FULL = "it has no thread, connection or memory left for the cell's own login"
 
 
@@ -246,6 +246,14 @@ def why_not_started(driver: Driver, site: Site, process: Process) -> str:
         driver.why_not_started(site, process) if isinstance(driver, ExplainsFailedStarts) else None
     )
     return said or f"{process.exit_reason}; see the instance's logs"
+
+
+@runtime_checkable
+class ChecksUpgrades(Protocol):
+    """A driver that tells before its engine is stopped that it could not be upgraded."""
+
+    async def check_upgrade(self, site: Site, spec: Spec) -> None:
+        """Raises EngineError, which says what is in the way. The engine is running."""
 
 
 @runtime_checkable

@@ -37,7 +37,10 @@ async def rotate(cell: Cell, token: str) -> dict[str, Any]:
     cell.tokens.outdate(claims)
     cell.console.end_all(instance.instance_id)
     cell.supervisor.pools.followed_logs.end_all(instance.instance_id)
-    return await cell.lifecycle.rotate(instance)
+    overlap_s = claims.overlap_s
+    if overlap_s is None:
+        overlap_s = instance.record.spec.rotation_overlap_s
+    return await cell.lifecycle.rotate(instance, overlap_s)
 
 
 async def console(cell: Cell, token: str, request: Request) -> Reply:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from cell.instances.hosted import HostedInstance
-from cell.instances.pools import CopyPlaces, owner_of
+from cell.instances.pools import CopyLimits, owner_of
 from cell.runtime import pace, priority
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
@@ -27,7 +27,7 @@ class CopySlot:
     low priority. So whoever comes next waits for seconds, however long it goes on.
     """
 
-    def __init__(self, places: CopyPlaces, host: Host, instance: HostedInstance) -> None:
+    def __init__(self, places: CopyLimits, host: Host, instance: HostedInstance) -> None:
         self._places = places
         self._host = host
         self._instance = instance

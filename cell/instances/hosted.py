@@ -7,12 +7,19 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cell.engines.driver import Driver, EngineError, Metrics, RestoresLogins, WritesAnew
+from cell.engines.driver import (
+    ChecksUpgrades,
+    Driver,
+    EngineError,
+    Metrics,
+    RestoresLogins,
+    WritesAnew,
+)
 from cell.instances.activity import Traffic
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.state import InstanceState
 from cell.layout import Site
-from cell.specification import Size
+from cell.specification import Size, Spec
 from cell.timestamps import moment
 
 ROUTED = {"running", "paused"}
@@ -38,7 +45,7 @@ class Progress:
 class HostedInstance(InstanceState):
     """An instance with its driver, and what is under way for it."""
 
-    def __init__(self, record: Record, site: Site, driver: Driver) -> None:
+    def __init__(self, record: InstanceRecord, site: Site, driver: Driver) -> None:
         super().__init__(record)
         self.site = site
         self.driver = driver
@@ -121,6 +128,11 @@ class HostedInstance(InstanceState):
             yield
         finally:
             self.work = outer
+
+    async def check_upgrade(self, spec: Spec) -> None:
+        """Raises EngineError where an engine that runs need not be stopped to know."""
+        if self.usable and isinstance(self.driver, ChecksUpgrades):
+            await self.driver.check_upgrade(self.site, spec)
 
     def _fullness(self) -> str | None:
         """Told while it runs: what it refuses then is its engine's matter."""

@@ -268,11 +268,10 @@ class Lifecycle:
             "uri": instance.driver.uri(login, host, port),
         }
 
-    async def rotate(self, instance: HostedInstance) -> dict[str, Any]:
-        """A new credential; the one before stays valid for the overlap."""
+    async def rotate(self, instance: HostedInstance, overlap_s: float) -> dict[str, Any]:
+        """A new credential; those before it stay valid for the overlap at most."""
         self._free(instance.instance_id)
         async with login_turns.locked(instance):
-            overlap_s = instance.record.spec.rotation_overlap_s
             made = self._credentials.make(instance.instance_id, overlap_s)
             try:
                 await self._supervisor.hand_out_credentials(instance)
@@ -343,6 +342,7 @@ class Lifecycle:
         try:
             # It has one, unless another version was put while it waited for the lock.
             async with bounds.in_turn(instance, slot):
+                await instance.check_upgrade(spec)
                 await self._supervisor.stop(instance)
                 bytes_max = max(map(instance.ceiling_of, (former.size, spec.size)))
                 limits = (bytes_max, self._settings.upgrade_timeout_s)
@@ -356,7 +356,7 @@ class Lifecycle:
                 reason=str(error),
                 exc_info=None if known else error,
             )
-            if instance.record.desired == "running" and not instance.leaving:
+            if instance.record.desired == "running" and not (instance.leaving or instance.usable):
                 await self._start(instance)
             to = f"{former.engine_version} to {spec.engine_version}"
             why = for_owner(str(error)) if known else "an internal error"

@@ -3,7 +3,7 @@
 import os
 
 from cell.instances.log_followers import LogFollowers
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from specserver.turns import Together, Turns
 
 FOLLOWED_LOGS = 20
@@ -17,7 +17,7 @@ RESERVED = 1 / 3
 _PATIENT = 10_000
 
 
-class CopyPlaces:
+class CopyLimits:
     """For the first seconds of a copy, and for all of its time; see `copy_slots`."""
 
     def __init__(self, in_progress: int) -> None:
@@ -43,16 +43,16 @@ class Pools:
         # One that is slow has a CPU in its place, so that half of them is left to others.
         slow = max(1, len(os.sched_getaffinity(0)) // 2)
         self.slow_starts = Turns(slow, 1, waiting_of_one=_PATIENT, waiting=_PATIENT)
-        self.copies = CopyPlaces(COPIES)
+        self.copies = CopyLimits(COPIES)
         # An upgrade may take as long as half an hour, a copy of the data minutes.
-        self.upgrades = CopyPlaces(UPGRADES)
+        self.upgrades = CopyLimits(UPGRADES)
         self.runs = Turns(RUNS, 6, reserved=int(RUNS * RESERVED))
         self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)
         )
 
 
-def owner_of(record: Record) -> Together:
+def owner_of(record: InstanceRecord) -> Together:
     """Of whose share a place is that work on an instance takes."""
     return share_of(record.tenant, record.spec.person)
 

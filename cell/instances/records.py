@@ -15,7 +15,7 @@ PausedBy = Literal["idle", "request"]
 
 
 @dataclass(frozen=True)
-class Record:
+class InstanceRecord:
     """One row. `desired` is what holds now, whoever decided it; `paused_by` says who did."""
 
     instance_id: str
@@ -42,18 +42,22 @@ class Records:
         self._database = database
         self._uids = uids
 
-    def every(self) -> list[Record]:
+    def every(self) -> list[InstanceRecord]:
         columns = "instance_id, uid, spec, desired, paused_by, created_at"
         rows = self._database.rows(f"SELECT {columns} FROM instances ORDER BY instance_id")  # noqa: S608 - the columns above
         return [
-            Record(name, uid, Spec.parse(orjson.loads(spec)), desired, paused_by, created_at)
+            InstanceRecord(
+                name, uid, Spec.parse(orjson.loads(spec)), desired, paused_by, created_at
+            )
             for name, uid, spec, desired, paused_by, created_at in rows
         ]
 
-    def add(self, instance_id: str, spec: Spec) -> Record:
+    def add(self, instance_id: str, spec: Spec) -> InstanceRecord:
         """Raises NoUidError."""
         with self._database.transaction():
-            record = Record(instance_id, self._uids.take(), spec, "running", None, time.time())
+            record = InstanceRecord(
+                instance_id, self._uids.take(), spec, "running", None, time.time()
+            )
             self._database.write(
                 "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?)",
                 *(record.instance_id, record.uid, orjson.dumps(asdict(spec)).decode()),
@@ -61,14 +65,14 @@ class Records:
             )
         return record
 
-    def save(self, record: Record) -> None:
+    def save(self, record: InstanceRecord) -> None:
         self._database.write(
             "UPDATE instances SET spec = ?, desired = ?, paused_by = ? WHERE instance_id = ?",
             *(orjson.dumps(asdict(record.spec)).decode(), record.desired, record.paused_by),
             record.instance_id,
         )
 
-    def forget(self, record: Record) -> None:
+    def forget(self, record: InstanceRecord) -> None:
         """All but that it was erased."""
         with self._database.transaction():
             name = record.instance_id

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from cell.instances.reasons import for_owner
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.runtime.process import Process
 from cell.specification import Spec
 from cell.timestamps import moment
@@ -24,7 +24,7 @@ class InstanceState:
     docs/cell.md has the picture.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: InstanceRecord) -> None:
         self._record = record
         self._process: Process | None = None
         self._usable = False
@@ -37,7 +37,7 @@ class InstanceState:
         self._expected_end: str | None = None
 
     @property
-    def record(self) -> Record:
+    def record(self) -> InstanceRecord:
         return self._record
 
     @property

@@ -23,7 +23,7 @@ from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot
 from cell.instances.hosted import HostedInstance, Progress
 from cell.instances.pools import Pools
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.start_slots import StartSlot
 from cell.instances.uids import Uids
 from cell.layout import Layout
@@ -41,7 +41,7 @@ VERIFIED = "verified"
 class ScratchInstance(HostedInstance):
     """What a backup of another instance is started in, and ends with it."""
 
-    def __init__(self, record: Record, layout: Layout, source: HostedInstance) -> None:
+    def __init__(self, record: InstanceRecord, layout: Layout, source: HostedInstance) -> None:
         super().__init__(record, layout.site(record.instance_id, record.uid), source.driver)
         self.source = source
 
@@ -133,7 +133,7 @@ class Verifier:
         # Without a tenant of its own, an instance is one: this one belongs to the instance's.
         spec = replace(spec, tenant=source.record.tenant)
         uid = self._idle_uids.pop() if self._idle_uids else self._uids.take_for_a_while()
-        record = Record(f"{PREFIX}{ULID()}", uid, spec, "running", None, time.time())
+        record = InstanceRecord(f"{PREFIX}{ULID()}", uid, spec, "running", None, time.time())
         scratch = ScratchInstance(record, self._layout, source)
         try:
             yield scratch

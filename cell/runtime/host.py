@@ -59,7 +59,7 @@ COMPLAINT_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
-class View:
+class EngineFolders:
     """Where an engine finds its folders."""
 
     data: Path
@@ -68,7 +68,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Usage:
+class ResourceUsage:
     memory_bytes: int
     cpu_s: float
 
@@ -108,10 +108,10 @@ class Host:
         self.confinement: Confinement = {**self._sandbox.means, **self._groups.means}
         warn(self.confinement)
 
-    def view(self, site: Site) -> View:
+    def view(self, site: Site) -> EngineFolders:
         if self._sandbox.hides_files:
-            return View(INSIDE / "data", INSIDE / "conf", INSIDE / "run")
-        return View(site.data.outside, site.configuration, site.run.outside)
+            return EngineFolders(INSIDE / "data", INSIDE / "conf", INSIDE / "run")
+        return EngineFolders(site.data.outside, site.configuration, site.run.outside)
 
     @property
     def home(self) -> Path:
@@ -231,10 +231,10 @@ class Host:
         self._groups.make(process.group, size.memory_bytes, _pids_max(size))
         self.limit_cpu(process, size.vcpu)
 
-    def usage(self, process: Process) -> Usage:
+    def usage(self, process: Process) -> ResourceUsage:
         memory_bytes = self._groups.memory_bytes(process.group)
         cpu_s = self._groups.cpu_s(process.group)
-        return Usage(
+        return ResourceUsage(
             process.memory_bytes if memory_bytes is None else memory_bytes,
             process.cpu_s if cpu_s is None else cpu_s,
         )
@@ -343,7 +343,7 @@ class Host:
     def _refuse_root(self, site: Site) -> None:
         """The catalogue offers nothing then; this holds for whatever was there before."""
         if os.geteuid() == 0 and (self.runs_as_root or site.uid == 0):
-            raise LaunchError("no engine runs as root")
+            raise LaunchError("engines must not run as root")
 
     def _environment(self, site: Site, environment: dict[str, str]) -> dict[str, str]:
         return {

@@ -17,7 +17,7 @@ from clients.hosts import is_local
 from clients.profiles import Profile
 from clients.retries import RATE_LIMITED
 from clients.schemas import DocumentError
-from clients.source import Source, cache_folder
+from clients.source import DocumentSource, cache_folder
 
 if TYPE_CHECKING:
     from clients.client import Client
@@ -41,7 +41,9 @@ class CommandContext:
         """Answer the operation whose path ends so, as the server's document has it."""
         found = self.document.ending(method, suffix)
         if found is None:
-            raise ConfigurationError(f"{self.profile.base_url} offers no {method} …{suffix}")
+            raise ConfigurationError(
+                f"{self.profile.base_url} does not have the operation {method} …{suffix}"
+            )
         return found
 
     def instance(self, name_or_id: str) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _warn_of_plain_http(profile: Profile) -> None:
     parts = urlsplit(profile.base_url)
     exposed = parts.scheme == "http" and not is_local(parts.hostname or "")
     if exposed and (profile.api_key or profile.session_token):
-        typer.echo(f"warning: tokens travel unencrypted to {profile.base_url}", err=True)
+        typer.echo(f"warning: tokens are sent unencrypted to {profile.base_url}", err=True)
 
 
 def _tell_retry(delay_s: float, reason: str) -> None:
@@ -105,7 +107,7 @@ def _tell_retry(delay_s: float, reason: str) -> None:
 
 def document_of(profile: Profile) -> Document:
     """Answer the profile's document as it was last seen."""
-    return Source(profile.base_url, cache_folder()).at_hand()
+    return DocumentSource(profile.base_url, cache_folder()).at_hand()
 
 
 def document_at_hand(args: list[str]) -> Document | None:
@@ -139,7 +141,9 @@ def current_document(args: list[str], *, even_if_fresh: bool = False) -> Documen
         ) as client:
             return client.fetch_document(etag)
 
-    return Source(profile.base_url, cache_folder()).current(fetch, even_if_fresh=even_if_fresh)
+    return DocumentSource(profile.base_url, cache_folder()).current(
+        fetch, even_if_fresh=even_if_fresh
+    )
 
 
 def _named_profile(args: list[str]) -> str | None:

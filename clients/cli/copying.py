@@ -36,7 +36,7 @@ BRANCH: Final = "branch the instance for a copy of it"
 
 
 @dataclass(frozen=True)
-class Target:
+class ConnectionTarget:
     """How a program reaches an instance: `server_major` tells which program fits."""
 
     name: str
@@ -48,7 +48,9 @@ class Target:
 
 
 @contextmanager
-def opened_target(context: CommandContext, instance: str, *, store: bool) -> Iterator[Target]:
+def opened_target(
+    context: CommandContext, instance: str, *, store: bool
+) -> Iterator[ConnectionTarget]:
     """Answer an instance of PostgreSQL to copy from or to, with a credential that it takes."""
     endpoint = sql.endpoint_of(context, instance)
     name, engine = endpoint.instance["name"], endpoint.instance["engine"]
@@ -66,7 +68,7 @@ def opened_target(context: CommandContext, instance: str, *, store: bool) -> Ite
             "PGGSSENCMODE": "disable", "PGAPPNAME": "menagerie",
         }  # fmt: skip
         try:
-            yield Target(name, number // 10_000, kept | settings)
+            yield ConnectionTarget(name, number // 10_000, kept | settings)
         except ToolFailed as error:
             if tunnel.failure is not None:
                 complaint = f"cannot reach {credential.host}: {tunnel.failure}"
@@ -80,7 +82,7 @@ class ToolFailed(ClientError):  # noqa: N818  the state is the name
 
 @contextmanager
 def started(
-    arguments: list[str], target: Target, **pipes: int
+    arguments: list[str], target: ConnectionTarget, **pipes: int
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program; raise ToolFailed unless it ends well. What breaks off ends it too."""
     said = subprocess.PIPE if sys.stderr.isatty() else None
@@ -146,13 +148,13 @@ class Progress:
         return f"{size:.1f} GB"
 
 
-class Source(Protocol):
+class ByteReader(Protocol):
     """Answers as many bytes as it likes of those that are asked for, and none at its end."""
 
     def read(self, size_bytes: int, /) -> bytes: ...
 
 
-def copy(source: Source, target: IO[bytes], progress: Progress) -> None:
+def copy(source: ByteReader, target: IO[bytes], progress: Progress) -> None:
     while content := source.read(CHUNK_BYTES):
         target.write(content)
         progress.count(len(content))

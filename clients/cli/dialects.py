@@ -21,20 +21,20 @@ MYSQL_OPAQUE: Final = re.compile(
 )
 MYSQL_OPEN: Final = re.compile(r"'|\"|`|/\*")
 
-HELP: Final = """\\q            leave (so does Ctrl-D)
+HELP: Final = """\\q            quit (so does Ctrl-D)
 \\d            list the tables
 \\d NAME       describe a table
 \\l            list the databases
 \\timing       show or hide how long each statement took
 \\?            this help
-A statement ends with `;` and may take several lines. Ctrl-C drops what was typed, or stops it."""
+A statement ends with `;` and may span several lines. Ctrl-C discards or cancels it."""
 MYSQL_HELP: Final = (
     HELP + "\nThere is no DELIMITER: `menagerie query` takes a procedure with the `;` in its body."
 )
-LINES_HELP: Final = """\\q            leave (so does Ctrl-D)
+LINES_HELP: Final = """\\q            quit (so does Ctrl-D)
 \\timing       show or hide how long each command took
 \\?            this help
-A command is one line. Words with spaces stand in quotes. Ctrl-C drops what was typed."""
+A command is one line. Quote words that contain spaces. Ctrl-C discards what you typed."""
 
 
 def statements(
@@ -61,7 +61,7 @@ def lines(text: str) -> tuple[list[str], str]:
 
 
 @dataclass(frozen=True)
-class Dialect:
+class ShellDialect:
     """`columns` takes the table's name as its one value."""
 
     split: Split = statements
@@ -71,14 +71,14 @@ class Dialect:
     databases: str | None = None
 
 
-DUCKDB: Final = Dialect(
+DUCKDB: Final = ShellDialect(
     tables="SELECT table_schema, table_name, table_type FROM information_schema.tables"
     " ORDER BY 1, 2",
     columns="SELECT column_name, data_type, is_nullable FROM information_schema.columns"
     " WHERE table_name = ? ORDER BY ordinal_position",
     databases="SELECT database_name, readonly FROM duckdb_databases() WHERE NOT internal",
 )
-POSTGRES: Final = Dialect(
+POSTGRES: Final = ShellDialect(
     tables="SELECT table_schema, table_name, table_type FROM information_schema.tables"
     " WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2",
     # The engine's own rules tell which table a name means, and say where there is none.
@@ -90,7 +90,7 @@ POSTGRES: Final = Dialect(
     databases="SELECT datname AS database_name, pg_get_userbyid(datdba) AS owner"
     " FROM pg_database WHERE NOT datistemplate ORDER BY 1",
 )
-MYSQL: Final = Dialect(
+MYSQL: Final = ShellDialect(
     split=mysql_statements,
     help=MYSQL_HELP,
     tables="SELECT table_schema, table_name, table_type FROM information_schema.tables"
@@ -101,7 +101,7 @@ MYSQL: Final = Dialect(
     " ORDER BY ordinal_position",
     databases="SHOW DATABASES",
 )
-RESP: Final = Dialect(split=lines, help=LINES_HELP)
+RESP: Final = ShellDialect(split=lines, help=LINES_HELP)
 DIALECTS: Final = {
     "duckdb": DUCKDB, "postgres": POSTGRES, "timescaledb": POSTGRES, "mysql": MYSQL,
     "mariadb": MYSQL, "redis": RESP, "valkey": RESP,

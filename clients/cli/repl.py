@@ -10,7 +10,7 @@ import typer
 
 from clients import private_files
 from clients.cli import sql
-from clients.cli.dialects import DUCKDB, Dialect
+from clients.cli.dialects import DUCKDB, ShellDialect
 from clients.cli.output import Rows, plain
 from clients.errors import ClientError
 from clients.sessions import Result
@@ -30,7 +30,7 @@ class Repl:
         name: str,
         run: Run,
         read: Callable[[str], str] | None = None,
-        dialect: Dialect = DUCKDB,
+        dialect: ShellDialect = DUCKDB,
     ) -> None:
         self._name = plain(name)
         self._dialect = dialect

@@ -21,7 +21,7 @@ from clients.sessions.session import (
     ROWS_MAX,
     UNAUTHORIZED,
     UNAVAILABLE,
-    Answer,
+    QueryResult,
     Result,
     Session,
 )
@@ -192,7 +192,7 @@ def _prepare(connection: Any, cursor: Any, statement: str, params: Sequence[Any]
     return f"EXECUTE {PREPARED} USING {', '.join(names)}"
 
 
-def _answer(cursor: Any, statement: str) -> Answer:
+def _answer(cursor: Any, statement: str) -> QueryResult:
     """Run it and answer its last result; the mere end of a CALL is none."""
     cursor.execute(statement)
     answer = _read(cursor)
@@ -203,10 +203,10 @@ def _answer(cursor: Any, statement: str) -> Answer:
     return answer
 
 
-def _read(cursor: Any) -> Answer:
+def _read(cursor: Any) -> QueryResult:
     if cursor.description is None:
-        return Answer(changed=cursor.rowcount)
-    answer = Answer([str(one[0]) for one in cursor.description], cursor.kinds())
+        return QueryResult(changed=cursor.rowcount)
+    answer = QueryResult([str(one[0]) for one in cursor.description], cursor.kinds())
     # To break off an answer could undo what its statement does: the rest is read and dropped.
     while (row := cursor.fetchone()) is not None:
         answer.add(row)

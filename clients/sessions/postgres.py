@@ -21,7 +21,7 @@ from clients.sessions.session import (
     ROWS_MAX,
     UNAUTHORIZED,
     UNAVAILABLE,
-    Answer,
+    QueryResult,
     Result,
     Session,
 )
@@ -39,6 +39,12 @@ NATIVE: Final = frozenset(
 )
 # What a server says to a login it refuses; libpq has no code for that.
 REFUSED: Final = ("password authentication failed", "is not permitted to log in")
+# libpq ends where a server tells it a setting of more than 30,000 bytes, as search_path can be.
+TOO_LONG: Final = 'got message type "S"'
+SHORTEN: Final = (
+    "a setting of its database or role is too long for clients; `menagerie credentials NAME "
+    "--rotate` resets it"
+)
 # Connection, resources, operator's intervention, system: nothing is wrong with the statement.
 NOT_THE_STATEMENT: Final = ("08", "53", "57P", "58", "XX")
 COPIES: Final = {pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH}
@@ -124,6 +130,8 @@ def _connected(credential: Credential, ca_file: str) -> psycopg.Connection[Any]:
 def _refused(error: psycopg.Error, host: str) -> errors.ClientError:
     """Answer why there is no connection: in the words of who answered, if anybody did."""
     _, fatal, words = str(error).partition("FATAL:")
+    if TOO_LONG in str(error):
+        return errors.InstanceUnreachable(f"cannot log in to {host}: {SHORTEN}")
     if not fatal:
         return _told(error, host, lost=True)
     refused = any(one in words for one in REFUSED)
@@ -158,7 +166,7 @@ class _Run:
         self._connection = connection
         self._pgconn = connection.pgconn
 
-    def answer(self, statement: str, params: list[Any]) -> Answer:
+    def answer(self, statement: str, params: list[Any]) -> QueryResult:
         is_free = self._pgconn.transaction_status == pq.TransactionStatus.IDLE
         # In a transaction of the user's own a cursor that is refused would end it.
         if QUERY.match(statement) and is_free:
@@ -167,7 +175,7 @@ class _Run:
                 return found
         return self._collect(statement, params)
 
-    def name_types(self, answer: Answer) -> None:
+    def name_types(self, answer: QueryResult) -> None:
         """Put names in the place of the numbers of types that were made in this database."""
         for number, kind in enumerate(answer.column_types):
             ready = self._pgconn.transaction_status != pq.TransactionStatus.INERROR
@@ -175,7 +183,7 @@ class _Run:
                 found = self._collect(f"SELECT {int(kind)}::regtype::text")
                 answer.column_types[number] = str(found.rows[0][0])
 
-    def _by_cursor(self, statement: str, params: list[Any]) -> Answer | None:
+    def _by_cursor(self, statement: str, params: list[Any]) -> QueryResult | None:
         """Ask for no more rows than are kept; None where no cursor can be had, nothing was run.
 
         To break a plain answer off instead would undo what the statement does.
@@ -212,22 +220,22 @@ class _Run:
 
     def _collect(
         self, statement: str, params: Sequence[Any] = (), *, alone: bool = False
-    ) -> Answer:
+    ) -> QueryResult:
         """Run it; answer its last result. With `alone` a second statement in it is refused."""
         self._send(statement, params, alone=alone)
-        answer, fresh, failure = Answer(), True, None
+        answer, fresh, failure = QueryResult(), True, None
         for result in self._results():
             if result.status in ROWS:
                 if fresh:
                     reader = Transformer(self._connection)
                     reader.set_pgresult(result)
-                    answer = Answer(*_columns(self._connection, result))
+                    answer = QueryResult(*_columns(self._connection, result))
                 reader.set_pgresult(result, set_loaders=False)
                 for row in reader.load_rows(0, result.ntuples, list):
                     answer.add(row)
                 fresh = result.status == pq.ExecStatus.TUPLES_OK
             elif result.status == pq.ExecStatus.COMMAND_OK:
-                answer, fresh = Answer(changed=result.command_tuples or 0), True
+                answer, fresh = QueryResult(changed=result.command_tuples or 0), True
             elif result.status in COPIES:
                 raise errors.QueryFailed(
                     INVALID, "COPY from STDIN and to STDOUT needs psql: `menagerie connect`"

@@ -19,7 +19,7 @@ from clients.sessions.session import (
     INVALID,
     UNAUTHORIZED,
     UNAVAILABLE,
-    Answer,
+    QueryResult,
     Result,
     Session,
 )
@@ -144,7 +144,7 @@ def words(command: str, params: Sequence[Any]) -> list[str]:
         raise errors.QueryFailed(INVALID, "the command is empty")
     if split[0].upper() in STREAMS:
         raise errors.QueryFailed(
-            INVALID, f"{split[0].upper()} never ends: use redis-cli or valkey-cli"
+            INVALID, f"{split[0].upper()} does not end by itself: use redis-cli or valkey-cli"
         )
     if not params:
         return split
@@ -169,15 +169,15 @@ def _word(value: Any) -> str:
     return str(value)
 
 
-def _answer(reply: Any) -> Answer:
+def _answer(reply: Any) -> QueryResult:
     plain = _plain(reply)
     if isinstance(plain, Mapping):
-        answer = Answer(["field", "value"], ["text", _kind(plain.values())])
+        answer = QueryResult(["field", "value"], ["text", _kind(plain.values())])
         for pair in plain.items():
             answer.add(pair)
         return answer
     rows = plain if isinstance(plain, list) else [plain]
-    answer = Answer(["reply"], [_kind(rows)])
+    answer = QueryResult(["reply"], [_kind(rows)])
     for one in rows:
         answer.add([one])
     return answer

@@ -58,7 +58,7 @@ class Session(Closing):
 
 
 @dataclass
-class Answer:
+class QueryResult:
     """A result as it comes in: rows over ROWS_MAX are dropped, and only their being is noted."""
 
     columns: list[str] = field(default_factory=list)

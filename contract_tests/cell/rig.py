@@ -291,9 +291,9 @@ class Rig:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
-    def rotate(self, instance_id: str) -> dict[str, Any]:
+    def rotate(self, instance_id: str, **claims: Any) -> dict[str, Any]:
         with self.client() as http:
-            answer = http.post(f"/v1/rotate/{self.token(instance_id, 'rotate')}")
+            answer = http.post(f"/v1/rotate/{self.token(instance_id, 'rotate', **claims)}")
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 

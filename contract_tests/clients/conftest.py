@@ -12,7 +12,7 @@ import pytest
 from clients.cli import run
 from clients.client import Client
 from clients.retries import Retries
-from clients.source import SHIPPED, Source
+from clients.source import SHIPPED, DocumentSource
 from contract_tests.clients.stand_in import ControlPlane, running
 from menagerie import contract
 
@@ -31,7 +31,7 @@ Cli = Callable[..., Ran]
 def shipped_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cached copy of the shipped document, which takes a moment to make."""
     cache = tmp_path_factory.mktemp("cache")
-    Source("http://nowhere", cache, contract.shipped()).at_hand()
+    DocumentSource("http://nowhere", cache, contract.shipped()).at_hand()
     return cache / "shipped.json"
 
 

@@ -14,13 +14,13 @@ from clients.cli import copying
 SAID = b'ERROR: table "\x1b]0;OWNED\x07\x1b[31m\xff"\r\n' + b"x" * 3 + b"\x9b31m\n"
 
 
-def says(folder: Path, *, status: int = 0) -> tuple[list[str], copying.Target]:
+def says(folder: Path, *, status: int = 0) -> tuple[list[str], copying.ConnectionTarget]:
     """A program that says it on stderr and writes `copy` to stdout."""
     script = folder / "says.py"
     script.write_text(
         f"import os, sys\nos.write(2, {SAID!r})\nos.write(1, b'copy')\nsys.exit({status})"
     )
-    return [sys.executable, str(script)], copying.Target("shop", 17, dict(os.environ))
+    return [sys.executable, str(script)], copying.ConnectionTarget("shop", 17, dict(os.environ))
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> int:

@@ -10,7 +10,7 @@ import yaml
 from clients import schemas
 from clients.cli.output import Format
 from clients.schemas import DocumentError
-from clients.source import FRESH_S, SHIPPED, Shipped, Source
+from clients.source import FRESH_S, SHIPPED, DocumentSource, Shipped
 from menagerie import commands, contract
 
 
@@ -32,8 +32,8 @@ class Server:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return Source("http://one", tmp_path / "cache", shipped("shipped"))
+def source(tmp_path: Path) -> DocumentSource:
+    return DocumentSource("http://one", tmp_path / "cache", shipped("shipped"))
 
 
 def shipped(title: str) -> Shipped:
@@ -44,21 +44,21 @@ def title(found: Any) -> str:
     return str(found.raw["info"]["title"])
 
 
-def test_the_shipped_one_is_used_until_the_server_was_asked(source: Source) -> None:
+def test_the_shipped_one_is_used_until_the_server_was_asked(source: DocumentSource) -> None:
     assert title(source.at_hand()) == "shipped"
     assert source.at_hand().version == "1"
     source.current(Server())
     assert title(source.at_hand()) == "first"
 
 
-def test_a_changed_shipped_document_is_read_again(source: Source) -> None:
+def test_a_changed_shipped_document_is_read_again(source: DocumentSource) -> None:
     source.at_hand()
     source.shipped = shipped("shipped anew")
     assert title(source.at_hand()) == "shipped anew"
 
 
 def test_a_fresh_copy_is_not_asked_for_and_an_old_one_by_its_etag(
-    source: Source, monkeypatch: pytest.MonkeyPatch
+    source: DocumentSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = Server()
     source.current(server)
@@ -75,7 +75,7 @@ def test_a_fresh_copy_is_not_asked_for_and_an_old_one_by_its_etag(
     assert title(source.current(server, even_if_fresh=True)) == "second"
 
 
-def test_a_server_that_is_away_leaves_the_copy(source: Source) -> None:
+def test_a_server_that_is_away_leaves_the_copy(source: DocumentSource) -> None:
     def away(etag: str | None) -> Any:
         raise OSError("away")
 
@@ -84,22 +84,23 @@ def test_a_server_that_is_away_leaves_the_copy(source: Source) -> None:
     assert title(source.current(away, even_if_fresh=True)) == "first"
 
 
-def test_servers_do_not_share_copies(source: Source) -> None:
+def test_servers_do_not_share_copies(source: DocumentSource) -> None:
     source.current(Server())
-    assert title(Source("http://two", source.folder, source.shipped).at_hand()) == "shipped"
+    assert title(DocumentSource("http://two", source.folder, source.shipped).at_hand()) == "shipped"
 
 
-def test_a_cache_that_is_spoilt_or_unwritable_does_no_harm(source: Source) -> None:
+def test_a_cache_that_is_spoilt_or_unwritable_does_no_harm(source: DocumentSource) -> None:
     source.at_hand()
     (source.folder / "shipped.json").write_text("{")
     assert title(source.at_hand()) == "shipped"
     assert (
-        title(Source("http://one", Path("/dev/null/cache"), source.shipped).at_hand()) == "shipped"
+        title(DocumentSource("http://one", Path("/dev/null/cache"), source.shipped).at_hand())
+        == "shipped"
     )
 
 
-def test_clients_alone_have_no_document_before_a_server_is_asked(source: Source) -> None:
-    alone = Source("http://one", source.folder)
+def test_clients_alone_have_no_document_before_a_server_is_asked(source: DocumentSource) -> None:
+    alone = DocumentSource("http://one", source.folder)
     SHIPPED.set(None)
     with pytest.raises(DocumentError, match="none was shipped"):
         alone.at_hand()

@@ -22,7 +22,7 @@ from clients.client import Client
 from clients.credentials import Credential
 from clients.names import may_match
 from clients.profiles import Profiles
-from clients.source import Source
+from clients.source import DocumentSource
 from contract_tests.by_day import one_in
 from contract_tests.clients.conftest import Cli, Ran
 from contract_tests.clients.servers import Scripted
@@ -276,7 +276,7 @@ def test_a_credential_is_what_may_stand_in_a_shell(change: dict[str, Any]) -> No
 
 
 def test_a_document_no_commands_can_be_made_of_is_not_kept(folder: Path) -> None:
-    source = Source("http://evil.example", folder / "cache", contract.shipped())
+    source = DocumentSource("http://evil.example", folder / "cache", contract.shipped())
     broken: list[dict[str, Any]] = [{"paths": []}, {"paths": {"/x": {"get": 7}}}, {}, {"paths": 7}]
     broken += [{"paths": {"/x": {"get": {"operationId": name}}}} for name in (5, None, "")]
     # Behind the server's URL these would name another host, to which the request would go.
@@ -315,7 +315,7 @@ def test_names_of_members_drive_no_terminal(play: Play, plane: ControlPlane) -> 
     path = f"/v1/orgs/{plane.world.org_id}/instances"
     plane.script("GET", path, (200, {}, {"items": [row], "next_cursor": None}))
     _, screen = play("instances", "list", columns=60)
-    assert "columns left out" in screen
+    assert "columns not shown" in screen
     assert "\x1b]" not in screen
     plane.world.add("costs", **{title: [{"a": 1}]})
     _, screen = play("instances", "get", "costs", columns=200)

@@ -4,6 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from clients import errors
@@ -12,7 +13,7 @@ from clients.cli.dialects import DIALECTS
 from clients.credentials import Credential
 from clients.sessions import ENGINES, open_session
 from clients.sessions.resp import words
-from clients.sessions.session import ROWS_MAX, Answer, jsonable
+from clients.sessions.session import ROWS_MAX, QueryResult, jsonable
 from clients.transport import Authorities
 from contract_tests.clients.conftest import Cli
 from contract_tests.clients.stand_in import ControlPlane
@@ -46,7 +47,7 @@ def test_the_words_of_a_command(command: str, params: list[Any], expected: list[
         ("GET 'a", [], "No closing quotation"),
         ("GET ?", [1, 2], "more values"),
         ("SET ? ?", [1], "more `?`"),
-        ("subscribe news", [], "SUBSCRIBE never ends"),
+        ("subscribe news", [], "SUBSCRIBE does not end by itself"),
     ],
 )
 def test_what_is_no_command(command: str, params: list[Any], said: str) -> None:
@@ -61,7 +62,7 @@ def test_values_that_json_lacks_are_text() -> None:
 
 
 def test_rows_over_the_most_are_dropped() -> None:
-    answer = Answer(["n"], ["INT"])
+    answer = QueryResult(["n"], ["INT"])
     for number in range(ROWS_MAX + 5):
         answer.add([number])
     result = answer.result(0.001)
@@ -138,3 +139,21 @@ def test_an_instance_that_is_away_is_exit_code_1(home: Path, plane: ControlPlane
     plane.world.add("pg", engine="postgres")
     ran = cli("query", "pg", "SELECT 1")
     assert (ran.code, "cannot reach" in ran.err) == (1, True), ran.err
+
+
+def test_what_a_client_cannot_read_at_its_login_is_told_with_what_mends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In libpq's words, which say nothing of a setting."""
+
+    def end(**_: Any) -> None:
+        raise psycopg.OperationalError(
+            'connection failed: lost synchronization with server: got message type "S", length 4'
+        )
+
+    monkeypatch.setattr(psycopg, "connect", end)
+    with (
+        pytest.raises(errors.InstanceUnreachable, match=r"too long.* --rotate` resets it"),
+        open_session("postgres", FAR, Authorities(None, "")) as session,
+    ):
+        session.query("SELECT 1")

@@ -113,6 +113,19 @@ def test_credentials_prints_them_with_a_line_for_each_client(
     assert stored.password == rotated["password"]
 
 
+def test_a_rotation_after_a_leak_leaves_no_overlap(
+    sales: str, plane: ControlPlane, cli: Cli
+) -> None:
+    assert cli("credentials", "sales", "--rotate", "--overlap", "0").code == 0
+    assert plane.seen[-1].body == {"overlap_s": 0}
+    assert cli("credentials", "rotate", "sales", "--overlap-s", "60").code == 0
+    assert plane.seen[-1].body == {"overlap_s": 60}
+    assert cli("credentials", "sales", "--rotate").code == 0
+    assert plane.seen[-1].body is None
+    for wrong in (["--overlap", "0"], ["--rotate", "--overlap", "-1"]):
+        assert cli("credentials", "sales", *wrong).code == 2
+
+
 def test_credentials_reveal_is_the_api_operation(sales: str, cli: Cli) -> None:
     assert json.loads(cli("credentials", "reveal", "sales", "-o", "json").out)["url"].startswith(
         "https://cell."

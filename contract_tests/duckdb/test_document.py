@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from contract_tests.duckdb.process import PASSWORD, digest, until
 from instance_services.duckdb.database import EngineLimits
-from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import DOCUMENT, make_app
 from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
@@ -37,7 +37,7 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (home / "users.json").write_text('{"app": ["' + digest(PASSWORD) + '"]}')
     limits = EngineLimits(memory_bytes=400_000_000, threads=1)
     turns = QueryTurns()
-    engine = Engine(turns, home / "database.duckdb", home / "temp", limits)
+    engine = SerialExecutor(turns, home / "database.duckdb", home / "temp", limits)
     app = make_app(engine, Users(home / "users.json"))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on"))
     thread = threading.Thread(target=lambda: turns.run(server.serve()))

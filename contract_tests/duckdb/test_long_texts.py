@@ -12,7 +12,7 @@ import pytest
 from contract_tests.by_day import one_in
 from instance_services.duckdb import logs
 from instance_services.duckdb.reference import Reference
-from instance_services.duckdb.refusals import Refusals, Refused
+from instance_services.duckdb.refusals import Refusals, StatementRefused
 
 LENGTH = 1 << 20
 
@@ -35,7 +35,7 @@ def test_a_long_text_is_judged_in_one_pass(refusals: Refusals, piece: str) -> No
     "sql", one_in(3, ["x.query(", "query(", "INSERT INTO query(", "SELECT read_csv(1);"])
 )
 def test_a_long_text_of_calls_is_judged_in_one_pass(refusals: Refusals, sql: str) -> None:
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(StatementRefused):
         refusals.check_text((sql * LENGTH)[:LENGTH])
 
 

@@ -17,7 +17,7 @@ import pytest
 from contract_tests.by_day import one_in
 from contract_tests.duckdb.process import Service, running, until
 from instance_services.duckdb.database import EngineLimits
-from instance_services.duckdb.engine import Broken, Engine, Overloaded
+from instance_services.duckdb.engine import Broken, Overloaded, SerialExecutor
 from instance_services.duckdb.session import Failed
 from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.waiting import trouble
@@ -25,12 +25,14 @@ from instance_services.duckdb.waiting import trouble
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(100000000) a, range(100000000) b"
 
 
-def _with_engine(home: Path, use: Callable[[Engine], Awaitable[None]], **options: Any) -> None:
+def _with_engine(
+    home: Path, use: Callable[[SerialExecutor], Awaitable[None]], **options: Any
+) -> None:
     turns = QueryTurns()
 
     async def run() -> None:
         limits = EngineLimits(memory_bytes=400_000_000, threads=1)
-        engine = Engine(turns, home / "database.duckdb", home / "temp", limits, **options)
+        engine = SerialExecutor(turns, home / "database.duckdb", home / "temp", limits, **options)
         await engine.start()
         try:
             await use(engine)
@@ -80,7 +82,7 @@ def _answers_within(service: Service, timeout_s: float) -> bool:
 
 
 def test_requests_run_in_the_order_they_came(tmp_path: Path) -> None:
-    async def use(engine: Engine) -> None:
+    async def use(engine: SerialExecutor) -> None:
         engine.submit("CREATE TABLE seen (i INTEGER)", [])
         finished: list[int] = []
         jobs = [engine.submit("INSERT INTO seen VALUES (?)", [i]) for i in range(50)]
@@ -116,7 +118,7 @@ def test_what_an_interrupted_statement_did_is_undone(service: Service) -> None:
 
 
 def test_a_request_abandoned_in_the_queue_is_never_begun(tmp_path: Path) -> None:
-    async def use(engine: Engine) -> None:
+    async def use(engine: SerialExecutor) -> None:
         await engine.submit("CREATE TABLE kept (i INTEGER)", []).future
         first = engine.submit(ENDLESS, [])
         second = engine.submit("INSERT INTO kept VALUES (1)", [])
@@ -130,7 +132,7 @@ def test_a_request_abandoned_in_the_queue_is_never_begun(tmp_path: Path) -> None
 
 
 def test_a_full_queue_refuses_and_is_still_healthy(tmp_path: Path) -> None:
-    async def use(engine: Engine) -> None:
+    async def use(engine: SerialExecutor) -> None:
         jobs = [engine.submit(ENDLESS, []) for _ in range(3)]
         with pytest.raises(Overloaded, match="3 requests are already waiting"):
             engine.submit("SELECT 1", [])
@@ -165,7 +167,7 @@ def test_over_http_a_full_queue_is_503_with_a_time_to_come_back(tmp_path: Path) 
 
 
 def test_stopping_drops_what_waits_and_health_says_so(tmp_path: Path) -> None:
-    async def use(engine: Engine) -> None:
+    async def use(engine: SerialExecutor) -> None:
         running_job = engine.submit(ENDLESS, [])
         waiting_job = engine.submit("SELECT 1", [])
         while engine.running is not running_job:  # noqa: ASYNC110 - a thread sets no event of ours

@@ -217,7 +217,7 @@ def test_work_without_an_end_does_not_hold_up_the_end_of_the_run() -> None:
     may_end = threading.Event()
 
     async def use(turns: QueryTurns) -> int:
-        turns.put(module.Call(may_end.wait, asyncio.get_running_loop().create_future()))
+        turns.put(module.FunctionWork(may_end.wait, asyncio.get_running_loop().create_future()))
         await asyncio.sleep(0.05)
         return 7
 

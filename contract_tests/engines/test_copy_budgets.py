@@ -10,7 +10,7 @@ import pytest
 from cell.engines.driver import EngineError
 from cell.instances import snapshots
 from cell.instances.hosted import HostedInstance
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.runtime import budget, tools
 from cell.runtime.folder_sizes import size_bytes
 from contract_tests.engines.conftest import Subject
@@ -49,7 +49,9 @@ def _sparse(subject: Subject) -> None:
 def _instance(subject: Subject) -> HostedInstance:
     size = replace(subject.spec.size, storage_bytes=60 * 10**6)
     spec = replace(subject.spec, size=size)
-    record = Record(subject.site.instance_id, subject.site.uid, spec, "running", None, time.time())
+    record = InstanceRecord(
+        subject.site.instance_id, subject.site.uid, spec, "running", None, time.time()
+    )
     subject.site.snapshots.mkdir(exist_ok=True)
     usable = subject.process is not None
     made = HostedInstance(record, subject.site, subject.driver)

@@ -12,7 +12,7 @@ from cell.database import Database
 from cell.engines.driver import EngineError, Login
 from cell.engines.resp.driver import Redis
 from cell.instances.hosted import HostedInstance
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout, Site
 from cell.sealing import Sealer
@@ -35,7 +35,9 @@ def test_the_former_goes_on_where_the_newest_is_not_taken(
     sealer = Sealer(os.urandom(32), "credentials")
     credentials = Credentials(Database(tmp_path / "cell.db"), sealer)
     nothing: Any = None
-    record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
+    record = InstanceRecord(
+        running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0
+    )
     instance = HostedInstance(record, running.site, running.driver)
     instance.became_usable(0)
     supervisor = Supervisor(settings, layout, running.host, nothing, credentials, *[nothing] * 3)

@@ -13,7 +13,7 @@ from cell.engines.resp.configuration import USERS
 from cell.instances import overlaps
 from cell.instances.hosted import HostedInstance
 from cell.instances.overlaps import Overlaps
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout
 from cell.sealing import Sealer
@@ -41,7 +41,9 @@ def supervisor(
 @pytest.fixture
 def instance(running: Subject, credentials: Credentials, supervisor: Supervisor) -> HostedInstance:
     """With a credential whose overlap is over, and the next."""
-    record = Record(running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0)
+    record = InstanceRecord(
+        running.site.instance_id, running.site.uid, running.spec, "running", None, 0.0
+    )
     made = HostedInstance(record, running.site, running.driver)
     assert running.process is not None
     made.engine_started(running.process)

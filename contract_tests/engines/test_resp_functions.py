@@ -114,7 +114,7 @@ def test_a_log_of_any_length_leaves_the_loop_to_others(tmp_path: Path) -> None:
     os.truncate(path, 256 << 20)
     turns = 0
 
-    async def look() -> list[functions.Change]:
+    async def look() -> list[functions.UndoRecord]:
         nonlocal turns
         looking = asyncio.create_task(functions.leave_out([path]))
         while not looking.done():

@@ -341,3 +341,29 @@ def test_behind_a_balancer_the_address_is_the_one_it_tells(make_gateway: MakeGat
 )
 def test_ipv6_is_counted_by_its_64(address: str, counted: str) -> None:
     assert customer(address) == counted
+
+
+def test_who_hangs_up_while_waiting_for_a_login_waits_no_longer(
+    make_gateway: MakeGateway, postgres: Postgres
+) -> None:
+    """Or those who come after a crowd would wait behind it for as long as it would have."""
+    gateway = make_gateway(
+        ports={"postgres": 0}, logins_max=2, address_logins_max=1, login_wait_s=3_600
+    )
+    host = add_postgres(gateway, "left", postgres, connections_max=4)
+    with not_logged_in(gateway, host, 1) as (held,):
+        assert held.recv(1)
+        with not_logged_in(gateway, host, 4):
+            assert not _waits(gateway, host), "their address has all places of those who wait"
+        until(lambda: _waits(gateway, host), "the places of those who left are given back")
+
+
+def _waits(gateway: GatewayRig, host: str) -> bool:
+    """Whether one more does, and is not refused at once."""
+    with not_logged_in(gateway, host, 1) as (one,):
+        one.settimeout(0.5)
+        try:
+            one.recv(1)
+        except TimeoutError:
+            return True
+        return False

@@ -155,11 +155,35 @@ def test_who_only_says_goodbye_is_not_known_afterwards(*, unsure: bool, stays: b
     assert shared.slots.known.has("one", "192.0.2.1") is stays
 
 
+def test_who_said_goodbye_and_reads_nothing_is_not_known_either() -> None:
+    """The engine's end is noticed only when somebody looks for it."""
+    later: list[Any] = []
+    route: Any = SimpleNamespace(counted_as="one", connections_max=None, instance_id=None)
+    route.protocol = "resp"
+    shared: Any = SimpleNamespace(slots=Slots(1))
+    shared.settings = SimpleNamespace(address_logins_max=4, logins_max=8)
+    shared.loop = SimpleNamespace(call_later=lambda _s, act: later.append(act), time=time.monotonic)
+    shared.pools = FullPools(shared)
+
+    class Unread(Patient):
+        def notice_breaks(self) -> None:
+            places.leave()
+
+    places = Reservations(shared, Unread())
+    assert places.begin_login(route, "192.0.2.1")
+    places.end_login(route, RespDialogue().from_backend(b"+OK\r\n"))
+    later[0]()
+    assert not shared.slots.known.has("one", "192.0.2.1")
+
+
 class Patient:
     evictable = True
 
     def take_turn(self) -> bool:
         return False
+
+    def notice_breaks(self) -> None:
+        pass
 
     def close(self) -> None:
         pass

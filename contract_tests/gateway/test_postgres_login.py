@@ -17,7 +17,7 @@ from contract_tests.gateway.scram_client import ScramClient, authentication, mes
 from gateway.cancels import Cancels
 from gateway.protocols.interface import FirstRequest
 from gateway.protocols.postgres import PostgresDialogue
-from gateway.protocols.postgres_login import MESSAGE_MAX_BYTES, Proof
+from gateway.protocols.postgres_login import MESSAGE_MAX_BYTES, ScramVerifier
 from gateway.refusal import Refusal
 
 PASSWORD, SALT = "of the cell", b"sixteen bytes of"
@@ -63,7 +63,7 @@ def begun(
     startup = ScramClient(user, "").startup({"database": "app"})
     found = dialogue.begin(bytearray(startup + early))
     assert isinstance(found, FirstRequest)
-    proof = Proof.parse(scram.without_login(Server().verifier))
+    proof = ScramVerifier.parse(scram.without_login(Server().verifier))
     return dialogue, dialogue.opened(found.first, "inst_x", {b"app_2": proof}).to_backend
 
 
@@ -257,7 +257,7 @@ def test_of_two_names_the_last_counts() -> None:
     body = b"user\0reporting\0user\0app_2\0\0"
     found = dialogue.begin(bytearray(struct.pack("!II", 8 + len(body), 3 << 16) + body))
     assert isinstance(found, FirstRequest)
-    proof = Proof.parse(scram.without_login(Server().verifier))
+    proof = ScramVerifier.parse(scram.without_login(Server().verifier))
     dialogue.opened(found.first, "inst_x", {b"app_2": proof})
     refused(lambda: dialogue.from_backend(LET_IN))
 
@@ -268,7 +268,7 @@ def test_of_two_names_the_last_counts() -> None:
 )
 def test_what_is_known_of_a_login_is_read_whole_or_not_at_all(written: str) -> None:
     with pytest.raises(ValueError, match="of a login"):
-        Proof.parse(written)
+        ScramVerifier.parse(written)
 
 
 def test_nobody_logs_in_with_what_the_gateway_knows() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.state import InstanceState
 from cell.specification import Size, Spec
 from contract_tests.habits.test_architecture import Transition, drawn_life
@@ -19,7 +19,7 @@ from specserver import Conflict
 PAGE = (ROOT / "docs" / "cell.md").read_text()
 OWNER = ROOT / "cell" / "instances" / "state.py"
 SPEC = Spec("duckdb", "1", Size("f0", 0.25, 2**28, 2**30, 20), "x.local", None, None, 0.0)
-NEW = InstanceState(Record("inst_x", 1, SPEC, "running", None, 0.0))
+NEW = InstanceState(InstanceRecord("inst_x", 1, SPEC, "running", None, 0.0))
 # How an instance came to be what it is.
 COMES_BY: dict[str, tuple[str, ...]] = {
     "provisioning": (),

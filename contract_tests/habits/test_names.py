@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 
 from contract_tests.habits.test_sizes import FILES, ROOT, names, parsed
 
@@ -16,15 +16,6 @@ METAPHORS = re.compile(
     "|(?:^|_)fronts?(?:$|_)",
     re.IGNORECASE,
 )
-
-
-def test_a_class_is_the_only_one_of_its_name() -> None:
-    found = defaultdict(list)
-    for path in MODULES:
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(names(path))
-    assert not {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
 def test_nothing_is_named_by_a_metaphor() -> None:

@@ -1,9 +1,8 @@
-"""Which host names an instance may be given, and how many; what is refused says what to do."""
+"""Which host names an instance may be given; what is refused says what to do."""
 
 import pytest
 
-from control.policy.domains import DOMAINS_MAX, check_hostname, check_plan, normal_hostname
-from control.policy.plans import PLANS
+from control.policy.domains import check_hostname, normal_hostname
 from control.policy.violations import Violation
 
 OURS = "db.menagerie.example"
@@ -49,25 +48,4 @@ def test_a_host_name_that_is_refused(hostname: str, message: str) -> None:
     assert len(LONGEST) == 240
     assert check_hostname(hostname, OURS) == [
         Violation(pointer="/hostname", keyword="format", message=message)
-    ]
-
-
-def test_a_plan_without_domains_says_which_have_them() -> None:
-    assert check_plan(PLANS["free"], 0) == [
-        Violation(
-            pointer="",
-            keyword="plan",
-            message="custom domains need the solo plan or above; this is the free plan",
-        )
-    ]
-
-
-def test_an_instance_has_so_many_and_no_more() -> None:
-    assert check_plan(PLANS["solo"], DOMAINS_MAX - 1) == []
-    assert check_plan(PLANS["solo"], DOMAINS_MAX) == [
-        Violation(
-            pointer="",
-            keyword="quota",
-            message="an instance can have at most 20 domains; remove one first",
-        )
     ]

@@ -5,7 +5,20 @@ from dataclasses import replace
 import pytest
 
 from control.policy.plans import PLANS
-from control.policy.quotas import Usage, check_more_storage, check_one_more, check_return
+from control.policy.quotas import (
+    DOMAINS_MAX,
+    ORGS_CLOSED_MAX,
+    Usage,
+    check_closed_orgs,
+    check_more_storage,
+    check_one_more,
+    check_one_more_api_key,
+    check_one_more_domain,
+    check_one_more_org,
+    check_one_more_project,
+    check_return,
+    orgs_max,
+)
 from control.policy.sizes import GB
 from control.policy.violations import Violation, gigabytes, refuse, wrong
 from specserver import Invalid
@@ -86,6 +99,56 @@ def test_a_plan_without_limits_limits_nothing() -> None:
     assert list(check_one_more(NO_LIMIT, MUCH)) == []
     assert list(check_more_storage(10**18, NO_LIMIT, MUCH)) == []
     assert check_return(NO_LIMIT, MUCH) == []
+
+
+def test_organizations_of_a_free_plan_are_counted_alone_first() -> None:
+    """The narrower limit is told first where both are reached."""
+    limits = orgs_max("free", of_any_plan=10, of_free=3)
+    assert list(limits.items()) == [("free", 3), (None, 10)]
+    assert orgs_max("solo", of_any_plan=10, of_free=3) == {None: 10}
+
+
+def test_one_more_organization() -> None:
+    rest = "; close one with `erase_everything`, or wait until the data of a closed one is erased"
+    assert check_one_more_org(2, 3, "free") == []
+    assert check_one_more_org(3, 3, "free") == quota(
+        f"you can own 3 organizations on the free plan{rest}"
+    )
+    assert check_one_more_org(11, 10, None) == quota(f"you can own 10 organizations{rest}")
+
+
+def test_whoever_closes_many_organizations_waits() -> None:
+    assert check_closed_orgs(ORGS_CLOSED_MAX - 1) == []
+    assert check_closed_orgs(ORGS_CLOSED_MAX) == quota(
+        "you closed 20 organizations in the last 30 days; use one of yours, or wait"
+    )
+
+
+def test_one_more_project_and_api_key() -> None:
+    assert check_one_more_project(FREE, 2) == []
+    assert check_one_more_project(FREE, 3) == quota(
+        "the free plan allows 3 projects; delete one first"
+    )
+    assert check_one_more_project(NO_LIMIT, 10**6) == []
+    assert check_one_more_api_key(FREE, 9) == []
+    assert check_one_more_api_key(FREE, 10) == quota(
+        "the free plan allows 10 API keys; revoke one first"
+    )
+    assert check_one_more_api_key(NO_LIMIT, 10**6) == []
+
+
+def test_a_plan_without_domains_says_which_have_them() -> None:
+    message = "custom domains need the solo plan or above; this is the free plan"
+    assert check_one_more_domain(FREE, 0) == [
+        Violation(pointer="", keyword="plan", message=message)
+    ]
+
+
+def test_an_instance_has_so_many_domains_and_no_more() -> None:
+    assert check_one_more_domain(PLANS["solo"], DOMAINS_MAX - 1) == []
+    assert check_one_more_domain(PLANS["solo"], DOMAINS_MAX) == quota(
+        "an instance can have at most 20 domains; remove one first"
+    )
 
 
 def test_sizes_are_told_in_gigabytes() -> None:

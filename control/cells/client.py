@@ -152,7 +152,7 @@ class HttpCell:
     def describe(self) -> Answer:
         told = self._ask("cells.get", "/v1/cell")
         if len(orjson.dumps(told)) > DESCRIPTION_BYTES_MAX:
-            raise CellUnavailable(f"{_UNREADABLE}: what it says of itself is too long")
+            raise CellUnavailable(f"{_UNREADABLE}: its description of itself is too long")
         _trusting(told["ca"]["root_pem"])
         return told
 
@@ -292,7 +292,7 @@ class HttpCell:
         except httpx.TimeoutException as error:
             raise CellUnavailable("the cell did not answer in time") from error
         except bounded_answers.AnswerRefused as error:
-            raise CellUnavailable(f"the cell's answer cannot be taken: {error}") from error
+            raise CellUnavailable(f"the cell's answer cannot be accepted: {error}") from error
         except httpx.HTTPError as error:
             raise CellUnavailable("the cell cannot be reached") from error
 

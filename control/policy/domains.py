@@ -3,11 +3,8 @@
 import re
 from typing import Final
 
-from control.policy.plans import Plan
 from control.policy.violations import Violation
 
-DOMAINS_MAX: Final = 20
-"""Of one instance; a cell takes no more."""
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 """A last label by which a client takes the whole name for an IPv4 address (WHATWG URL, 3.5)."""
@@ -41,17 +38,6 @@ def _check_form(hostname: str) -> list[Violation]:
         return [_wrong("the domain is not a valid host name")]
     if len(labels) < 2 or _NUMBER.fullmatch(labels[-1]):  # noqa: PLR2004 -- a host and a domain
         return [_wrong("the domain must be a full host name, such as db.example.com")]
-    return []
-
-
-def check_plan(plan: Plan, count: int) -> list[Violation]:
-    """Whether the plan lets an instance that has `count` domains have one more."""
-    if not plan.custom_domains:
-        message = f"custom domains need the solo plan or above; this is the {plan.id} plan"
-        return [Violation(pointer="", keyword="plan", message=message)]
-    if count >= DOMAINS_MAX:
-        message = f"an instance can have at most {DOMAINS_MAX} domains; remove one first"
-        return [Violation(pointer="", keyword="quota", message=message)]
     return []
 
 

@@ -1,7 +1,8 @@
-"""What a plan allows an organization in all: instances, storage, and what it has deleted."""
+"""How many of what a user, an organization and an instance may have; whoever asks has counted."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from control.policy.plans import Plan
@@ -9,6 +10,11 @@ from control.policy.violations import Violation, gigabytes, wrong
 
 GONE_TIMES: Final = 5
 """How many times a plan's quotas its deleted instances, not erased yet, may hold."""
+ORGS_CLOSED_MAX: Final = 20
+"""How many organizations a user may close in ORGS_CLOSED_WITHIN and still create one."""
+ORGS_CLOSED_WITHIN: Final = timedelta(days=30)
+DOMAINS_MAX: Final = 20
+"""Of one instance; a cell takes no more."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +83,57 @@ def check_more_storage(added_bytes: int, plan: Plan, usage: Usage) -> Iterator[V
             f"and {left} is left; ask for less, delete an instance or change the plan"
         )
         yield wrong("storage_bytes", "quota", message)
+
+
+def orgs_max(plan: str, *, of_any_plan: int, of_free: int) -> dict[str | None, int]:
+    """How many a user who creates one of this plan may own, by the plan counted; None: any."""
+    limits: dict[str | None, int] = {"free": of_free} if plan == "free" else {}
+    return limits | {None: of_any_plan}
+
+
+def check_one_more_org(owned: int, limit: int, plan: str | None) -> list[Violation]:
+    """Whether a user may own one more; those of `plan`, or of any, were counted."""
+    if owned < limit:
+        return []
+    message = (
+        f"you can own {limit} organizations{f' on the {plan} plan' if plan else ''};"
+        " close one with `erase_everything`, or wait until the data of a closed one is"
+        " erased"
+    )
+    return [wrong("", "quota", message)]
+
+
+def check_closed_orgs(closed: int) -> list[Violation]:
+    """Whether a user may create one who closed so many of theirs in ORGS_CLOSED_WITHIN."""
+    if closed < ORGS_CLOSED_MAX:
+        return []
+    message = (
+        f"you closed {ORGS_CLOSED_MAX} organizations in the last {ORGS_CLOSED_WITHIN.days} days;"
+        " use one of yours, or wait"
+    )
+    return [wrong("", "quota", message)]
+
+
+def check_one_more_project(plan: Plan, count: int) -> list[Violation]:
+    if plan.projects_max is None or count < plan.projects_max:
+        return []
+    message = f"the {plan.id} plan allows {plan.projects_max} projects; delete one first"
+    return [wrong("", "quota", message)]
+
+
+def check_one_more_api_key(plan: Plan, count: int) -> list[Violation]:
+    if plan.api_keys_max is None or count < plan.api_keys_max:
+        return []
+    message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
+    return [wrong("", "quota", message)]
+
+
+def check_one_more_domain(plan: Plan, count: int) -> list[Violation]:
+    """Whether the plan lets an instance that has `count` domains have one more."""
+    if not plan.custom_domains:
+        message = f"custom domains need the solo plan or above; this is the {plan.id} plan"
+        return [wrong("", "plan", message)]
+    if count >= DOMAINS_MAX:
+        message = f"an instance can have at most {DOMAINS_MAX} domains; remove one first"
+        return [wrong("", "quota", message)]
+    return []

@@ -36,8 +36,8 @@ class FairShare:
             for kind, deadline_s in registry.deadlines.items()
             if kind not in asking
         }
-        self._threads = _Places(threads, turns_from=threads // 2 + 1)
-        self._askers = _Places(max(threads // 4, 1), turns_from=0)
+        self._threads = _Slots(threads, turns_from=threads // 2 + 1)
+        self._askers = _Slots(max(threads // 4, 1), turns_from=0)
 
     def kinds(self, held: Collection[Operation]) -> dict[str, float]:
         """The kinds of which one more may run now, each with its deadline."""
@@ -74,7 +74,7 @@ class FairShare:
         return [each for each in list(held) if each.kind in self._asking]
 
 
-class _Places:
+class _Slots:
     """That are shared; in turns while `turns_from` of them, or more, are taken."""
 
     def __init__(self, number: int, *, turns_from: int) -> None:

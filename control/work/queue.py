@@ -1,6 +1,6 @@
 """The work table's statements: claim, checkpoint, renew and end, each held by a lease."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -245,6 +245,22 @@ def postpone(database: Database, lease: Lease, after_s: float, **values: Any) ->
     with database.write() as db:
         due = now(db) + timedelta(seconds=after_s)
         checkpoint(db, lease, due=due, state="waiting", **values)
+
+
+def waiting_beside(db: Session, lease: Lease, limit: int) -> Sequence[Work]:
+    """Others that are due, and of the same kind, sharer and number of tries; oldest first."""
+    own = select(Work.kind, sharer(), Work.attempts).where(Work.seq == lease.seq)
+    kind, whose, attempts = db.execute(own).one()
+    waiting = select(Work).where(
+        Work.due <= now(db),
+        Work.state == "waiting",
+        Work.kind == kind,
+        Work.attempts == attempts,
+        Work.seq != lease.seq,
+        sharer() == whose,
+    )
+    # By the number, so that two who note something at once lock them in the same order.
+    return db.scalars(waiting.order_by(Work.seq).limit(limit)).all()
 
 
 def holders(database: Database) -> set[str]:

@@ -93,6 +93,13 @@ class Dialogue(Protocol):
         """Whether a client that says nothing is hung up on before it is answered, too."""
 
     @property
+    def must_answer(self) -> bool:
+        """Whether the engine asks a client for something before it lets it in.
+
+        So one that has said its last waits in vain.
+        """
+
+    @property
     def evictable(self) -> bool:
         """Whether a client that has yet to log in may be hung up on for another that would.
 

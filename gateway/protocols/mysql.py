@@ -91,6 +91,7 @@ class MySqlDialogue:
     needs_alpn = False
     names_instances = True
     logs_in = True
+    must_answer = True
     evictable = True
 
     def __init__(self, greeting: Greeting) -> None:

@@ -49,6 +49,7 @@ class PostgresDialogue:
     greeting = b""
     names_instances = True
     logs_in = True
+    must_answer = True
     evictable = True
 
     def __init__(self, cancels: Cancels) -> None:

@@ -28,6 +28,7 @@ OK = b"+OK\r\n"
 
 class RespDialogue(TlsFirst):
     logs_in = True
+    must_answer = False
 
     def __init__(self) -> None:
         self._line = b""

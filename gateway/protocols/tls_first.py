@@ -15,6 +15,7 @@ class TlsFirst:
     needs_alpn = False
     names_instances = False
     logs_in = False
+    must_answer = False
 
     @property
     def evictable(self) -> bool:

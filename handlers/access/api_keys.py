@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from control.boundary import identity
-from control.policy import permissions
+from control.policy import permissions, quotas
 from control.policy.plans import PLANS
-from control.policy.violations import refuse, wrong
+from control.policy.violations import refuse
 from handlers import instants, paging
 from handlers.access import views
 from handlers.calls import OrgCall
@@ -30,7 +30,8 @@ def create(call: OrgCall, body: Body) -> Reply:
     expires_at = _expiry(call, body.get("expires_at"))
     _check_life(call, expires_at)
     _check_grant(call, body["role"], body.get("scopes"))
-    _check_quota(call)
+    held = api_keys.count(call.db, call.org.id, now=call.now)
+    refuse(quotas.check_one_more_api_key(PLANS[call.org.plan], held))
     token = identity.new_api_key()
     key = _record(call, body, token, expires_at)
     call.db.add(key)
@@ -101,7 +102,7 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
         return
     if expires_at is None or expires_at > made_by.expires_at:
         limit = instants.timestamp(made_by.expires_at)
-        message = f"must be set to {limit} or earlier, when your own key expires"
+        message = f"must be {limit} or earlier, which is when your own key expires"
         raise instants.refused(message, keyword="maximum", pointer="/expires_at")
 
 
@@ -121,13 +122,3 @@ def _check_reach(call: OrgCall, key: ApiKey) -> None:
         raise Forbidden(
             f"the key has permissions that you do not have: {', '.join(sorted(beyond))}"
         )
-
-
-def _check_quota(call: OrgCall) -> None:
-    plan = PLANS[call.org.plan]
-    if plan.api_keys_max is None:
-        return
-    held = api_keys.page(call.db, call.org.id, now=call.now, limit=plan.api_keys_max, after=None)
-    if len(held.items) >= plan.api_keys_max:
-        message = f"the {plan.id} plan allows {plan.api_keys_max} API keys; revoke one first"
-        refuse([wrong("", "quota", message)])

@@ -1,11 +1,11 @@
 """Organizations: the owners of everything else."""
 
-from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from control import ordering
 from control.boundary import Call
+from control.policy import quotas
 from control.policy.violations import refuse, wrong
 from control.workflows.instances import erasure
 from handlers import instants
@@ -19,9 +19,6 @@ from storage.instances import instances
 from storage.instances.instances import ERASABLE, Instance
 
 Body = dict[str, Any]
-
-_CLOSED_MAX: Final = 20
-_CLOSED_COUNT: Final = timedelta(days=30)
 
 
 def list_(call: CallerCall) -> list[Body]:
@@ -107,28 +104,14 @@ def _check_quota(call: SessionCall, plan: str) -> None:
     """Held for the user until the commit, so that two requests at once do not pass it."""
     user, settings = call.caller.user, call.services.settings
     call.db.refresh(user, with_for_update=True)
-    allowed: dict[str | None, int] = {None: settings.orgs_per_user}
-    if plan == "free":
-        allowed = {"free": settings.free_orgs_per_user, **allowed}
-    for counted, most in allowed.items():
-        if organizations.count_owned(call.db, user.id, counted) >= most:
-            message = (
-                f"you can own {most} organizations{f' on the {counted} plan' if counted else ''};"
-                " close one with `erase_everything`, or wait until the data of a closed one is"
-                " erased"
-            )
-            refuse([wrong("", "quota", message)])
-    _check_closed(call)
-
-
-def _check_closed(call: SessionCall) -> None:
-    since = call.now - _CLOSED_COUNT
-    if organizations.count_closed(call.db, call.caller.user.id, since) >= _CLOSED_MAX:
-        message = (
-            f"you closed {_CLOSED_MAX} organizations in the last {_CLOSED_COUNT.days} days;"
-            " use one of yours, or wait"
-        )
-        refuse([wrong("", "quota", message)])
+    limits = quotas.orgs_max(
+        plan, of_any_plan=settings.orgs_per_user, of_free=settings.free_orgs_per_user
+    )
+    for counted, limit in limits.items():
+        owned = organizations.count_owned(call.db, user.id, counted)
+        refuse(quotas.check_one_more_org(owned, limit, counted))
+    since = call.now - quotas.ORGS_CLOSED_WITHIN
+    refuse(quotas.check_closed_orgs(organizations.count_closed(call.db, user.id, since)))
 
 
 def _check_region(call: Call, region: str | None) -> None:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from control.policy import quotas
 from control.policy.plans import PLANS
-from control.policy.violations import refuse, wrong
+from control.policy.violations import refuse
 from handlers import paging
 from handlers.access import slugs, views
 from handlers.calls import OrgCall
@@ -25,7 +26,8 @@ def list_(call: OrgCall, limit: int, cursor: str | None = None) -> Body:
 
 def create(call: OrgCall, body: Body) -> Reply:
     call.require("projects:write", teams.everyone_of(call.org.id))
-    _check_quota(call)
+    held = projects.count(call.db, call.org.id)
+    refuse(quotas.check_one_more_project(PLANS[call.org.plan], held))
     slug = body.get("slug") or slugs.derive(
         body["name"], "project", lambda slug: _is_taken(call, slug)
     )
@@ -72,12 +74,3 @@ def _refuse_while_used(by_status: dict[str, int]) -> None:
 
 def _is_taken(call: OrgCall, slug: str) -> bool:
     return projects.is_slug_taken(call.db, call.org.id, slug)
-
-
-def _check_quota(call: OrgCall) -> None:
-    plan = PLANS[call.org.plan]
-    if plan.projects_max is None:
-        return
-    if projects.count(call.db, call.org.id) >= plan.projects_max:
-        message = f"the {plan.id} plan allows {plan.projects_max} projects; delete one first"
-        refuse([wrong("", "quota", message)])

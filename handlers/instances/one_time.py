@@ -14,7 +14,7 @@ from storage.instances.one_time_urls import OneTimeUrl
 
 
 def url(
-    call: OrgCall, instance: Instance, action: str, method: str, **claims: str
+    call: OrgCall, instance: Instance, action: str, method: str, **claims: str | int
 ) -> dict[str, Any]:
     """A URL on the instance's cell, good for one use within `reveal_ttl_s`.
 
@@ -44,7 +44,7 @@ def _noted(call: OrgCall, instance: Instance, action: str, expires_at: datetime)
     return found
 
 
-def _token(call: OrgCall, cell_id: str, found: OneTimeUrl, more: dict[str, str]) -> str:
+def _token(call: OrgCall, cell_id: str, found: OneTimeUrl, more: dict[str, str | int]) -> str:
     claims = {
         "instance_id": found.instance_id,
         "action": found.action,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from control.policy import domains as rules
+from control.policy import quotas
 from control.policy.plans import PLANS
 from control.policy.violations import refuse
 from control.workflows.network.domains import verify_domain
@@ -67,7 +68,7 @@ def _checked(call: OrgCall, instance: Instance, text: str) -> str:
     hostname = rules.normal_hostname(text)
     cell = cells.fetch(call.db, instance.cell_id)
     wrong = [
-        *rules.check_plan(PLANS[call.org.plan], domains.count(call.db, instance)),
+        *quotas.check_one_more_domain(PLANS[call.org.plan], domains.count(call.db, instance)),
         *rules.check_hostname(hostname, cell.instance_domain),
     ]
     refuse(wrong)

@@ -11,7 +11,7 @@ import uvicorn
 
 from instance_services.duckdb import logs, memory
 from instance_services.duckdb.database import EngineLimits
-from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import make_app, render_error
 from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
@@ -36,11 +36,18 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--temp-directory", type=Path, help="where queries spill; emptied at start")
     parser.add_argument("--temp-bytes", type=int, help="how much they may spill")
     parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
-    parser.add_argument("--waiting-max", type=int, default=256, help="requests that may wait")
     parser.add_argument(
-        "--interrupt-timeout-s", type=float, default=10, help="for an abandoned query to obey"
+        "--waiting-max", type=int, default=256, help="maximum number of waiting requests"
     )
-    parser.add_argument("--stop-timeout-s", type=int, default=5, help="for running queries to end")
+    parser.add_argument(
+        "--interrupt-timeout-s",
+        type=float,
+        default=10,
+        help="seconds for an abandoned query to stop",
+    )
+    parser.add_argument(
+        "--stop-timeout-s", type=int, default=5, help="seconds for running queries to end"
+    )
     parser.add_argument("--log-level", default="info", help="debug, info, warning, error")
     return parser.parse_args(words)
 
@@ -53,7 +60,7 @@ def main(words: list[str] | None = None) -> int:
     limits = EngineLimits(given.memory_bytes, given.threads, given.temp_bytes, given.storage_bytes)
     temp_directory = given.temp_directory or given.data.with_name("temp")
     turns = QueryTurns()
-    engine = Engine(
+    engine = SerialExecutor(
         *(turns, given.data, temp_directory, limits),
         waiting_max=given.waiting_max,
         interrupt_timeout_s=given.interrupt_timeout_s,

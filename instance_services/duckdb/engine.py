@@ -67,7 +67,7 @@ class Job:
     )
 
     def __init__(
-        self, engine: "Engine", sql: str, params: list[Any], allowed: Callable[[], bool]
+        self, engine: "SerialExecutor", sql: str, params: list[Any], allowed: Callable[[], bool]
     ) -> None:
         self._engine = engine
         self.allowed = allowed
@@ -89,7 +89,7 @@ class Job:
         self._engine.settle(self)
 
 
-class Engine:
+class SerialExecutor:
     """Runs requests one at a time, in the order they came, in turns with the event loop.
 
     Its methods are called on the event loop of `turns`; `on_broken` is too, once, when the engine

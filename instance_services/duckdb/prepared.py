@@ -34,7 +34,7 @@ _UNSTEADY = re.compile(
 )
 
 
-class Prepared:
+class PreparedStatements:
     """The statements that one connection has prepared, each one SELECT; on its thread."""
 
     def __init__(self, connection: Any, unsteady: frozenset[str]) -> None:

@@ -69,7 +69,7 @@ _TEMPORARY = frozenset({"temp", "temporary"})
 _BEFORE_A_TABLE = frozenset({"exists", "into", "references", "table", "view"})
 
 
-class Refused(Exception):  # noqa: N818 - an answer to the client and not a fault
+class StatementRefused(Exception):  # noqa: N818 - an answer to the client and not a fault
     """The text holds a statement that this service does not run."""
 
 
@@ -86,25 +86,25 @@ class Refusals:
     def check_text(self, sql: str) -> None:
         """To be called before the engine parses the text for good: it may act as it does so."""
         if "\0" in sql:
-            raise Refused("the SQL contains a NUL character")
+            raise StatementRefused("the SQL contains a NUL character")
         if name := self._calls(sql):
-            raise Refused(f"the function {name} is not supported{_why(name)}")
+            raise StatementRefused(f"the function {name} is not supported{_why(name)}")
         if "pragma" in sql.lower() or "import" in sql.lower():
             _check_starts(sql)
         if (path := self._path_read(sql)) is not None:
-            raise Refused(f"{path!r} is no table; {_NO_FILES}")
+            raise StatementRefused(f"{path!r} is not a table; {_NO_FILES}")
         if self._stored.blocked and not _HARMLESS.fullmatch(sql):
             self._stored.check(REQUEST_S)
             if self._stored.blocked:
-                raise Refused(self._stored.blocked)
+                raise StatementRefused(self._stored.blocked)
         if why := self._stored.why_full(sql):
-            raise Refused(why)
+            raise StatementRefused(why)
 
     def check(self, statement: Any, sql: str) -> None:
         """Refuses by the kind of a parsed statement, which is one of the text's."""
         name = statement.type.name
         if name not in STATEMENTS:
-            raise Refused(_WHY_STATEMENT.get(name, f"{name} is not supported"))
+            raise StatementRefused(_WHY_STATEMENT.get(name, f"{name} is not supported"))
         check = _CHECKS.get(name)
         if check is None:
             return
@@ -200,32 +200,34 @@ def _check_starts(sql: str) -> None:
         if place > 0 and found[place - 1] != ";":
             continue
         if word == "pragma" and found[place + 1].strip('"') not in PRAGMAS:
-            raise Refused("this PRAGMA is not supported")
+            raise StatementRefused("this PRAGMA is not supported")
         if word == "import":
-            raise Refused(f"IMPORT is not supported; {_NO_FILES}")
+            raise StatementRefused(f"IMPORT is not supported; {_NO_FILES}")
 
 
 def _check_call(found: list[str], database: str) -> None:
     rest = found[1:] if found[:1] == ["force"] else found
     if rest[:1] != ["checkpoint"]:
-        raise Refused("CALL is not supported; use SELECT … FROM the function")
+        raise StatementRefused("CALL is not supported; use SELECT … FROM the function")
     # The others have no storage, and asking them for a checkpoint breaks the engine for good.
     if [word.strip('"') for word in rest[1:] if word != ";"] not in ([], [database]):
-        raise Refused("CHECKPOINT is supported without a name only")
+        raise StatementRefused("CHECKPOINT is supported without a name only")
 
 
 def _check_set(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
     if not found:
         # No text of the client's: to add such a column the engine changes a setting on its way.
-        raise Refused(
+        raise StatementRefused(
             "ADD COLUMN with a computed DEFAULT cannot be part of a transaction; send it as a"
             " request of its own"
         )
     if found[0] == "use" and found[1:2] and found[1].strip('"') == "temp":
-        raise Refused("USE of the database temp is not supported; write TEMP TABLE or TEMP VIEW")
+        raise StatementRefused(
+            "USE of the database temp is not supported; write TEMP TABLE or TEMP VIEW"
+        )
     rest = [word for word in found[1:3] if word not in ("session", "local", "global")]
     if found[:1] != ["use"] and rest[:1] != ["variable"]:
-        raise Refused("settings are locked; only variables can be set: SET VARIABLE x = 1")
+        raise StatementRefused("settings are locked; only variables can be set: SET VARIABLE x = 1")
 
 
 def _check_create(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
@@ -237,20 +239,20 @@ def _check_create(found: list[str], database: str) -> None:  # noqa: ARG001 - as
         return
     name = kind + 4 if plain[kind + 1 : kind + 4] == ["if", "not", "exists"] else kind + 1
     if _TEMPORARY & set(found[1:kind]) or plain[name : name + 2] == ["temp", "."]:
-        raise Refused(
-            f"a temporary {plain[kind].upper()} is not supported; create it without TEMP, as what"
-            " is made of it stays"
+        raise StatementRefused(
+            f"a temporary {plain[kind].upper()} is not supported; create it without TEMP,"
+            " because objects that are created from it are permanent"
         )
 
 
 def _check_alter(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
     if found[:2] == ["alter", "database"]:
-        raise Refused("ALTER DATABASE is not offered")
+        raise StatementRefused("ALTER DATABASE is not offered")
 
 
 def _check_explain(found: list[str], database: str) -> None:  # noqa: ARG001 - as the others
     if not found:
-        raise Refused(
+        raise StatementRefused(
             "EXPLAIN of a PIVOT without its values is not supported; list them: PIVOT t ON a IN"
             " (1, 2)"
         )
@@ -262,7 +264,7 @@ def _check_explain(found: list[str], database: str) -> None:  # noqa: ARG001 - a
             place = found.index(")", place) + 1
     first = found[place] if place < len(found) else ""
     if first not in _EXPLAINED:
-        raise Refused(f"EXPLAIN {first.upper()} is not supported")
+        raise StatementRefused(f"EXPLAIN {first.upper()} is not supported")
 
 
 _CHECKS = {

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.users import Users
 from specserver import App, Problem, Reply
 
@@ -12,7 +12,7 @@ BODY_BYTES_MAX = 1_048_576
 _INVALID = 422
 
 
-def make_app(engine: Engine, users: Users) -> App:
+def make_app(engine: SerialExecutor, users: Users) -> App:
     """The service; its lifespan starts and stops the engine."""
     return App(
         DOCUMENT,

@@ -15,10 +15,10 @@ from instance_services.duckdb import catalog, memory, values
 from instance_services.duckdb.allowance import Allowance
 from instance_services.duckdb.durable import Changes, NoRoom
 from instance_services.duckdb.errors import told
-from instance_services.duckdb.prepared import Prepared
+from instance_services.duckdb.prepared import PreparedStatements
 from instance_services.duckdb.query_plans import Columns, QueryPlan, QueryPlans
 from instance_services.duckdb.reference import Reference
-from instance_services.duckdb.refusals import Refusals, Refused
+from instance_services.duckdb.refusals import Refusals, StatementRefused
 
 ROWS_MAX = 10_000
 
@@ -55,7 +55,7 @@ class Session:
         refusals = Refusals(connection, reference)
         refusals.check_stored()
         self._plans = QueryPlans(connection, refusals)
-        self._prepared = Prepared(connection, reference.unsteady_functions())
+        self._prepared = PreparedStatements(connection, reference.unsteady_functions())
         self._changes = Changes(connection, allowance.database)
         self._free_bytes = partial(catalog.free_bytes, connection, catalog.database(connection))
         # Of the statement that runs now: whether it may grow the database, and why it was ended.
@@ -70,7 +70,7 @@ class Session:
         try:
             plan = self._plans.of(sql, params)
             return self._run(plan, params, started)
-        except Refused as error:
+        except StatementRefused as error:
             raise Failed(str(error)) from None
         except NoRoom:
             raise DiskFull(_FULL_DISK) from None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from instance_services.duckdb.refusals import Refusals, Refused
+from instance_services.duckdb.refusals import Refusals, StatementRefused
 from instance_services.duckdb.tokens import words
 
 # After one of these, what was learnt of the types of other statements still holds.
@@ -17,11 +17,14 @@ _RETURNS = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO"})
 
 
 def split(connection: Any, refusals: Refusals, sql: str) -> list[Any]:
-    """The statements of the text; Refused for what is not offered, duckdb.Error for bad syntax."""
+    """The statements of the text.
+
+    StatementRefused for what is not offered, duckdb.Error for bad syntax.
+    """
     refusals.check_text(sql)
     statements: list[Any] = connection.extract_statements(sql)
     if not statements:
-        raise Refused("the request contains no statement")
+        raise StatementRefused("the request contains no statement")
     for statement in statements:
         refusals.check(statement, sql)
     return statements

@@ -25,7 +25,7 @@ _LOOKS_IN_VAIN = 4
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Work(Protocol):
+class BlockingWork(Protocol):
     """What would block the loop."""
 
     def perform(self) -> None:
@@ -38,7 +38,7 @@ class Work(Protocol):
         """Called after `perform`, on the loop or while it stands still: to settle futures."""
 
 
-class Call(Generic[T]):
+class FunctionWork(Generic[T]):
     """One function as work; its future gives what it returns or raises."""
 
     def __init__(self, function: Callable[[], T], future: asyncio.Future[T]) -> None:
@@ -76,12 +76,12 @@ class QueryTurns:
         self._holding = threading.Lock()
         # Guards the next two, which the loop and a thread beside it share.
         self._lock = threading.Lock()
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[BlockingWork] = deque()
         self._is_busy = False
         # Whether the loop was stopped for work; of the thread that holds the loop.
         self._is_due = False
         # What is performed while nobody holds the loop, and how much of it there was.
-        self._current: Work | None = None
+        self._current: BlockingWork | None = None
         self._count = 0
         self._sleeps = False
         self._wake = threading.Event()
@@ -106,7 +106,7 @@ class QueryTurns:
             raise self._failure
         return task.result()
 
-    def put(self, work: Work) -> None:
+    def put(self, work: BlockingWork) -> None:
         """To be called on the loop."""
         with self._lock:
             self._waiting.append(work)
@@ -118,7 +118,7 @@ class QueryTurns:
     async def call(self, function: Callable[[], T]) -> T:
         """What the function gives, performed as work."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.put(Call(function, future))
+        self.put(FunctionWork(function, future))
         return await future
 
     def _start_threads(self) -> None:
@@ -188,7 +188,7 @@ class QueryTurns:
             self._stop_for_work()
         return True
 
-    def _go_on_beside(self, work: Work | None) -> None:
+    def _go_on_beside(self, work: BlockingWork | None) -> None:
         """Ends the work during which the loop was taken, and does what else waits."""
         while work is not None:
             self._loop.call_soon_threadsafe(work.settle)
@@ -196,7 +196,7 @@ class QueryTurns:
             if work is not None:
                 work.perform()
 
-    def _next(self) -> Work | None:
+    def _next(self) -> BlockingWork | None:
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
@@ -209,7 +209,7 @@ class QueryTurns:
 
     def _stand_by(self) -> None:
         """Waits until work takes long, and takes the loop over; or until all has ended."""
-        seen: Work | None = None
+        seen: BlockingWork | None = None
         count = self._count
         in_vain = 0
         while not self._ended.is_set():

@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Caller:
+class AuthenticatedUser:
     """Who signed in, and by which of the user's passwords."""
 
     username: str
@@ -37,13 +37,13 @@ class Users:
         self._digests: dict[str, list[str]] = {}
         self._reread()
 
-    def verify(self, username: str, password: str) -> Caller | None:
+    def verify(self, username: str, password: str) -> AuthenticatedUser | None:
         """Who it is, or None where name and password do not fit."""
         digest = hashlib.sha256(password.encode()).hexdigest()
         # Every digest is compared, and one for an unknown name too, so that time tells nothing.
         known = self.digests(username) or ["0" * 64]
         matches = [hmac.compare_digest(digest, each) for each in known]
-        return Caller(username, digest, self) if any(matches) else None
+        return AuthenticatedUser(username, digest, self) if any(matches) else None
 
     def digests(self, username: str) -> list[str]:
         self._reread()

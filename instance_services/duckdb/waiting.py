@@ -2,7 +2,7 @@
 
 import asyncio
 
-from instance_services.duckdb.engine import Broken, Engine, Job, Overloaded
+from instance_services.duckdb.engine import Broken, Job, Overloaded, SerialExecutor
 from instance_services.duckdb.session import Failed
 from specserver import Exchange, Problem
 
@@ -10,7 +10,7 @@ _UNWATCHED_S = 0.05
 _PROBE_S = 2.0
 
 
-async def answer(engine: Engine, job: Job, exchange: Exchange) -> bytes:
+async def answer(engine: SerialExecutor, job: Job, exchange: Exchange) -> bytes:
     """The answer to a request; a client that goes away takes its request with it."""
     watches: list[asyncio.Task[None]] = []
 
@@ -33,13 +33,13 @@ async def answer(engine: Engine, job: Job, exchange: Exchange) -> bytes:
             each.cancel()
 
 
-async def _abandon_when_gone(engine: Engine, job: Job, exchange: Exchange) -> None:
+async def _abandon_when_gone(engine: SerialExecutor, job: Job, exchange: Exchange) -> None:
     await exchange.disconnected()
     engine.abandon(job)
     job.future.cancel()
 
 
-async def trouble(engine: Engine) -> str | None:
+async def trouble(engine: SerialExecutor) -> str | None:
     """Why queries are not answered; while one runs and obeys, that it runs is the answer."""
     if engine.trouble is not None or engine.is_busy:
         return engine.trouble

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, ForeignKey, or_, select, update
+from sqlalchemy import ColumnElement, ForeignKey, func, or_, select, update
 from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
 from storage import pages
@@ -52,12 +52,14 @@ def fetch(db: Session, org_id: str, key_id: str, *, lock: bool = False) -> ApiKe
 
 def page(db: Session, org_id: str, *, now: datetime, limit: int, after: str | None) -> Page[ApiKey]:
     """Keys that are neither revoked nor expired, newest first; suspended ones are listed."""
-    rows = select(ApiKey).where(
-        ApiKey.org_id == org_id,
-        ApiKey.revoked_at.is_(None),
-        or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
-    )
+    rows = select(ApiKey).where(*_listed(org_id, now))
     return pages.keyset(db, rows, ApiKey.id, limit=limit, after=after)
+
+
+def count(db: Session, org_id: str, *, now: datetime) -> int:
+    """How many `page` lists in all."""
+    rows = select(func.count()).select_from(ApiKey).where(*_listed(org_id, now))
+    return db.scalars(rows).one()
 
 
 def revoke_created_with(db: Session, key: ApiKey, at: datetime) -> int:
@@ -75,6 +77,14 @@ def revoke_created_with(db: Session, key: ApiKey, at: datetime) -> int:
 def revoke_all(db: Session, org_id: str, at: datetime) -> int:
     """Revoke every key of the organization; how many were in force."""
     return _revoke(db, org_id, at)
+
+
+def _listed(org_id: str, now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (
+        ApiKey.org_id == org_id,
+        ApiKey.revoked_at.is_(None),
+        or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now),
+    )
 
 
 def _revoke(db: Session, org_id: str, at: datetime, *which: ColumnElement[bool]) -> int:

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from instance_services.duckdb.database import EngineLimits
-from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.service import make_app
 from instance_services.duckdb.turns import QueryTurns
 from instance_services.duckdb.users import Users
@@ -70,7 +70,7 @@ class Service:
         users = home / "users.json"
         digest = hashlib.sha256(_PASSWORD.encode()).hexdigest()
         users.write_bytes(orjson.dumps({"app": [digest]}))
-        self.engine = Engine(turns, home / "service.duckdb", home / "temp", _LIMITS)
+        self.engine = SerialExecutor(turns, home / "service.duckdb", home / "temp", _LIMITS)
         self._app = make_app(self.engine, Users(users))
         credential = base64.b64encode(f"app:{_PASSWORD}".encode())
         self._headers = [

@@ -40,6 +40,8 @@ from tools.bench.whole_way_server import OPERATIONS
 
 ROUNDS: Final = 9
 REQUESTS: Final = {"get": 400, "list": 200, "create": 80, "reveal": 200}
+ROUTED: Final = ("get", "list", "create")
+"""What is measured of `more`, by its bars."""
 INSTANCES: Final = 20
 _STARTED_S: Final = 60.0
 
@@ -57,7 +59,11 @@ BARS: Final = (
     Bar("get", 0.45),
     Bar("list", 0.6),
     Bar("create", 0.6),
+    # To find an operation among more of them costs no more, whichever it is. The limits differ as
+    # the noise does: a round has fewer requests of those that cost more.
     Bar("get", 1.05, of="more", against="ours"),
+    Bar("list", 1.08, of="more", against="ours"),
+    Bar("create", 1.1, of="more", against="ours"),
 )
 
 
@@ -181,7 +187,7 @@ def _measure(url: str, directory: Path, names: tuple[str, ...], rounds: int) -> 
         for number in range(rounds + 1):
             for operation, requests in REQUESTS.items():
                 for server in servers:
-                    if server.name == "more" and operation != "get":
+                    if server.name == "more" and operation not in ROUTED:
                         continue
                     server.measure(operation, tenancy, requests)
                     forget()

@@ -11,7 +11,7 @@ import orjson
 from menagerie.contract import PUBLIC_EXTENSIONS
 from specserver.document import Document
 from specserver.public import public
-from specserver.reference import Pages
+from specserver.reference import StaticPages
 
 HERE = Path(__file__).parent
 AT_THE_ROOT = {
@@ -78,7 +78,7 @@ def _index(folder: Path) -> str:
 def _write_reference(document: Path, into: Path) -> None:
     """The reference as a service shows it at /docs, with a document of its own beside it."""
     shown = public(Document.load(document).raw, PUBLIC_EXTENSIONS) | {"servers": SERVERS}
-    for path, content in Pages(shown, docs=True, front=None).pages.items():
+    for path, content in StaticPages(shown, docs=True, front=None).pages.items():
         name = "index.html" if path == "/docs" else path.removeprefix("/")
         target = into / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from cell.certificates import pki
 from cell.certificates.acme import challenge, issuing
 from cell.certificates.acme.ledger import Account, AcmeOrder, DomainState, Ledger
 from cell.certificates.acme.problems import AcmeError
-from cell.certificates.acme.schedule import Schedule
+from cell.certificates.acme.schedule import OrderSchedule
 from cell.certificates.served import ServedCertificates
 from cell.runtime.own_threads import in_daemon_thread
 from cell.settings import CellSettings
@@ -41,7 +41,7 @@ class Certifier:
         self._ledger = ledger
         self._home = home
         self._served = served
-        self._schedule = Schedule()
+        self._schedule = OrderSchedule()
         self._server: AcmeServer | None = None
         self._connecting = asyncio.Lock()
         self._rests_until = 0.0

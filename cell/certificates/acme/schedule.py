@@ -13,7 +13,7 @@ ORDERS_PER_HOUR: Final = 25
 HOUR_S: Final = 3_600.0
 
 
-class Schedule:
+class OrderSchedule:
     """`hosts` has the domains of the cell, each with the tenant it belongs to.
 
     A tenant whose servers keep the ACME server waiting, or who gets its rate limits to apply, holds

@@ -70,6 +70,18 @@ _REFUSING = (
         " CONSTRAINT `rotate the credential instead` CHECK (FALSE)) ENGINE=Aria"
     ),
 )
+# As in a new server: the URI names it. Only where it was dropped, as what is there may be locked; a
+# login works without it, so nothing is kept up or refused for it.
+_MISSING = (
+    "NOT EXISTS (SELECT SCHEMA_NAME FROM information_schema.SCHEMATA"
+    f" WHERE SCHEMA_NAME = '{DATABASE}')"
+)
+MARIADB_DATABASE = f"{DATABASE} CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci"
+_DATABASE_MADE = (
+    "BEGIN NOT ATOMIC DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;"
+    f" SET SESSION lock_wait_timeout = 2; IF {_MISSING} THEN"
+    f" CREATE DATABASE IF NOT EXISTS {MARIADB_DATABASE}; END IF; END"
+)
 _ALL_RIGHTS = 2**64 - 1
 _FREEING = (
     *("Select", "Delete", "Delete_history", "Drop", "Execute", "Lock_tables", "Show_view"),
@@ -85,7 +97,7 @@ _SYSTEMS_ROUTINES = "'AddGeometryColumn', 'DropGeometryColumn'"
 
 def mariadb_tenant(administrator: str, hashes: Sequence[str]) -> list[str]:
     """Newest first, as most clients come with it; each further one costs a round trip."""
-    return [*_alone(administrator), *_strangers_end(administrator), *_ways(hashes)]
+    return [*_alone(administrator), *_strangers_end(administrator), *_ways(hashes), _DATABASE_MADE]
 
 
 def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[str]) -> list[str]:
@@ -102,6 +114,7 @@ def mariadb_all(administrator: str, administrators_hash: str, hashes: Sequence[s
         *rights(True),
         "FLUSH PRIVILEGES",
         "RESET SLAVE ALL",
+        _DATABASE_MADE,
         *_ways(hashes),
     ]
 
@@ -199,13 +212,20 @@ MYSQL_RIGHTS = (
 )
 # What the server keeps for itself, none of which can log in.
 MYSQL_OWN = ("mysql.sys", "mysql.session", "mysql.infoschema")
+MYSQL_DATABASE = f"{DATABASE} CHARACTER SET utf8mb4"
+_MYSQL_DATABASE_MADE = (
+    f"SET @made = IF({_MISSING}, 'CREATE DATABASE {MYSQL_DATABASE}', 'DO 0')",
+    "PREPARE made FROM @made",
+    "EXECUTE made",
+    "DEALLOCATE PREPARE made",
+)
 _ROW = "WHERE User = 'app' AND Host = '%'"
 _ATTRIBUTES = "COALESCE(User_attributes, JSON_OBJECT())"
 
 
 def mysql_tenant(administrator: str, hashes: Sequence[str]) -> list[str]:
     """The newest two: the server keeps no more."""
-    return [*_mysql_alone(administrator), *_passwords(hashes)]
+    return [*_mysql_alone(administrator), *_passwords(hashes), *_MYSQL_DATABASE_MADE]
 
 
 def _mysql_alone(administrator: str) -> list[str]:
@@ -253,4 +273,6 @@ def mysql_all(administrator: str, administrators_hash: str, hashes: Sequence[str
         f"REVOKE ALL ON performance_schema.* FROM {TENANT_ACCOUNT}",
         *_mysql_alone(administrator),
         *_passwords(hashes),
+        # The server stops reading at an error, as with a disk that is full.
+        *_MYSQL_DATABASE_MADE,
     ]

@@ -37,11 +37,11 @@ class MySQLHeldUpError(Exception):
     """What others do keeps the server from doing as it was told."""
 
 
-class RefusedError(Exception):
+class MySQLRefusedError(Exception):
     """The server did not do as it was told; the text holds no statement."""
 
 
-FAILURES = (NotThereError, MySQLHeldUpError, RefusedError)
+FAILURES = (NotThereError, MySQLHeldUpError, MySQLRefusedError)
 
 
 async def can_log_in(socket: EnginePath, username: str, password: str) -> bool:
@@ -125,7 +125,7 @@ def _failure(error: pymysql.err.Error, refused: str) -> Exception:
     number = error.args[0] if error.args else "?"
     if number in NOT_THERE:
         return NotThereError(f"the server is not responding (error {number})")
-    kind = MySQLHeldUpError if number in HELD_UP else RefusedError
+    kind = MySQLHeldUpError if number in HELD_UP else MySQLRefusedError
     return kind(f"{refused} (error {number})")
 
 
@@ -143,7 +143,7 @@ def _answers(socket: EnginePath, username: str, password: str) -> bool:
             return True
     except NotThereError:
         return False
-    except RefusedError:
+    except MySQLRefusedError:
         return True
 
 

@@ -145,7 +145,7 @@ MARIADB = Dialect(
     template=(
         # Views on what is switched off in most sizes, in a hundred files.
         "DROP DATABASE IF EXISTS sys",
-        "CREATE DATABASE app CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci",
+        f"CREATE DATABASE {accounts.MARIADB_DATABASE}",
     ),
     backup_tool="mariadb-backup",
     upgrade_tool="mariadb-upgrade",
@@ -167,7 +167,7 @@ MYSQL = Dialect(
     everything=accounts.mysql_all,
     tenant=accounts.mysql_tenant,
     hold=("LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"),
-    template=("CREATE DATABASE app CHARACTER SET utf8mb4",),
+    template=(f"CREATE DATABASE {accounts.MYSQL_DATABASE}",),
     rights=None,
     library=None,
     backup_tool=None,

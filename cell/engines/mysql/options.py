@@ -1,6 +1,6 @@
 """What a server is started with: what is so for all, and what its size decides."""
 
-from cell.runtime.host import View
+from cell.runtime.host import EngineFolders
 from cell.specification import Size
 from gateway import logins
 
@@ -20,7 +20,7 @@ TEMPLATE_LOG = "--innodb-log-file-size=4M"
 Values = dict[str, int | str]
 
 
-def for_all(view: View, databases: str, socket: str) -> list[str]:
+def for_all(view: EngineFolders, databases: str, socket: str) -> list[str]:
     """Both engines'."""
     nothing = view.configuration / NOTHING
     return [

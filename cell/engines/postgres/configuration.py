@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cell.engines.driver import EngineRefusal
 from cell.engines.postgres import extensions
 from cell.engines.postgres.sources import Source
-from cell.runtime.host import View
+from cell.runtime.host import EngineFolders
 from cell.specification import Size
 from gateway import logins
 
@@ -65,7 +65,7 @@ TIMESCALEDB = Family(
 )
 
 
-def content(family: Family, source: Source, size: Size, view: View) -> bytes:
+def content(family: Family, source: Source, size: Size, view: EngineFolders) -> bytes:
     """The whole of postgresql.conf."""
     major = int(source.major)
     settings = {
@@ -85,7 +85,7 @@ def content(family: Family, source: Source, size: Size, view: View) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def decisive(family: Family, source: Source, view: View) -> dict[str, str]:
+def decisive(family: Family, source: Source, view: EngineFolders) -> dict[str, str]:
     """Who is let in, and what is loaded or run: said at the start, where no file overrides it."""
     preloaded = [*filter(None, [family.extension]), *extensions.preloaded(source)]
     found = {

@@ -6,6 +6,8 @@ import weakref
 from collections.abc import AsyncIterator
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import TupleRow
 
 from cell.engines.driver import Login, NewLoginError
@@ -31,6 +33,9 @@ ADMINISTRATION_BYTES_MAX = 64 * 2**20
 OWNERS_BYTES_MAX = 2**20
 # Nothing of a tenant's runs there: nobody but the superuser makes anything in it.
 OURS = "postgres"
+# Where clients go; an owner's session may hold a lock on it.
+CLIENTS = "app"
+CLIENTS_WITHIN_S = 2.0
 # Owners may set defaults for their database and their roles, which must not bend what we do.
 ANYBODYS = (
     *(
@@ -56,6 +61,10 @@ END_BLOCKERS = """
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 WHERE pid = ANY (pg_catalog.pg_blocking_pids(%s)) AND usename IS DISTINCT FROM %s
 """
+# What is between two encodings of which no text can be brought from one to the other. A database of
+# an encoding without a way to UTF-8 is read as it is: names of ours are the same in each.
+NO_CONVERSION = "conversion between"
+AS_IT_IS = "client_encoding=sql_ascii"
 # psycopg has no code for what a server says before it lets somebody in; its messages are English.
 SAID = "FATAL:"
 WRONG_PASSWORD = "password authentication failed"  # noqa: S105 - what it says
@@ -68,6 +77,11 @@ EXHAUSTED = ("out of shared memory", "out of memory")
 OF_A_LOGIN = (
     *(WRONG_PASSWORD, "permission denied for database", "does not exist"),
     *("is not permitted to log in", "too many connections for", "could not access file"),
+)
+# What keeps a client out and is no setting of its database or its role.
+NOT_BY_SETTINGS = (
+    *(*FULL, *EXHAUSTED, WRONG_PASSWORD, "permission denied for database", "does not exist"),
+    *("too many connections for", "timeout expired", "could not fork"),
 )
 
 
@@ -108,11 +122,25 @@ async def administration(
         if database != OURS:
             bounded = relay.opened(folder / SOCKET, bytes_max=ADMINISTRATION_BYTES_MAX)
             server = await stack.enter_async_context(bounded)
-        connection = await connect(server, login, database, settings, keys)
+        try:
+            connection = await connect(server, login, database, settings, keys)
+        except psycopg.OperationalError as error:
+            if NO_CONVERSION not in str(error):
+                raise
+            connection = await connect(server, login, database, (*settings, AS_IT_IS), keys)
+            for kind in ("text", "name", "varchar", "bpchar"):
+                connection.adapters.register_loader(kind, _AnyText)
         try:
             yield connection
         finally:
             await connection.close()
+
+
+class _AnyText(Loader):
+    """psycopg has bytes where it does not know the encoding."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="backslashreplace")
 
 
 async def keys(connection: psycopg.AsyncConnection[TupleRow], login: Login) -> Keys | None:
@@ -270,6 +298,24 @@ async def try_login(folder: EnginePath, login: Login) -> None:
         said = str(error).rpartition(SAID)[2].strip()
         complaint = f"the login {login.username} does not work, so no other was ended: {said}"
         raise LoginError(complaint) from error
+
+
+async def lets_clients_in(folder: EnginePath, login: Login) -> bool:
+    """Whether one that brings no settings gets in where clients go, as far as that is said here.
+
+    Not where the server has no room, a lock is held, or there is nowhere to go.
+    """
+    async with relay.opened(folder / SOCKET, bytes_max=OWNERS_BYTES_MAX) as server:
+        try:
+            async with asyncio.timeout(CLIENTS_WITHIN_S):
+                connection = await connect(server, login, CLIENTS, ())
+        except TimeoutError:
+            return True
+        except (NotRunningError, psycopg.OperationalError) as error:
+            told = str(error.__cause__ or error)
+            return any(each in told for each in NOT_BY_SETTINGS)
+        await connection.close()
+        return True
 
 
 def is_full(error: psycopg.Error) -> bool:

@@ -182,7 +182,7 @@ class PostgreSQL:
             # Its owner's statements must not keep a credential alive: told at its next start.
             if (process := self._host.find(site)) is not None:
                 await server.quit_at_once(process)
-                return f"it did not take new credentials: {error}"
+                return f"it did not accept new credentials: {error}"
         return None
 
     def proofs(self, site: Site) -> dict[str, str]:
@@ -194,10 +194,9 @@ class PostgreSQL:
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self._installation(data_folder.major(site) or "", site)
-        path = site.configuration / configuration.FILE
-        view = self._host.view(site)
-        wanted = configuration.content(self._family, installation.source, size, view)
-        if configuration.needs_restart(path.read_bytes(), wanted):
+        former = (site.configuration / configuration.FILE).read_bytes()
+        given = (self._family, installation.source, size, self._host.view(site))
+        if configuration.needs_restart(former, wanted := configuration.content(*given)):
             return False
         with self._writing:
             server.write(self._host, site, configuration.FILE, wanted)
@@ -206,6 +205,14 @@ class PostgreSQL:
         process.signal(signal.SIGHUP)
         self._host.limit_cpu(process, size.vcpu)
         return True
+
+    async def check_upgrade(self, site: Site, spec: Spec) -> None:
+        if data_folder.major(site) == spec.engine_version:
+            return
+        # Else it is seen in the copy.
+        with contextlib.suppress(NotRunningError, psycopg.Error, UnicodeError):
+            async with connections.administration(site.run, self._superuser(site)) as connection:
+                await upgrade.refuse(connection)
 
     async def upgrade(self, site: Site, former: Spec, spec: Spec) -> None:  # noqa: ARG002 - the data says
         await asyncio.to_thread(data_folder.finish, site)
@@ -252,8 +259,7 @@ class PostgreSQL:
         await examination.check_files(self._host, self._installations, installation, site)
 
     async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
-        major = int(data_folder.major(site) or 0)
-        return await examination.examine(site.run, self._superuser(site), major)
+        return await examination.examine(site, self._superuser(site))
 
     async def erase(self, site: Site) -> None:
         self._storage_limit.forget(site)
@@ -369,9 +375,9 @@ class PostgreSQL:
                     await roles.set_password(connection, scram.verifier(superuser.password))
                 await roles.allow(connection, wanted)
                 await lockouts.lift_settings(connection, list(wanted))
-            await lockouts.try_open_database(connection)
             for each in tried:
                 await connections.try_login(site.run, each)
+            await lockouts.let_clients_in(connection, site.run, tried)
             async with connection.transaction():
                 former = await roles.forbid_others(connection, wanted)
             await ended_logins.end_sessions(connection, former)

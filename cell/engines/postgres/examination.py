@@ -9,12 +9,11 @@ functions of the server's.
 import psycopg
 
 from cell.engines.driver import Contents, EngineError, Login
-from cell.engines.postgres import connections, roles, searches
+from cell.engines.postgres import connections, data_folder, roles, searches
 from cell.engines.postgres.connections import NotRunningError, PostgresHeldUpError
 from cell.engines.postgres.installation import Installation, Installations
 from cell.engines.postgres.roles import Connection
 from cell.layout import Site
-from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import LaunchError
 
@@ -64,8 +63,9 @@ async def check_files(
             raise EngineError("the checksums of its files are wrong") from error
 
 
-async def examine(folder: EnginePath, ours: Login, major: int) -> Contents:
+async def examine(site: Site, ours: Login) -> Contents:
     """Reads every table of every database that takes connections."""
+    folder, major = site.run, int(data_folder.major(site) or 0)
     counted: list[tuple[str, str, str]] = []
     extensions: set[str] = set()
     try:

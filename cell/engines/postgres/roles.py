@@ -8,6 +8,7 @@ import structlog
 from psycopg import AsyncConnection, sql
 from psycopg.rows import TupleRow
 
+from cell.engines.postgres import stored_settings
 from instance_services.queues.installation import ROLES as GROUPS
 
 log = structlog.get_logger("cell.postgres")
@@ -109,36 +110,11 @@ BEGIN
     END LOOP;
 END $$
 """
-# Texts of any length are settings too, and compress well: to look through some hundred of them took
-# longer than a rotation may. Beyond a few, what is compressed is not looked at, and so not kept.
-LONG_SETTINGS = """
-DELETE FROM pg_catalog.pg_db_role_setting WHERE pg_catalog.pg_column_size(setconfig) > 8192
-OR ctid IN (SELECT ctid FROM pg_catalog.pg_db_role_setting
-    WHERE pg_catalog.pg_column_compression(setconfig) IS NOT NULL
-    ORDER BY pg_catalog.pg_column_size(setconfig), setdatabase, setrole OFFSET 100)
-"""
 OPEN_GROUPS = """
 SELECT rolname FROM pg_catalog.pg_roles WHERE rolcanlogin AND rolname = ANY(%s)
 """
-# Settings for the superuser, for everybody, or for databases of ours, and those that owners cannot
-# set; and rights to set them.
-FOREIGN_SETTINGS = """
-UPDATE pg_catalog.pg_db_role_setting SET setconfig = ARRAY(
-    SELECT c FROM pg_catalog.unnest(setconfig) AS c
-    WHERE setrole <> 10 AND (setrole <> 0 OR setdatabase NOT IN (SELECT 0::oid UNION ALL
-        SELECT oid FROM pg_catalog.pg_database
-        WHERE datname IN ('postgres', 'template0', 'template1')))
-    AND pg_catalog.lower(pg_catalog.split_part(c, '=', 1)) NOT IN (
-        SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings WHERE context <> 'user'))
-WHERE setrole = 10 OR setrole = 0 AND setdatabase IN (SELECT 0::oid UNION ALL
-        SELECT oid FROM pg_catalog.pg_database
-        WHERE datname IN ('postgres', 'template0', 'template1'))
-OR EXISTS (SELECT FROM pg_catalog.unnest(setconfig) AS c
-    WHERE pg_catalog.lower(pg_catalog.split_part(c, '=', 1)) IN (
-        SELECT pg_catalog.lower(name) FROM pg_catalog.pg_settings WHERE context <> 'user'))
-"""
+# Rights to set what owners cannot.
 TIDY = (
-    "DELETE FROM pg_catalog.pg_db_role_setting WHERE setconfig = '{}'",
     "DELETE FROM pg_catalog.pg_shdepend WHERE classid = 'pg_catalog.pg_parameter_acl'::regclass",
     "DELETE FROM pg_catalog.pg_parameter_acl",
 )
@@ -202,7 +178,7 @@ async def disable(connection: Connection) -> None:
         for name in await _family(connection):
             await _forbid(connection, name)
             if name != OWNER:
-                await _reset(connection, name)
+                await reset(connection, name)
 
 
 async def allow(connection: Connection, verifiers: Mapping[str, str]) -> None:
@@ -306,10 +282,7 @@ async def _expel(connection: Connection) -> None:
         await _run(connection, "ALTER ROLE {} NOLOGIN", sql.Identifier(name))
         await connection.execute(END_MIGHTY, [name])
         log.warning("cell.postgres.role_stripped", role=name)
-    if (long := (await connection.execute(LONG_SETTINGS)).rowcount) > 0:
-        log.warning("cell.postgres.settings_removed", reason="they are too long", count=long)
-    if (await connection.execute(FOREIGN_SETTINGS)).rowcount:
-        log.warning("cell.postgres.settings_removed", reason="only a superuser can have set them")
+    await stored_settings.clear(connection)
     for statement in TIDY:
         await connection.execute(statement.encode())
     for (name,) in await (await connection.execute(MIGHTY)).fetchall():
@@ -367,15 +340,16 @@ async def _make(connection: Connection, name: str) -> None:
     await _run(connection, "CREATE ROLE {} INHERIT", role)
     await _run(connection, "GRANT {} TO {}", owner, role)
     await _run(connection, "COMMENT ON ROLE {} IS 'login of a credential'", role)
-    await _reset(connection, name)
+    await reset(connection, name)
 
 
-async def _reset(connection: Connection, name: str) -> None:
+async def reset(connection: Connection, name: str) -> None:
     """A login acts as the owner from its first statement on, so that what it makes is his."""
     role = sql.Identifier(name)
     await _run(connection, RESET_IN_DATABASES, sql.Literal(name), sql.Literal(name))
     await _run(connection, "ALTER ROLE {} RESET ALL", role)
-    await _run(connection, "ALTER ROLE {} SET role = {}", role, sql.Literal(OWNER))
+    if name != OWNER:
+        await _run(connection, "ALTER ROLE {} SET role = {}", role, sql.Literal(OWNER))
 
 
 async def _run(connection: Connection, statement: str, *parts: sql.Composable) -> None:

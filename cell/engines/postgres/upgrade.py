@@ -16,10 +16,12 @@ from cell.engines.postgres import (
     connections,
     data_folder,
     leftovers,
+    lockouts,
     owner_code,
     roles,
     server,
     statistics,
+    stored_settings,
 )
 from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.installation import INSIDE, Installation, Installations
@@ -43,8 +45,11 @@ DETAILS_NAMES = "pg_upgrade_dump_[0-9]*.log"
 DETAILS_MAX, FOLDERS_MAX = 10, 2
 DETAILS_BYTES_MAX = 1 << 20
 COMPLAINT_CHARACTERS = 500
+CAUSE_CHARACTERS = 200
+NAMED_MAX = 5
 ERRORS_MAX = 10
 ERROR = re.compile(r"\b(error|fatal|panic):", re.IGNORECASE)
+GOODBYE = "Failure, exiting"
 TIMEOUT_S = 4 * 3600.0
 # The tool writes into the folder it runs in, and complains on its output.
 IN_FOLDER = 'cd "$1" && shift && exec "$@" 1>&2'
@@ -56,7 +61,29 @@ UPDATE pg_catalog.pg_attribute SET attoptions = nullif(
     ARRAY(SELECT o FROM unnest(attoptions) AS o WHERE o NOT LIKE 'pg\\_attver=%'), '{}')
 WHERE EXISTS (SELECT FROM unnest(attoptions) AS o WHERE o LIKE 'pg\\_attver=%')
 """
+# The tool gives these names to a shell, where it refuses line breaks; those of roles may have them.
+BROKEN = r"SELECT datname FROM pg_catalog.pg_database WHERE datname::text ~ E'[\n\r]' ORDER BY 1"
+# It connects to another database before it makes one, in the encoding of that.
+ALIEN = f"SELECT datname FROM pg_catalog.pg_database d WHERE NOT {lockouts.USABLE} ORDER BY 1"  # noqa: S608 - our own words
+# It would have to look into them.
 CLOSED = "SELECT datname FROM pg_catalog.pg_database WHERE NOT datallowconn AND NOT datistemplate"
+REFUSED = (
+    (
+        BROKEN,
+        "the names of these databases contain line breaks",
+        "ALTER DATABASE … RENAME TO …",
+    ),
+    (
+        ALIEN,
+        "these databases have an encoding without a conversion to UTF8",
+        "move their data to a database in UTF8 and drop them",
+    ),
+    (
+        CLOSED,
+        "these databases allow no connections",
+        "ALTER DATABASE … ALLOW_CONNECTIONS true",
+    ),
+)
 DATABASES = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn"
 EXTENSIONS = "SELECT extname FROM pg_catalog.pg_extension ORDER BY extname"
 OUTDATED = """
@@ -84,25 +111,41 @@ async def upgrade(
     try:
         # A server that was killed has to put its data in order first.
         async with server.private(host, family, old, copy, site.log) as folder:
-            await _prepare(folder, old, new)
+            stored = await _prepare(folder, old, new)
         await installations.initialise(new, new_site)
         await _run(host, family, installations, (old, copy), wanted)
         async with server.private(host, family, new, new_site, site.log) as folder:
-            await _finish(folder, int(new.source.major))
+            await _finish(folder, int(new.source.major), stored)
         statistics.owe(site)
     except (LaunchError, psycopg.Error, UnicodeError) as error:
-        await asyncio.to_thread(note, site, new_site, error)
+        why = await asyncio.to_thread(note, site, new_site, error)
         raise EngineError(
-            f"the data could not be upgraded to PostgreSQL {new.source.major}; nothing was "
+            f"the data could not be upgraded to PostgreSQL {new.source.major}: {why}; nothing was "
             "changed, and the instance's log has the details"
         ) from error
 
 
-async def _prepare(folder: EnginePath, old: Installation, new: Installation) -> None:
+async def refuse(connection: roles.Connection) -> None:
+    """Raises EngineError where the tool would, without a word of why."""
+    for query, why, remedy in REFUSED:
+        found = await (await connection.execute(query.encode())).fetchall()
+        if found:
+            names = [name if name.isprintable() else ascii(name) for (name,) in found]
+            told = ", ".join(names[:NAMED_MAX])
+            raise EngineError(
+                f"the data could not be upgraded: {why}: {told}; {remedy}, and try again"
+            )
+
+
+async def _prepare(
+    folder: EnginePath, old: Installation, new: Installation
+) -> stored_settings.Stored:
+    """Answers the settings that databases and roles are to have again."""
     async with connections.administration(folder, server.SELF) as connection:
         await roles.expel(connection)
     await leftovers.clear(folder, server.SELF, old)
-    await _refuse_closed(folder)
+    async with connections.administration(folder, server.SELF) as connection:
+        await refuse(connection)
     await _refuse_without_extensions(folder, old, new)
     knows_marks = await asyncio.to_thread(_knows_marks, new)
     major = int(old.source.major)
@@ -112,14 +155,23 @@ async def _prepare(folder: EnginePath, old: Installation, new: Installation) -> 
             if not knows_marks:
                 await connection.execute(REMOVE_MARKS)
             await owner_code.put(connection, database)
+    async with connections.administration(folder, server.SELF) as connection:
+        return await stored_settings.take(connection)
 
 
-def note(site: Site, new_site: Site, error: Exception) -> None:
-    """What the tools said, which is about folders that owners do not see."""
-    said = [_complaint(each) for each in (str(error), *_details(new_site.data / DETAILS))]
+def note(site: Site, new_site: Site, error: Exception) -> str:
+    """What the tools said, which is about folders that owners do not see; answers the cause."""
+    told = [str(error), *_details(new_site.data / DETAILS)]
+    said = list(filter(None, map(_errors, told))) or [told[0][-COMPLAINT_CHARACTERS:]]
     log.warning("cell.postgres.upgrade_failed", instance_id=site.instance_id, said=said)
+    lines = [line for each in said for line in each.splitlines() if line.strip()]
     with site.log.open("a") as file:
-        file.writelines(f"upgrade failed: {line}\n" for each in said for line in each.splitlines())
+        file.writelines(f"upgrade failed: {line}\n" for line in lines)
+    # What is no error of a server's stands at the end of what the tool said.
+    errors = [line for line in lines if ERROR.search(line)] or [
+        line for line in lines if GOODBYE not in line
+    ][-1:]
+    return (errors or [type(error).__name__])[0].strip()[:CAUSE_CHARACTERS]
 
 
 def _details(folder: EnginePath) -> Iterator[str]:
@@ -129,22 +181,10 @@ def _details(folder: EnginePath) -> Iterator[str]:
             yield data_folder.read(logs / name, DETAILS_BYTES_MAX, end=True)
 
 
-def _complaint(told: str) -> str:
-    """Its errors, and where it names none its end: after an error may come a statement."""
+def _errors(told: str) -> str:
+    """Not what comes after one, which may be a statement."""
     errors = [line for line in told.splitlines() if ERROR.search(line)][:ERRORS_MAX]
-    return "\n".join(line[:COMPLAINT_CHARACTERS] for line in errors) or told[-COMPLAINT_CHARACTERS:]
-
-
-async def _refuse_closed(folder: EnginePath) -> None:
-    """The tool would have to look into them."""
-    async with connections.administration(folder, server.SELF) as connection:
-        found = await (await connection.execute(CLOSED)).fetchall()
-    if found:
-        told = ", ".join(name for (name,) in found)
-        raise EngineError(
-            f"the data could not be upgraded: these databases allow no connections: {told}; "
-            "ALTER DATABASE … ALLOW_CONNECTIONS true, and try again"
-        )
+    return "\n".join(line[:COMPLAINT_CHARACTERS] for line in errors)
 
 
 async def _refuse_without_extensions(
@@ -202,7 +242,7 @@ async def _run(
     await installations.run(new, new_site, words, mounts=mounts, timeout_s=TIMEOUT_S)
 
 
-async def _finish(folder: EnginePath, major: int) -> None:
+async def _finish(folder: EnginePath, major: int, stored: stored_settings.Stored) -> None:
     """Brings extensions to what the new version has.
 
     No statistics: to make them runs code of the owner, without the limits of the size here.
@@ -221,6 +261,8 @@ async def _finish(folder: EnginePath, major: int) -> None:
                     )
             # Not before: scripts of extensions run as the superuser, too.
             await owner_code.put_back(connection)
+    async with connections.administration(folder, server.SELF) as connection:
+        await stored_settings.put_back(connection, stored)
 
 
 def _short(error: psycopg.Error) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cell.engines.driver import Login
-from cell.runtime.host import View
+from cell.runtime.host import EngineFolders
 from cell.specification import Size
 from gateway import logins
 
@@ -89,7 +89,7 @@ class RespLimits:
         ]
 
 
-def configuration(view: View, limits: RespLimits) -> str:
+def configuration(view: EngineFolders, limits: RespLimits) -> str:
     """The file's content."""
     settings = [
         ("port", "0"),

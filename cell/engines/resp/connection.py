@@ -22,7 +22,7 @@ class RefusalError(Exception):
     """The engine understood the command and refused it; the text is the engine's."""
 
 
-class UnreadableError(ConnectionAbortedError, ValueError):
+class UnreadableReplyError(ConnectionAbortedError, ValueError):
     """The answer is too large, or is none; the connection is of no use any more."""
 
 
@@ -66,7 +66,7 @@ class RespConnection:
         except asyncio.IncompleteReadError as error:
             raise ConnectionResetError("the engine closed the connection") from error
         except (asyncio.LimitOverrunError, ValueError) as error:
-            raise UnreadableError(f"the engine's answer cannot be read: {error}") from error
+            raise UnreadableReplyError(f"the engine's answer cannot be read: {error}") from error
 
     async def _nested(self, depth: int = 0) -> Answer:
         line = await self._line()

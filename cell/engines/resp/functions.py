@@ -44,7 +44,7 @@ _LOOKING = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Change:
+class UndoRecord:
     """What stood at a place of a file before."""
 
     path: Place
@@ -52,7 +52,7 @@ class Change:
     former: bytes
 
 
-async def leave_out(files: Sequence[Place]) -> list[Change]:
+async def leave_out(files: Sequence[Place]) -> list[UndoRecord]:
     """Of a server that does not run; answers what was changed, in order.
 
     Whoever gives up meanwhile may start the server: nothing is written from then on.
@@ -65,19 +65,19 @@ async def leave_out(files: Sequence[Place]) -> list[Change]:
         is_wanted.clear()
 
 
-def _leave_out_all(files: Sequence[Place], is_wanted: threading.Event) -> list[Change]:
+def _leave_out_all(files: Sequence[Place], is_wanted: threading.Event) -> list[UndoRecord]:
     with _LOOKING:
         return [change for path in files for change in _leave_out(path, is_wanted)]
 
 
-def put_back(changes: Sequence[Change]) -> None:
+def put_back(changes: Sequence[UndoRecord]) -> None:
     for change in reversed(changes):
         with contextlib.suppress(OSError), opened(change.path, os.O_RDWR) as descriptor:
             os.pwrite(descriptor, change.former, change.offset)
             os.fdatasync(descriptor)
 
 
-def _leave_out(path: Place, is_wanted: threading.Event) -> list[Change]:
+def _leave_out(path: Place, is_wanted: threading.Event) -> list[UndoRecord]:
     if not is_wanted.is_set():
         return []
     try:
@@ -87,7 +87,8 @@ def _leave_out(path: Place, is_wanted: threading.Event) -> list[Change]:
             content = FileContent(descriptor)
             wanted = _changes(content, descriptor)
             changes = [
-                Change(path, offset, content[offset : offset + len(new)]) for offset, new in wanted
+                UndoRecord(path, offset, content[offset : offset + len(new)])
+                for offset, new in wanted
             ]
             if not is_wanted.is_set():
                 return []

@@ -9,7 +9,7 @@ from contract_tests import written
 from contract_tests.api.conftest import MakeHouse
 from contract_tests.api.harness import House, Tenant
 from contract_tests.api.rows import is_problem
-from handlers.access import orgs
+from control.policy import quotas
 from storage.access import memberships
 from storage.instances import instances
 
@@ -93,7 +93,7 @@ def test_organizations_that_come_and_go_are_limited(
 ) -> None:
     """Each closed one stays, with its slug, and is listed for whoever was its member."""
     house = make_house()  # its time is moved on
-    monkeypatch.setattr(orgs, "_CLOSED_MAX", 3)
+    monkeypatch.setattr(quotas, "ORGS_CLOSED_MAX", 3)
     person = house.person("Restless", mfa=True)
     for number in range(3):
         made = house.post("/v1/orgs", person.session, json={"name": f"Org {number}"})

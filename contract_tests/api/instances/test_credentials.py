@@ -64,6 +64,25 @@ def test_a_one_time_url_is_signed_for_the_cell(
     assert {f"instance.{path.replace('/', '.')}"} <= names
 
 
+def test_a_rotation_says_how_long_former_credentials_work(house: House, here: Estate) -> None:
+    path, key = of(here, "credentials/rotate"), here.tenant.key
+    usual = house.services.settings.rotation_overlap_s
+    for body, told in (
+        (None, usual),
+        ({}, usual),
+        ({"overlap_s": 0}, 0),
+        ({"overlap_s": 604_800}, 604_800),
+    ):
+        given = {} if body is None else {"json": body}
+        answer = house.post(path, key, **given)
+        assert answer.status_code == 200, answer.text
+        assert claims(answer.json()["url"])["overlap_s"] == told
+    for wrong in (-1, 604_801, 0.5, "0", None):
+        is_problem(house.post(path, key, json={"overlap_s": wrong}), 422)
+    is_problem(house.post(path, key, json={"overlap": 0}), 422)
+    assert "overlap_s" not in claims(house.post(of(here, "credentials/reveal"), key).json()["url"])
+
+
 def test_there_is_no_credential_before_the_instance_ran_and_after_it_went(house: House) -> None:
     tenant = house.tenant()
     fresh = Estate(tenant, house.instance(tenant, running=False))

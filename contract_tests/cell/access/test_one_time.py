@@ -3,6 +3,7 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import jwt
 import pytest
@@ -155,6 +156,22 @@ def test_a_rotation_keeps_the_old_credential_for_the_overlap(light_rig: Rig) -> 
     # The engine hears of an end first; only then is it put down.
     ended = {"generation": 3, "overlap_until": None}
     until(lambda: light_rig.observe(instance_id)["credentials"] == ended, "no overlap is left")
+
+
+def test_a_url_says_how_long_former_credentials_work(light_rig: Rig) -> None:
+    """The service's setting, or what its owner asked for; it counts more than the instance's."""
+    instance_id = light_rig.make(rotation_overlap_s=86400)
+    first = light_rig.reveal(instance_id)["password"]
+    second = light_rig.rotate(instance_id, overlap_s=3600)["password"]
+    assert works(light_rig, instance_id, first)
+    # Who had one of a rotation before this one has to go as well.
+    third = light_rig.rotate(instance_id, overlap_s=0)["password"]
+    assert not works(light_rig, instance_id, first)
+    assert not works(light_rig, instance_id, second)
+    assert works(light_rig, instance_id, third)
+    until = light_rig.rotate(instance_id, overlap_s=3600)["overlap_until"]
+    assert 3500 < datetime.fromisoformat(until).timestamp() - time.time() <= 3601
+    assert works(light_rig, instance_id, third)
 
 
 def works(rig: Rig, instance_id: str, password: str) -> bool:

@@ -17,7 +17,7 @@ from cell.certificates.acme.schedule import (
     ATTEMPTS_MAX,
     HOUR_S,
     ORDERS_PER_HOUR,
-    Schedule,
+    OrderSchedule,
 )
 from cell.certificates.served import ServedCertificates
 from cell.database import Database
@@ -28,13 +28,13 @@ NAMES = {f"a{number}.example.com": "crowd" for number in range(40)}
 VICTIM = "victim.example.org"
 
 
-def chosen(schedule: Schedule) -> str | None:
+def chosen(schedule: OrderSchedule) -> str | None:
     return schedule.choose(lambda _: 0.0, lambda _: 0)
 
 
 @pytest.fixture
-def schedule() -> Schedule:
-    made = Schedule()
+def schedule() -> OrderSchedule:
+    made = OrderSchedule()
     made.want({**NAMES, VICTIM: "victim"})
     return made
 
@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return now
 
 
-def test_a_tenant_has_one_attempt_at_a_time_and_tenants_take_turns(schedule: Schedule) -> None:
+def test_a_tenant_has_one_attempt_at_a_time_and_tenants_take_turns(schedule: OrderSchedule) -> None:
     served = []
     for _ in range(4):
         host = chosen(schedule)
@@ -61,7 +61,7 @@ def test_a_tenant_has_one_attempt_at_a_time_and_tenants_take_turns(schedule: Sch
 
 
 def test_some_attempts_are_under_way_at_once() -> None:
-    schedule = Schedule()
+    schedule = OrderSchedule()
     schedule.want({f"{number}.example.com": str(number) for number in range(ATTEMPTS_MAX + 1)})
     for _ in range(ATTEMPTS_MAX):
         host = chosen(schedule)
@@ -74,7 +74,7 @@ def test_some_attempts_are_under_way_at_once() -> None:
 
 
 def test_a_tenants_orders_of_an_hour_are_counted_also_once_it_has_no_domain(
-    schedule: Schedule, clock: SimpleNamespace
+    schedule: OrderSchedule, clock: SimpleNamespace
 ) -> None:
     for _ in range(ORDERS_PER_HOUR):
         schedule.ordered("crowd")
@@ -87,7 +87,7 @@ def test_a_tenants_orders_of_an_hour_are_counted_also_once_it_has_no_domain(
 
 
 def test_a_rate_limit_is_of_the_tenant_whose_domain_it_was_about(
-    schedule: Schedule, clock: SimpleNamespace
+    schedule: OrderSchedule, clock: SimpleNamespace
 ) -> None:
     schedule.rest("crowd", 60)
     assert chosen(schedule) == VICTIM

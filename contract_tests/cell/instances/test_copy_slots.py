@@ -22,7 +22,7 @@ from cell.engines.resp.driver import Redis
 from cell.instances import bounds, copy_slots, snapshots
 from cell.instances.copy_slots import CopySlot
 from cell.instances.hosted import HostedInstance
-from cell.instances.pools import CopyPlaces
+from cell.instances.pools import CopyLimits
 from cell.runtime import budget, pace, priority
 from cell.runtime.host import Host
 from cell.runtime.pace import Pace
@@ -124,7 +124,7 @@ def test_of_those_that_go_on_the_last_places_are_for_whoever_has_none(
 
     async def run() -> list[str]:
         supervisor = slow_supervisor(tmp_path, monkeypatch)
-        supervisor.pools.copies = CopyPlaces(6)
+        supervisor.pools.copies = CopyLimits(6)
         act = snapshot(supervisor, monkeypatch)
         whose = [*(["a", "b", "c"] * 2), "d", "e", "f"]
         tasks = []

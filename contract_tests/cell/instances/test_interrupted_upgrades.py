@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cell.agent import Cell
+from cell.engines.driver import EngineError
 from cell.engines.resp import Valkey
 from cell.instances.hosted import HostedInstance
 from cell.layout import Site
@@ -96,7 +97,7 @@ def test_a_deletion_ends_an_upgrade(
             with pytest.raises(Unavailable, match="is being upgraded"):
                 await other(instance.instance_id)
         with pytest.raises(Unavailable, match="is being upgraded"):
-            await lifecycle.rotate(instance)
+            await lifecycle.rotate(instance, 0)
         await getattr(lifecycle, verb)(instance.instance_id)
         assert instance.status == status
         with pytest.raises(Conflict, match="is being deleted"):
@@ -194,4 +195,24 @@ def test_a_list_that_is_told_beside_an_upgrade_holds_at_once_and_after_it(
         assert (spec.engine_version, spec.network_version) == (WANTED, 4)
         assert (spec.allow_cidrs, spec.domains) == (("192.0.2.0/24",), (further,))
 
+    run(tmp_path, monkeypatch, act)
+
+
+def test_what_an_engine_can_tell_before_it_is_stopped_costs_no_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: Valkey, _site: Site, _spec: Spec) -> None:
+        raise EngineError("a name is in the way")
+
+    async def act(upgrading: Upgrading) -> None:
+        lifecycle = upgrading.cell.lifecycle
+        instance = await lifecycle.put(new_id(), SPEC)
+        process = instance.process
+        with pytest.raises(Conflict, match="a name is in the way"):
+            await lifecycle.put(instance.instance_id, replace(SPEC, engine_version=WANTED))
+        assert instance.usable
+        assert instance.process is process
+        assert not upgrading.began.is_set()
+
+    monkeypatch.setattr(Valkey, "check_upgrade", refuse, raising=False)
     run(tmp_path, monkeypatch, act)

@@ -8,7 +8,7 @@ import pytest
 from cell.engines.driver import Metrics
 from cell.instances.activity import Traffic
 from cell.instances.hosted import HostedInstance
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.layout import Layout
 from cell.specification import Size, Spec
 
@@ -25,7 +25,7 @@ def instance(tmp_path: Path) -> HostedInstance:
     spec = Spec("x", "1", size, "x.local", None, None, 0.0)
     driver: Any = None
     made = HostedInstance(
-        Record("inst_x", 1, spec, "running", None, 0.0),
+        InstanceRecord("inst_x", 1, spec, "running", None, 0.0),
         Layout.make(tmp_path).site("inst_x", 1),
         driver,
     )

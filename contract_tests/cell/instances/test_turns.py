@@ -13,7 +13,7 @@ from cell.instances import snapshots, start_slots
 from cell.instances.beginnings import Beginnings
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
-from cell.instances.records import Record
+from cell.instances.records import InstanceRecord
 from cell.instances.start_slots import StartSlot
 from cell.instances.supervisor import Supervisor
 from cell.layout import Layout
@@ -52,7 +52,7 @@ def supervisor_of(tmp_path: Path) -> Slow:
 
 def instance_of(supervisor: Slow, number: int, tenant: str, person: str = "") -> HostedInstance:
     spec = Spec("x", "1", SIZE, "x.local", None, None, 0.0, tenant=tenant, person=person)
-    record = Record(f"inst_{number}", 1, spec, "running", None, 0.0)
+    record = InstanceRecord(f"inst_{number}", 1, spec, "running", None, 0.0)
     instance = HostedInstance(record, supervisor.layout.site(f"inst_{number}", 1), NOTHING)
     supervisor.instances[instance.instance_id] = instance
     return instance

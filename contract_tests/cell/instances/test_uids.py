@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cell import agent
 from cell.agent import Cell
 from cell.database import Database
-from cell.instances.records import Record, Records
+from cell.instances.records import InstanceRecord, Records
 from cell.instances.uids import NoUidError, Uids
 from cell.runtime import owners
 from cell.settings import CellSettings
@@ -36,7 +36,7 @@ class Known:
         self.in_use: set[int] = set()
         self.records = Records(self.database, Uids(self.database, RANGE, lambda: self.in_use))
 
-    def make(self) -> Record:
+    def make(self) -> InstanceRecord:
         return self.records.add(new_id(), SPEC)
 
 
@@ -126,7 +126,7 @@ def test_an_instance_for_which_there_is_no_uid_is_refused_and_made_later(
             first = await cell.lifecycle.put(new_id(), SPEC)
             other = new_id()
             wanted = replace(SPEC, host=f"duckdb-{other[5:].lower()}.local.localhost")
-            with pytest.raises(Unavailable, match="no user id left for another"):
+            with pytest.raises(Unavailable, match="no user ID left for another"):
                 await cell.lifecycle.put(other, wanted)
             assert set(cell.supervisor.instances) == {first.instance_id}
             await cell.lifecycle.erase(first.instance_id)

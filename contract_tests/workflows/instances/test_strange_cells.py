@@ -14,7 +14,7 @@ from contract_tests.workflows.stage import Stage
 from control.cells.client import HttpCell
 from control.cells.signing import Signer
 from control.ordering.placing import catalogue
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from storage.catalogue import cells
 from storage.database import now
 from storage.errors import StorageUnavailable
@@ -141,7 +141,7 @@ def test_a_reading_that_cannot_be_counted_is_one_instances(
 
 
 def test_what_concerns_all_records_ends_the_turn() -> None:
-    with pytest.raises(StorageUnavailable), by_itself("inst_1"):
+    with pytest.raises(StorageUnavailable), isolated("inst_1"):
         raise StorageUnavailable("the database cannot be reached")
 
 

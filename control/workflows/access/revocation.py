@@ -18,7 +18,7 @@ from control.policy import permissions, rights
 from control.policy.rights import NOTHING, Rights
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, left_to_the_next_turn
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from storage.access import memberships, teams
 from storage.access.api_keys import ApiKey
 from storage.access.sessions import UserSession
@@ -48,7 +48,7 @@ def end_lapsed(
     """
     for instance in known:
         if instance.id in seen and (told := seen[instance.id].get("access")):
-            with by_itself(instance.id):
+            with isolated(instance.id):
                 _end_open(database, cell, instance, told)
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, workflow
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from storage.catalogue.cells import Cell
 from storage.database import Database, now
 from storage.instances import instances, samples
@@ -37,7 +37,7 @@ def meter_cell(op: Operation, cell: Cell) -> None:
         _meter(op.database, by_id, observations)
     except Exception:  # noqa: BLE001 - one of them is not as it must be, and which, is seen now
         for each in observations:
-            with by_itself(each["instance_id"]):
+            with isolated(each["instance_id"]):
                 _meter(op.database, by_id, [each])
 
 

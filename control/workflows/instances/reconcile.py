@@ -12,7 +12,7 @@ from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from control.workflows.instances import erasure, findings, lifecycle, resizing
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.network import domains
 from control.workflows.network.networks import apply_network, overtake
@@ -64,14 +64,14 @@ def observe(op: Operation, cell: Cell) -> None:
     revocation.end_lapsed(op.database, client, known, seen)
     for instance in mine:
         observation = seen.get(instance.id)
-        with by_itself(instance.id):
+        with isolated(instance.id):
             if findings.differs(instance, observation):
                 _record(op.database, instance, observation)
     for instance in known:
         reason = (seen.get(instance.id) or {}).get("status_reason")
         told = (None, instance.status_reason, instance.cell_reason)
         if instance.status in TRANSITIONAL and reason not in told:
-            with by_itself(instance.id):
+            with isolated(instance.id):
                 _hold_up(op.database, instance, str(reason))
     domains.note_certificates(op.database, cell.id, said)
     overtake(op.database, cell.id, known, said)
@@ -101,10 +101,10 @@ def restart_lost_work(database: Database, cell_id: str) -> None:
         before = moment - LOST_AFTER
         untold = [(row.org_id, row.instance_id) for row in networks.untold(db, cell_id, before)]
     for org_id, instance_id in untold:
-        with by_itself(instance_id), database.write() as db:
+        with isolated(instance_id), database.write() as db:
             _tell_network(db, instances.fetch(db, org_id, instance_id, lock=True))
     for org_id, instance_id in stuck:
-        with by_itself(instance_id), database.write() as db:
+        with isolated(instance_id), database.write() as db:
             instance = _found(db, org_id, instance_id)
             if instance is not None and not queue.is_open(db, instance.id):
                 _restart(db, instance)

@@ -1,13 +1,15 @@
 """DNS as the control plane asks it: where a host name leads by CNAME."""
 
+import asyncio
 import contextlib
 import ipaddress
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+import dns.asyncresolver
 import dns.exception
 import dns.nameserver
 import dns.resolver
@@ -37,8 +39,8 @@ class Found:
 
 
 class Resolver(Protocol):
-    def cname(self, hostname: str) -> Found:
-        """Raises LookupFailed."""
+    def cnames(self, hostnames: Collection[str]) -> dict[str, Found | LookupFailed]:
+        """What was found for each, all of them asked for at once."""
 
 
 class DnsResolver:
@@ -48,21 +50,28 @@ class DnsResolver:
     """
 
     def __init__(self, servers: Sequence[str] = (), lookup_s: float = LOOKUP_S) -> None:
-        self._resolver = dns.resolver.Resolver(configure=not servers)
+        self._resolver = dns.asyncresolver.Resolver(configure=not servers)
         if servers:
             self._resolver.nameservers = [_server(each) for each in servers]
         self._lookup_s = lookup_s
         # Whoever verifies has just changed the record.
         self._resolver.cache = None
 
-    def cname(self, hostname: str) -> Found:
+    def cnames(self, hostnames: Collection[str]) -> dict[str, Found | LookupFailed]:
+        return asyncio.run(self._look_up(list(hostnames)))
+
+    async def _look_up(self, hostnames: Sequence[str]) -> dict[str, Found | LookupFailed]:
+        found = await asyncio.gather(*map(self._cname, hostnames))
+        return dict(zip(hostnames, found, strict=True))
+
+    async def _cname(self, hostname: str) -> Found | LookupFailed:
         targets: list[str] = []
         name, reason = hostname, None
         # In all: whoever asks has a thread of a worker, which every organization needs.
         deadline = time.monotonic() + self._lookup_s
         while len(targets) < CHAIN_MAX:
             try:
-                answer = self._resolver.resolve(
+                answer = await self._resolver.resolve(
                     f"{name}.",
                     "CNAME",
                     search=False,
@@ -75,7 +84,7 @@ class DnsResolver:
                 reason = f"{name} has no CNAME record"
                 break
             except dns.exception.DNSException as error:
-                raise LookupFailed(f"DNS did not answer for {name}: {_said(error)}") from error
+                return LookupFailed(f"DNS did not answer for {name}: {_said(error)}")
             name = str(answer[0].target).rstrip(".").lower()
             targets.append(name)
         return Found(tuple(targets), None if targets else reason)

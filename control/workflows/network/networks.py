@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Observations
 from control.cells.client import CellUnavailable, InstanceUnknown
 from control.work import Again, Operation, workflow
-from control.workflows.instances.apart import by_itself
+from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.instances.subjects import network_settings
 from storage.database import Database
@@ -23,7 +23,7 @@ LOOK_AGAIN_S: Final = 1.0
 
 
 def not_applied(op: Operation, db: Session, reason: str) -> None:
-    _network(op, db).is_held_up(f"{reason}; replace the network to try again")
+    _network(op, db).is_held_up(f"{reason}; replace the network settings to try again")
 
 
 @workflow("instances.network", deadline_s=86_400, on_failure=not_applied, joins=True, beside=True)
@@ -49,7 +49,7 @@ def apply_network(op: Operation) -> None:
             raise
         except CellUnavailable as error:
             with op.database.write() as db:
-                _network(op, db).is_held_up(f"{error.detail}; it is tried again")
+                _network(op, db).is_held_up(f"{error.detail}; it will be tried again")
             raise
         return network.version
 
@@ -69,7 +69,7 @@ def overtake(
         versions = networks.cell_versions(db, cell_id)
     for instance in known:
         if told.get(instance.id, 0) > versions.get(instance.id, 0):
-            with by_itself(instance.id), database.write() as db:
+            with isolated(instance.id), database.write() as db:
                 row = instances.fetch(db, instance.org_id, instance.id, lock=True)
                 if row.desired_status not in GONE:
                     tell_domains(db, row, told[instance.id])

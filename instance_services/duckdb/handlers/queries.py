@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from instance_services.duckdb.engine import Broken, Ended, Engine, Overloaded
+from instance_services.duckdb.engine import Broken, Ended, Overloaded, SerialExecutor
 from instance_services.duckdb.session import DiskFull, Failed
-from instance_services.duckdb.users import Caller
+from instance_services.duckdb.users import AuthenticatedUser
 from instance_services.duckdb.waiting import answer
 from specserver import Exchange, Problem, Reply
 
 
 async def run(body: dict[str, Any], exchange: Exchange) -> Reply:
-    engine: Engine = exchange.app_state
+    engine: SerialExecutor = exchange.app_state
     try:
-        caller: Caller = exchange.principal
+        caller: AuthenticatedUser = exchange.principal
         job = engine.submit(body["sql"], body.get("params") or [], caller.is_known)
         return Reply(200, await answer(engine, job, exchange))
     except Ended as error:

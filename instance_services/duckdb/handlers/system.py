@@ -2,7 +2,7 @@
 
 import duckdb
 
-from instance_services.duckdb.engine import Engine
+from instance_services.duckdb.engine import SerialExecutor
 from instance_services.duckdb.waiting import trouble
 from specserver import Exchange, Problem
 
@@ -12,7 +12,7 @@ async def version() -> dict[str, str]:
 
 
 async def health(exchange: Exchange) -> dict[str, str]:
-    engine: Engine = exchange.app_state
+    engine: SerialExecutor = exchange.app_state
     if reason := await trouble(engine):
         raise Problem(503, reason, headers={"Retry-After": "5"})
     return {"status": "ok"}

@@ -1,4 +1,4 @@
-"""Records, each by itself: one that what a cell says cannot be written to holds up no other."""
+"""Faults of one record are kept from others: what a cell says of it may not be writable."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _log = structlog.get_logger("reconcile")
 
 
 @contextmanager
-def by_itself(instance_id: str, **named: str) -> Iterator[None]:
+def isolated(instance_id: str, **named: str) -> Iterator[None]:
     """Open the transaction within: after a statement that failed PostgreSQL takes no other in it.
 
     What concerns all records alike is raised.
