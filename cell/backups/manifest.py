@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Content:
+class StoredContent:
     """The stream that the parts are together, once unsealed and decompressed."""
 
     stream_bytes: int
@@ -79,7 +79,7 @@ class Manifest:
     size_bytes: int
     started_at: float
     completed_at: float
-    content: Content
+    content: StoredContent
     extensions: tuple[str, ...] = ()
     verification: Verification | None = None
     stored_sha256: str = ""
@@ -121,7 +121,7 @@ def _nested(opened: dict[str, Any]) -> dict[str, Any]:
     content, verification = opened["content"], opened["verification"]
     parts = tuple(Part(**each) for each in content["parts"])
     return {
-        "content": Content(**{**content, "parts": parts}),
+        "content": StoredContent(**{**content, "parts": parts}),
         "verification": None if verification is None else Verification(**verification),
         "extensions": tuple(opened["extensions"]),
     }

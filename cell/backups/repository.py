@@ -8,7 +8,7 @@ import structlog
 
 from cell.backups import reading, writing
 from cell.backups.keys import BackupKeys, Recovery
-from cell.backups.manifest import MANIFEST, BackupName, Content, Manifest
+from cell.backups.manifest import MANIFEST, BackupName, Manifest, StoredContent
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import MissingError, Store, StoreError
 from cell.runtime.own_threads import in_own_thread
@@ -75,7 +75,7 @@ class Repository:
 
     async def write(
         self, name: BackupName, folder: Path, progress: Callable[[int], None]
-    ) -> Content:
+    ) -> StoredContent:
         """Counts for nothing before it is committed."""
         key = self.keys.of(name.instance_id)
         return await in_own_thread(writing.write, self._store, key, name, folder, progress)

@@ -10,7 +10,7 @@ from typing import IO, Final, cast
 
 import zstandard
 
-from cell.backups.manifest import BackupName, Content, Part
+from cell.backups.manifest import BackupName, Part, StoredContent
 from cell.backups.sealed_objects import seal
 from cell.backups.store import Store
 from cell.runtime import budget, engine_files
@@ -84,7 +84,7 @@ def write(
     name: BackupName,
     folder: Path,
     progress: Callable[[int], None] = lambda _: None,
-) -> Content:
+) -> StoredContent:
     """All files of a folder of the cell's; `progress` hears how many bytes more are written.
 
     Blocks for long; StoreError. What is in the store counts for nothing before its manifest.
@@ -97,7 +97,7 @@ def write(
         _pack(folder, stream)
         compressing.flush(zstandard.FLUSH_FRAME)
         written = parts.finish()
-    return Content(stream.size_bytes, stream.digest.hexdigest(), written)
+    return StoredContent(stream.size_bytes, stream.digest.hexdigest(), written)
 
 
 def _pack(folder: Path, stream: _Stream) -> None:

@@ -10,14 +10,14 @@ from dataclasses import replace
 import structlog
 
 from cell.backups.keys import RecoveryError
-from cell.backups.manifest import BackupName, Content, Kind, Manifest
+from cell.backups.manifest import BackupName, Kind, Manifest, StoredContent
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, Snapshot
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.copy_slots import CopySlot, locked_in_turn
-from cell.instances.hosted import HostedInstance, Progress
+from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import NoUidError
@@ -67,14 +67,14 @@ class InstanceBackups:
                 with told("the backup failed"):
                     if (found := await self._repository.find(name)) is not None:
                         return found
-                    instance.backup = Progress(backup_id, "copying")
+                    instance.backup = BackupProgress(backup_id, "copying")
                     try:
                         return await self._make(instance, name, kind, instance.backup)
                     finally:
                         instance.backup = None
 
     async def _make(
-        self, instance: HostedInstance, name: BackupName, kind: Kind, progress: Progress
+        self, instance: HostedInstance, name: BackupName, kind: Kind, progress: BackupProgress
     ) -> Manifest:
         spool = instance.site.directory / SPOOL
         # From now on an erasure looks into the store.
@@ -109,7 +109,7 @@ class InstanceBackups:
         return stored
 
     async def _copy(
-        self, instance: HostedInstance, progress: Progress
+        self, instance: HostedInstance, progress: BackupProgress
     ) -> tuple[float, Spec, Snapshot]:
         """When it began, and of what."""
         slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
@@ -124,8 +124,8 @@ class InstanceBackups:
             return began, instance.record.spec, copied
 
     async def _write(
-        self, instance: HostedInstance, name: BackupName, progress: Progress, copied: Snapshot
-    ) -> Content:
+        self, instance: HostedInstance, name: BackupName, progress: BackupProgress, copied: Snapshot
+    ) -> StoredContent:
         """Without the instance's lock: whatever else is asked of it waits for no store."""
         progress.begin("copying", copied.size_bytes)
         spool = instance.site.directory / SPOOL

@@ -26,7 +26,7 @@ ROUTED = {"running", "paused"}
 
 
 @dataclass
-class Progress:
+class BackupProgress:
     """Of a backup that is made or restored, in bytes of the data; 0 where they are not known."""
 
     backup_id: str
@@ -80,8 +80,8 @@ class HostedInstance(InstanceState):
         self.backups_lock = asyncio.Lock()
         # There may be something of it in the store.
         self.has_backup_key = False
-        self.backup: Progress | None = None
-        self.restore: Progress | None = None
+        self.backup: BackupProgress | None = None
+        self.restore: BackupProgress | None = None
         # When the control plane first heard that it is erased (monotonic).
         self.told_erased_at: float | None = None
         self.read_proofs()

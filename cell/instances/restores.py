@@ -10,7 +10,7 @@ from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, told
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot, locked_in_turn
-from cell.instances.hosted import HostedInstance, Progress
+from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.runtime import budget, engine_files
@@ -56,13 +56,15 @@ class Restores:
                 raise Conflict(f"the instance has no backup {name.backup_id}")
             refuse_what_does_not_fit(instance, found)
             check_room(instance, found.content.stream_bytes)
-            progress = Progress(name.backup_id, "downloading", found.content.stream_bytes)
+            progress = BackupProgress(name.backup_id, "downloading", found.content.stream_bytes)
             instance.restore = progress
             await self._restore(instance, found, progress)
         except DamagedError as error:
             raise Conflict(f"the backup {name.backup_id} is damaged: {error}") from error
 
-    async def _restore(self, instance: HostedInstance, found: Manifest, progress: Progress) -> None:
+    async def _restore(
+        self, instance: HostedInstance, found: Manifest, progress: BackupProgress
+    ) -> None:
         """Its engine runs on until all of the backup has been read."""
         pools, host = self._supervisor.pools, self._supervisor.host
         folder = instance.site.directory / UNPACKED

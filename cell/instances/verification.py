@@ -21,7 +21,7 @@ from cell.engines.driver import ChecksFiles, Contents, Login
 from cell.instances import bounds, starting
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot
-from cell.instances.hosted import HostedInstance, Progress
+from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.pools import Pools
 from cell.instances.records import InstanceRecord
 from cell.instances.start_slots import StartSlot
@@ -69,7 +69,7 @@ class Verifier:
         self._idle_uids: list[int] = []
 
     async def verify(
-        self, source: HostedInstance, made: Manifest, progress: Progress
+        self, source: HostedInstance, made: Manifest, progress: BackupProgress
     ) -> tuple[Verification, tuple[str, ...]]:
         """How it was verified, and the extensions that were found.
 
@@ -89,7 +89,7 @@ class Verifier:
         return Verification("restored", time.time(), contents.digest), contents.extensions
 
     async def _started(
-        self, scratch: ScratchInstance, made: Manifest, progress: Progress
+        self, scratch: ScratchInstance, made: Manifest, progress: BackupProgress
     ) -> Contents:
         driver, site = scratch.driver, scratch.site
         bytes_max = max(scratch.ceiling_bytes, made.content.stream_bytes)

@@ -10,7 +10,7 @@ import pyrage
 import pytest
 
 from cell.backups.__main__ import main as recover
-from cell.backups.manifest import Content, Manifest
+from cell.backups.manifest import Manifest, StoredContent
 from cell.engines.driver import Driver, Login
 from cell.instances.hosted import HostedInstance
 from cell.instances.records import InstanceRecord
@@ -254,7 +254,7 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], told: str) -> Non
     site = Site("inst_1", 1, Path("/nowhere"), EnginePath(Path("/nowhere")))
     driver = cast("Driver", SimpleNamespace())
     instance = HostedInstance(InstanceRecord("inst_1", 1, of, "running", None, 0.0), site, driver)
-    content = Content(1, "0" * 64, ())
+    content = StoredContent(1, "0" * 64, ())
     made = Manifest("inst_1", "bkp_1", "manual", "valkey", "9.1", 2**30, 1.0, 2.0, content)
     refuse_what_does_not_fit(instance, made)
     with pytest.raises(Conflict, match=told):

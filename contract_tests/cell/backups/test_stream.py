@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cell.backups import reading, sealed_objects, writing
 from cell.backups.keys import Recovery, RecoveryError, unwrap
-from cell.backups.manifest import BackupName, Content, Manifest, Part, Verification
+from cell.backups.manifest import BackupName, Manifest, Part, StoredContent, Verification
 from cell.backups.sealed_objects import FRAME_BYTES, DamagedError, clear_text, seal, unseal
 from cell.backups.store import Store
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def described(content: Content, name: BackupName = NAME) -> Manifest:
+def described(content: StoredContent, name: BackupName = NAME) -> Manifest:
     return Manifest(
         *(name.instance_id, name.backup_id, "manual", "duckdb", "1.5", 3, 1.0, 2.0, content),
         extensions=("vector",),
@@ -189,7 +189,7 @@ def stored(store: Store, stream: bytes) -> Manifest:
     sealed = seal(KEY, NAME.part(0), zstandard.compress(stream))
     store.put(NAME.part(0), sealed)
     part = Part(len(sealed), hashlib.sha256(sealed).hexdigest())
-    return described(Content(len(stream), hashlib.sha256(stream).hexdigest(), (part,)))
+    return described(StoredContent(len(stream), hashlib.sha256(stream).hexdigest(), (part,)))
 
 
 def archive(name: str, **changes: Any) -> bytes:
@@ -236,7 +236,7 @@ def test_a_stream_that_is_longer_than_said_ends(store: Store, tmp_path: Path) ->
 
 
 def test_a_manifest_is_of_its_backup(store: Store) -> None:
-    content = Content(1, "0" * 64, (Part(1, "1" * 64),))
+    content = StoredContent(1, "0" * 64, (Part(1, "1" * 64),))
     made = described(content)
     sealed = made.seal(KEY, b"wrapped")
     assert Manifest.unseal(KEY, NAME, sealed) == made.stored_as(sealed)
