@@ -20,6 +20,9 @@ from cell.access.lasting import LastingAccess
 from cell.access.signatures import Signatures, last_heard
 from cell.access.steps import Steps
 from cell.access.tokens import Tokens
+from cell.backups.keys import BackupKeys, Recovery
+from cell.backups.repository import Repository
+from cell.backups.store import Store
 from cell.certificates import pki
 from cell.certificates.acme.ledger import Ledger
 from cell.certificates.domains import Domains
@@ -28,14 +31,18 @@ from cell.console.sessions import ConsoleSessions
 from cell.database import Database
 from cell.engines import PACKAGES, find
 from cell.engines.driver import EngineError, HasExtensions
-from cell.instances import snapshots
+from cell.instances import replaced_data, snapshots
+from cell.instances.backups import InstanceBackups
+from cell.instances.beginnings import Beginnings
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.queues import QueueDatabases
 from cell.instances.records import InstanceRecord, Records
+from cell.instances.restores import Restores
 from cell.instances.route_file import RouteFile
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
+from cell.instances.verification import Verifier
 from cell.layout import Layout, write_atomically
 from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
@@ -83,19 +90,21 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
+        self.repository = self._open_repository(key)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
-            settings,
-            self.layout,
-            self.host,
-            self.records,
-            self.credentials,
+            *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
+            Beginnings(self.layout, self.repository),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
+        pools = self.supervisor.pools
+        self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
+        self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
+        self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
@@ -104,6 +113,17 @@ class Cell:
         self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
+
+    def _open_repository(self, key: bytes) -> Repository:
+        home, settings = self.layout.home, self.settings
+        return Repository(
+            Store(
+                settings.backup_store_url or (home / "backups").as_uri(),
+                makes_folder=not settings.backup_store_url,
+            ),
+            BackupKeys(self.database, Sealer(key, "cell backups v1")),
+            Recovery(home, settings.backup_recovery_recipient),
+        )
 
     def _settle(self) -> None:
         """Has all that engines enter where they can go."""
@@ -120,9 +140,12 @@ class Cell:
             self._take_in(record)
         instances = list(self.supervisor.instances.values())
         await asyncio.to_thread(snapshots.renew, instances)
+        await asyncio.to_thread(self._settle_data, instances)
         wanted = [each for each in instances if each.record.desired == "running"]
         kept = await self._adopt_all(wanted)
         await asyncio.to_thread(self._end_strays, instances, kept)
+        await self.verifier.sweep()
+        self.supervisor.spawn(self.backups.sweep())
         for instance in wanted:
             if instance.instance_id not in kept and not instance.failed:
                 self.supervisor.spawn(self._bring_back(instance))
@@ -195,7 +218,18 @@ class Cell:
         if driver is None:
             log.error("cell.engine_missing", instance_id=record.instance_id)
             return
-        self.supervisor.instances[record.instance_id] = HostedInstance(record, site, driver)
+        instance = HostedInstance(record, site, driver)
+        instance.has_backup_key = self.repository.keys.find(record.instance_id) is not None
+        self.supervisor.instances[record.instance_id] = instance
+
+    def _settle_data(self, instances: list[HostedInstance]) -> None:
+        """Where a restore did not come to its end the former data is back; no engine has it."""
+        for instance in instances:
+            if replaced_data.is_pending(instance.site):
+                self.host.forget(instance.site)
+                replaced_data.put_back(instance.site)
+                log.warning("cell.restore_abandoned", instance_id=instance.instance_id)
+            replaced_data.clear(instance.site)
 
     async def _adopt_all(self, wanted: list[HostedInstance]) -> set[str]:
         """The instances whose engines are kept; those that take long keep nobody else waiting."""
@@ -279,6 +313,7 @@ class Cell:
         self.records.forget_old()
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()
+        await self.backups.sweep()
 
     def _ensure_certificates(self) -> pki.CertificateFiles:
         settings = self.settings

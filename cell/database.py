@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS credentials (
     expires_at REAL,
     PRIMARY KEY (instance_id, generation)
 );
+CREATE TABLE IF NOT EXISTS backup_keys (instance_id TEXT PRIMARY KEY, sealed BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, status INTEGER NOT NULL, body BLOB NOT NULL, at REAL NOT NULL
 );

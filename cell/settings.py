@@ -52,6 +52,17 @@ class CellSettings:
     # half an hour, with the snapshot before it.
     upgrade_timeout_s: float = 1500.0
     stop_timeout_s: float = 10.0
+
+    # Where backups are kept: file:///path, s3://bucket/prefix, gs://… or az://…; empty: `backups`
+    # in the home. Credentials are those of the environment.
+    backup_store_url: str = ""
+    # The age recipient (age1…) that the keys of backups are wrapped for; empty: one of the home.
+    backup_recovery_recipient: str = ""
+    # Larger data is not restored to verify its backup: that its checksums are right is enough.
+    backup_verify_bytes_max: int = 10 * 10**9
+    # How long a backup may take until it is in the store, and then to verify it.
+    backup_timeout_s: float = 6 * 3600.0
+    backup_verify_timeout_s: float = 3600.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0
     tick_s: float = 1.0

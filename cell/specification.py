@@ -56,6 +56,8 @@ class Spec:
     """Further hosts that lead to the instance."""
     source_snapshot: str | None = None
     """What the instance begins with: `<instance_id>/<snapshot_id>` of this cell, once."""
+    source_backup: str | None = None
+    """The same of a backup: `<instance_id>/<backup_id>`."""
     tenant: str = ""
     """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
     person: str = ""
@@ -78,6 +80,7 @@ class Spec:
             client_ca_pem=document.get("client_ca_pem"),
             domains=tuple(name.lower() for name in document.get("domains", ())),
             source_snapshot=document.get("source_snapshot"),
+            source_backup=document.get("source_backup"),
             tenant=document.get("tenant", ""),
             person=document.get("person", ""),
             network_version=int(document.get("network_version", 0)),

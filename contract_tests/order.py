@@ -32,6 +32,8 @@ SECONDS: Final = {
         "test_reference": 10,
     },
     "cell": {
+        "test_backups": 30,
+        "test_backup_faults": 15,
         "test_faults": 13,
         "test_queues": 9,
     },

@@ -14,6 +14,8 @@ def run_cell(settings: Settings) -> None:
 
     open_files.raise_limit()
     loaded()
+    if not settings.backup_store_url:
+        (settings.root / "backups").mkdir(mode=0o700, exist_ok=True)
     cell.main.run(
         CellSettings(
             home=settings.cell_home,
@@ -28,6 +30,9 @@ def run_cell(settings: Settings) -> None:
             acme_ca_file=settings.acme_ca_file,
             acme_eab_key_id=settings.acme_eab_key_id,
             acme_eab_hmac_key=settings.acme_eab_hmac_key,
+            backup_store_url=settings.backup_store,
+            backup_recovery_recipient=settings.backup_recovery_recipient,
+            backup_verify_bytes_max=settings.backup_verify_bytes_max,
         )
     )
 

@@ -15,6 +15,7 @@ from clients import wording
 # What a pattern lets in, in words: a pattern itself tells few people that.
 ALLOWED: Final = {
     "acme_directory": "a URL that begins with https://, or empty",
+    "backup_store_url": "a URL that begins with file:///, s3://, gs:// or az://, or empty",
     "gateway_mysql_version": "a version that begins with a digit, of at most 61 characters",
     "region": "a lowercase letter and up to 30 letters, digits and hyphens",
 }
@@ -82,3 +83,15 @@ def check_database_url(url: str) -> None:
                 "must be a URL such as postgresql://user:password@host:5432/name or "
                 "sqlite:////folder/menagerie.db"
             )
+
+
+def check_recipient(recipient: str) -> None:
+    """Said at the start, and not by the first backup."""
+    if not recipient:
+        return
+    import pyrage  # noqa: PLC0415 -- every part reads the settings
+
+    try:
+        pyrage.x25519.Recipient.from_str(recipient)
+    except pyrage.RecipientError as error:
+        raise ValueError(f"{recipient} is no recipient as age-keygen prints it (age1…)") from error

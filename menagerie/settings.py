@@ -195,6 +195,20 @@ class Settings(BaseSettings):
     acme_eab_hmac_key: str = Field(
         "", description="key of the external account binding (base64url)"
     )
+    backup_store_url: str = Field(
+        "",
+        pattern="^((file:///|s3://|gs://|az://).+)?$",
+        description="URL of the store of backups; empty: `backups` in the home",
+    )
+    backup_recovery_recipient: str = Field(
+        "",
+        description="age recipient for the keys of backups; empty: one whose key is in the home",
+    )
+    backup_verify_bytes_max: int = Field(
+        10 * 10**9,
+        ge=0,
+        description="data up to this size is restored to verify its backup; beyond, checksums",
+    )
     rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(
         "memory", description="where requests are counted: memory, database, or a redis:// URL"
@@ -257,6 +271,12 @@ class Settings(BaseSettings):
         setting_values.check_base_url(url)
         return url
 
+    @field_validator("backup_recovery_recipient")
+    @classmethod
+    def _recipient_is_one(cls, recipient: str) -> str:
+        setting_values.check_recipient(recipient)
+        return recipient
+
     @field_validator("database_url")
     @classmethod
     def _database_is_one(cls, url: str) -> str:
@@ -274,6 +294,10 @@ class Settings(BaseSettings):
     @property
     def root(self) -> Path:
         return self.home.expanduser().resolve()
+
+    @property
+    def backup_store(self) -> str:
+        return self.backup_store_url or (self.root / "backups").as_uri()
 
     @property
     def database(self) -> str:

@@ -1,10 +1,11 @@
 """What every engine's driver can do. The contract suite holds each of them to it."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
@@ -81,6 +82,21 @@ class Snapshot:
 
     size_bytes: int
     sha256: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an engine found in its data: a digest of what it counted, and extensions in use."""
+
+    digest: str
+    extensions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, counted: Iterable[object], extensions: Iterable[str] = ()) -> Self:
+        """`counted`: all there is, each with how much of it, in any order."""
+        lines = sorted(map(repr, counted))
+        digest = hashlib.sha256("\n".join(lines).encode(errors="backslashreplace"))
+        return cls(digest.hexdigest(), tuple(sorted(set(extensions))))
 
 
 class Driver(Protocol):
@@ -160,6 +176,12 @@ class Driver(Protocol):
     async def restore(self, site: Site, source: Path) -> None:
         """Puts a snapshot in place of the data of an engine that does not run."""
 
+    async def examine(self, site: Site, login: Login) -> Contents:
+        """Reads all data of an engine that runs; EngineError where it cannot.
+
+        None of its owner's code runs with more rights than the owner's.
+        """
+
     async def erase(self, site: Site) -> None:
         """Removes what the engine keeps outside its site; the cell removes the site itself."""
 
@@ -167,6 +189,14 @@ class Driver(Protocol):
 
     def uri(self, login: Login, host: str, port: int) -> str:
         """What a client needs to connect, in one line."""
+
+
+@runtime_checkable
+class ChecksFiles(Protocol):
+    """A driver whose engine's files have checksums."""
+
+    async def check_files(self, site: Site) -> None:
+        """Of an engine that does not run, and was ended in order. EngineError where one differs."""
 
 
 @runtime_checkable

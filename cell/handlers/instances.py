@@ -62,7 +62,9 @@ async def delete(cell: Cell, instance_id: str) -> Body:
 
 async def erase(cell: Cell, instance_id: str) -> Body:
     cell.console.end_all(instance_id)
-    return cell.lifecycle.observation(await cell.lifecycle.erase(instance_id))
+    instance = await cell.lifecycle.erase(instance_id)
+    await cell.backups.erase(instance)
+    return cell.lifecycle.observation(instance)
 
 
 async def end_access(cell: Cell, instance_id: str, body: Body) -> Reply:

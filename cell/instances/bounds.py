@@ -43,9 +43,20 @@ class _Bound:
 async def in_turn(
     instance: HostedInstance, turn: AbstractAsyncContextManager[object]
 ) -> AsyncIterator[None]:
-    """Whoever deletes the instance does not wait until there is a place."""
+    """Whoever deletes the instance does not wait until there is a place; with its lock held."""
     async with contextlib.AsyncExitStack() as stack:
         async with until_deleted(instance), login_turns.let_change(instance):
+            await stack.enter_async_context(turn)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def in_turn_unlocked(
+    instance: HostedInstance, turn: AbstractAsyncContextManager[object]
+) -> AsyncIterator[None]:
+    """The same without its lock: whoever waits so waits for nothing of a deletion's."""
+    async with contextlib.AsyncExitStack() as stack:
+        async with until_deleted(instance):
             await stack.enter_async_context(turn)
         yield
 

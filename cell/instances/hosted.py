@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cell.engines.driver import (
@@ -22,6 +23,23 @@ from cell.specification import Size, Spec
 from cell.timestamps import moment
 
 ROUTED = {"running", "paused"}
+
+
+@dataclass
+class BackupProgress:
+    """Of a backup that is made or restored, in bytes of the data; 0 where they are not known."""
+
+    backup_id: str
+    phase: str
+    total_bytes: int = 0
+    done_bytes: int = 0
+
+    def begin(self, phase: str, total_bytes: int) -> None:
+        self.phase, self.total_bytes, self.done_bytes = phase, total_bytes, 0
+
+    def add(self, count: int) -> None:
+        # An archive is somewhat longer than what is in it.
+        self.done_bytes = min(self.total_bytes, self.done_bytes + count)
 
 
 class HostedInstance(InstanceState):
@@ -58,6 +76,12 @@ class HostedInstance(InstanceState):
         self.waits: set[asyncio.Timeout] = set()
         # How many deletions wait for what is done with it.
         self.leaving = 0
+        # Held by whoever makes, removes or restores a backup of it; taken before the lock.
+        self.backups_lock = asyncio.Lock()
+        # There may be something of it in the store.
+        self.has_backup_key = False
+        self.backup: BackupProgress | None = None
+        self.restore: BackupProgress | None = None
         # When the control plane first heard that it is erased (monotonic).
         self.told_erased_at: float | None = None
         self.read_proofs()
@@ -89,6 +113,10 @@ class HostedInstance(InstanceState):
     def why_work_ends(self) -> str | None:
         """None where what is done with it may go on."""
         return "the instance is being deleted" if self.leaving else None
+
+    def why_backup_ends(self) -> str | None:
+        """None where a backup of it may go on being made, as also where it is deleted."""
+        return "the instance is being erased" if self.record.desired == "erased" else None
 
     @contextlib.contextmanager
     def at_work(self, work: str) -> Iterator[None]:
@@ -155,4 +183,6 @@ class HostedInstance(InstanceState):
                 "generation": credentials[0],
                 "overlap_until": moment(credentials[1]),
             },
+            "backup": self.backup and asdict(self.backup),
+            "restore": self.restore and asdict(self.restore),
         }

@@ -113,6 +113,7 @@ class Lifecycle:
         return not (
             instance.lock.locked()
             or self.has_credentials(instance)
+            or instance.has_backup_key
             or any(folder.exists() for folder in folders)
         )
 
@@ -310,9 +311,8 @@ class Lifecycle:
             return found
         if self._records.was_erased(instance_id):
             raise Conflict(ERASED)
-        source = spec.source_snapshot
-        if source is not None and snapshots.find(self._layout, source) is None:
-            raise Conflict(f"the cell has no snapshot {source}")
+        if (missing := self._supervisor.beginnings.missing(spec)) is not None:
+            raise Conflict(missing)
         try:
             record = self._records.add(instance_id, spec)
         except NoUidError as error:

@@ -12,7 +12,7 @@ import orjson
 import structlog
 from ulid import ULID
 
-from cell.engines.driver import EngineError, Login
+from cell.engines.driver import EngineError, Login, Snapshot
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.layout import Layout, write_atomically
@@ -42,20 +42,7 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
         await asyncio.to_thread(_check_room, instance)
     name = f"snap_{ULID()}"
     target = instance.site.snapshots / name
-    process = instance.process if instance.usable else None
-    allowed_bytes = instance.ceiling_bytes
-    if process is None:
-        # One that was stopped for being full is copied before it is given more.
-        allowed_bytes *= STOPPED_FACTOR
-    try:
-        used_bytes = await in_own_thread(size_bytes, instance.site.data)
-        if used_bytes > allowed_bytes:
-            raise budget.exceeded(allowed_bytes)
-        with budget.limit(allowed_bytes, process, instance.why_work_ends):
-            made = await instance.driver.snapshot(instance.site, process, login, target)
-    except (EngineError, OSError) as error:
-        await in_own_thread(_remove, target)
-        raise EngineError(f"the snapshot failed: {error}") from error
+    made = await copy(instance, login, target)
     spec = instance.record.spec
     note = {
         "snapshot_id": name,
@@ -71,6 +58,24 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
     return {"snapshot_id": name, "size_bytes": made.size_bytes}
 
 
+async def copy(instance: HostedInstance, login: Login, target: Path) -> Snapshot:
+    """Into the new folder `target` of the cell's. Raises EngineError, as `make` does."""
+    process = instance.process if instance.usable else None
+    allowed_bytes = instance.ceiling_bytes
+    if process is None:
+        # One that was stopped for being full is copied before it is given more.
+        allowed_bytes *= STOPPED_FACTOR
+    try:
+        used_bytes = await in_own_thread(size_bytes, instance.site.data)
+        if used_bytes > allowed_bytes:
+            raise budget.exceeded(allowed_bytes)
+        with budget.limit(allowed_bytes, process, instance.why_work_ends):
+            return await instance.driver.snapshot(instance.site, process, login, target)
+    except (EngineError, OSError) as error:
+        await in_own_thread(_remove, target)
+        raise EngineError(f"the snapshot failed: {error}") from error
+
+
 def find(layout: Layout, name: str) -> tuple[Path, dict[str, Any]] | None:
     """The folder and the note of `<instance_id>/<snapshot_id>`; None where there is no such."""
     instance_id, _, snapshot_id = name.partition("/")
@@ -79,14 +84,8 @@ def find(layout: Layout, name: str) -> tuple[Path, dict[str, Any]] | None:
     return None if note is None else (folder, note)
 
 
-def is_owed(instance: HostedInstance) -> bool:
-    """Whether the instance has yet to begin with a snapshot."""
-    source = instance.record.spec.source_snapshot
-    return source is not None and not (instance.site.directory / BEGUN).exists()
-
-
 async def begin(instance: HostedInstance, layout: Layout) -> None:
-    """Puts the snapshot in place that the instance is to begin with, where that `is_owed`.
+    """Puts the snapshot in place that the instance is to begin with, which has not begun yet.
 
     Raises EngineError where the snapshot is not there or does not fit.
     """

@@ -12,8 +12,9 @@ from cell.access.credentials import Credential, Credentials
 from cell.certificates.domains import Domains
 from cell.certificates.pki import PkiError
 from cell.engines.driver import Driver, EngineError, Login, NewLoginError, RefusesWrites
-from cell.instances import activity, background, bounds, ceilings, liveness, snapshots, starting
+from cell.instances import activity, background, bounds, ceilings, liveness, starting
 from cell.instances.activity import Traffic
+from cell.instances.beginnings import Beginnings
 from cell.instances.copy_slots import CopySlot
 from cell.instances.hosted import ROUTED, HostedInstance
 from cell.instances.measuring import Measuring
@@ -47,6 +48,7 @@ class Supervisor:
         credentials: Credentials,
         routes: RouteFile,
         domains: Domains,
+        beginnings: Beginnings,
     ) -> None:
         self._settings = settings
         self._layout = layout
@@ -55,6 +57,7 @@ class Supervisor:
         self._credentials = credentials
         self._routes = routes
         self.domains = domains
+        self.beginnings = beginnings
         self.pools = Pools()
         self.instances: dict[str, HostedInstance] = {}
         self.traffic: dict[str, Traffic] = {}
@@ -126,7 +129,7 @@ class Supervisor:
     async def bring_up(self, instance: HostedInstance) -> None:
         """In its tenant's turn; raises EngineError or OSError."""
         with instance.at_work("started"):
-            if snapshots.is_owed(instance):
+            if self.beginnings.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))
                 turn = CopySlot(self.pools.copies, self.host, instance)
                 limits = (instance.ceiling_bytes, self._settings.upgrade_timeout_s)
@@ -134,7 +137,7 @@ class Supervisor:
                     bounds.in_turn(instance, turn),
                     bounds.bounded(self.host, instance, "begun", *limits),
                 ):
-                    await snapshots.begin(instance, self._layout)
+                    await self.beginnings.begin(instance)
             slot = StartSlot(self.pools, self.host, instance)
             async with bounds.in_turn(instance, slot):
                 await self.prepare(instance)

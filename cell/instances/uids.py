@@ -35,6 +35,13 @@ class Uids:
         fresh = first if highest is None or highest[0] is None else highest[0] + 1
         return fresh if fresh < stop else self._again()
 
+    def take_for_a_while(self) -> int:
+        """For what is no instance: it counts as freed, and is not given while it is in use."""
+        with self._database.transaction():
+            uid = self.take()
+            self.free(uid)
+        return uid
+
     def free(self, uid: int) -> None:
         """Of an instance that was erased, in the transaction that forgets it."""
         self._database.write("INSERT OR REPLACE INTO uids_freed VALUES (?, ?)", uid, time.time())

@@ -25,7 +25,7 @@ TIMEOUT_S = 60
 # Of the 200 characters of an Operation-Key, what is kept behind an id.
 KEY_REST_MAX = 160
 # Each of these may start an engine anew, which takes half a second.
-STARTING = ["instances.put", "instances.resize"]
+STARTING = ["instances.put", "instances.resize", "backups.make", "backups.restore"]
 # An operation that changes what others find has an instance of its own, or one with its opposite.
 SUBJECTS = {
     "instances.put": "shaped",
@@ -35,6 +35,7 @@ SUBJECTS = {
     "instances.resume": "sleeper",
     "instances.delete": "deleted",
     "instances.erase": "erased",
+    "backups.restore": "restored",
     "one_time.console": "browsed",
 }
 # Has a console; where any engine would do, it is one that starts at once.
@@ -95,6 +96,7 @@ class Estate:
         self.rig = rig
         self.base_url = base_url
         self._made: dict[str, str] = {}
+        self._backup_id = ""
 
     def subject(self, operation_id: str) -> str:
         role = SUBJECTS.get(operation_id, "looked at")
@@ -126,6 +128,12 @@ class Estate:
             _right_put(case.body)
         elif operation_id == "instances.set_network":
             case.body.update(NOBODY_SHUT_OUT)
+        elif operation_id == "backups.restore" and case.meta.generation.mode.is_positive:
+            case.body["backup_id"] = self._backup_id = self._backup_id or self._back_up(subject)
+
+    def _back_up(self, subject: str) -> str:
+        body = {"backup_id": f"bkp_{subject.removeprefix('inst_')}", "kind": "manual"}
+        return str(self.rig.action(subject, "back-up", body)["backup_id"])
 
     @staticmethod
     def begin_operation(case: Any) -> None:
@@ -153,7 +161,7 @@ class Estate:
 
 def _right_put(body: Any, host: str | None = None) -> None:
     """What the cell can run, and what nobody else has, no schema says."""
-    body.update(**VALKEY, source_snapshot=None)
+    body.update(**VALKEY, source_snapshot=None, source_backup=None)
     body.update(NOBODY_SHUT_OUT)
     if host is not None:
         body.update(host=host)

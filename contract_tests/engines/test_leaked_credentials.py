@@ -85,7 +85,7 @@ def test_all_former_credentials_and_their_sessions_end_at_once(
     credentials = Credentials(Database(tmp_path / "cell.db"), Sealer(os.urandom(32), "credentials"))
     nothing: Any = None
     settings = CellSettings(tmp_path, "cell_x", b"")
-    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
+    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, *[nothing] * 3)
     monkeypatch.setattr(supervisor, "publish", lambda: None)
     site = running.site
     record = InstanceRecord(site.instance_id, site.uid, running.spec, "running", None, 0.0)

@@ -40,7 +40,7 @@ def test_the_former_goes_on_where_the_newest_is_not_taken(
     )
     instance = HostedInstance(record, running.site, running.driver)
     instance.became_usable(0)
-    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
+    supervisor = Supervisor(settings, layout, running.host, nothing, credentials, *[nothing] * 3)
     former = credentials.make(instance.instance_id, 0)
     running.run(supervisor.hand_out_credentials(instance))
     assert running.works(Login("app", former.password))

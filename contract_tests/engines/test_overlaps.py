@@ -35,7 +35,7 @@ def supervisor(
 ) -> Supervisor:
     settings = CellSettings(tmp_path, "cell_x", b"")
     nothing: Any = None
-    return Supervisor(settings, layout, running.host, nothing, credentials, nothing, nothing)
+    return Supervisor(settings, layout, running.host, nothing, credentials, *[nothing] * 3)
 
 
 @pytest.fixture

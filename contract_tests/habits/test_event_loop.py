@@ -25,7 +25,6 @@ WALKS = {
 # Small folders of the cell's own, which no tenant fills, and what is in a thread already.
 ALLOWED = {
     "cell.engines.mysql.templates._workshop": "a template of ours, once for each release",
-    "cell.engines.postgres.driver._discard": "names within the instance's folder, which is ours",
     "cell.engines.postgres.extensions.called": "the extensions of an installation",
     "cell.engines.postgres.installation.alone": "entered in a thread",
     "cell.instances.activity.read": "a file for each process of the gateway",

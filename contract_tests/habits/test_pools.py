@@ -31,6 +31,7 @@ TOLD = {
     ),
 }
 NOBODYS = {
+    "cell/backups/writing.py": "lasts as long as one backup is written, which has a place",
     "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
     "cell/instances/log_followers.py": "made by cell/instances/pools.py",
     "control/boundary/last_used.py": "a token is noted once a minute",

@@ -20,10 +20,11 @@ COMMON = {
 }
 FOLDERS = {
     "access": set(),
+    "backups": {"runtime"},
     "certificates": {"runtime"},
     "runtime": set(),
     "engines": {"runtime"},
-    "instances": {"access", "certificates", "engines", "runtime"},
+    "instances": {"access", "backups", "certificates", "engines", "runtime"},
     "console": {"access", "instances", "runtime"},
 }
 MAY_IMPORT: dict[str, set[str]] = {**COMMON, **FOLDERS}

@@ -9,12 +9,21 @@ from typing import Any
 from urllib.parse import quote
 
 from cell.engines import leftover_files
-from cell.engines.driver import EngineError, Health, Login, Metrics, Snapshot, measured
+from cell.engines.driver import (
+    Contents,
+    EngineError,
+    Health,
+    Login,
+    Metrics,
+    Snapshot,
+    measured,
+)
 from cell.engines.mysql import (
     accounts,
     administrator,
     client,
     events,
+    examination,
     files,
     options,
     storage,
@@ -203,6 +212,10 @@ class MySQLFamily:
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(put, self._host, site, source / options.DATABASES)
+
+    async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
+        ours = administrator.login(self._host, site)
+        return await in_own_thread(examination.examine, site.socket, ours)
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)

@@ -1,6 +1,5 @@
 """A cluster's files in one file: a snapshot, or the template that new instances are made from."""
 
-import ctypes
 import hashlib
 import io
 import os
@@ -11,8 +10,8 @@ from types import TracebackType
 from typing import IO, Self, cast
 
 from cell.engines.driver import EngineError, Snapshot
-from cell.runtime import budget, engine_files
-from cell.runtime.engine_files import EnginePath, Place
+from cell.runtime import budget, disks, engine_files
+from cell.runtime.engine_files import EnginePath
 
 NAME = "cluster.tar"
 BUFFER_BYTES = 1 << 20
@@ -20,7 +19,6 @@ SEND_BYTES = 1 << 26
 # Of a server that runs or ran, and of no use to another.
 PASSING = frozenset({"postmaster.pid", "postmaster.opts", "pg_internal.init"})
 TEMPORARY = "pgsql_tmp"
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _Hashing:
@@ -160,7 +158,7 @@ def unpack(folder: Path, data: EnginePath, owner: int | None) -> None:
             _unpack(tar, file.fileno(), data, owner)
     except (tarfile.TarError, FileNotFoundError) as error:
         raise EngineError("the snapshot is incomplete") from error
-    synchronise(data)
+    disks.synchronise(data)
 
 
 def _unpack(
@@ -187,14 +185,3 @@ def _unpack(
                 offset += sent
         finally:
             os.close(descriptor)
-
-
-def synchronise(folder: Place) -> None:
-    """Everything written into the file system of a folder is on disk when this returns.
-
-    One call for a thousand files, each of which would wait for the disk by itself.
-    """
-    with engine_files.held(folder) as descriptor:
-        if _LIBC.syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))

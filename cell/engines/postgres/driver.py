@@ -12,7 +12,16 @@ from urllib.parse import quote
 
 import psycopg
 
-from cell.engines.driver import EngineError, Health, Login, Metrics, Room, Snapshot, measured
+from cell.engines.driver import (
+    Contents,
+    EngineError,
+    Health,
+    Login,
+    Metrics,
+    Room,
+    Snapshot,
+    measured,
+)
 from cell.engines.postgres import (
     archive,
     autovacuum,
@@ -21,7 +30,9 @@ from cell.engines.postgres import (
     configuration,
     connections,
     data_folder,
+    discarding,
     ended_logins,
+    examination,
     extensions,
     leftovers,
     lockouts,
@@ -76,7 +87,7 @@ class PostgreSQL:
         self.missing = family.missing
         self._host = host
         self._family = family
-        self._sources = self._usable(sources.find() if found is None else found)
+        self._sources = sources.usable(found, family.extension)
         self._installations = Installations(host, family)
         # As they were last ensured: to look at all their files takes milliseconds.
         self._installed: dict[str, Installation] = {}
@@ -85,7 +96,7 @@ class PostgreSQL:
         self.counts = statistics.Counts()
         # The server's files are written by the event loop, and where use is measured.
         self._writing = threading.Lock()
-        self._discarding: dict[Path, asyncio.Task[None]] = {}
+        self._discarding = discarding.Discarding()
         self._storage_limit = storage.PostgresStorageLimit(host, self._writing)
         self.unowned_files = unowned_files.UnownedFiles()
         named = (f"{each.version} from {each.name}" for each in self._sources.values())
@@ -121,7 +132,7 @@ class PostgreSQL:
         given = (self._host, self._family, installation, site, spec.size)
         await asyncio.to_thread(server.write_configuration, *given)
         logins.forget_applied(site)
-        self._discard(site)
+        self._discarding.begin(site)
         return await server.launch(*given)
 
     async def stop(self, site: Site, process: Process, timeout_s: float) -> None:  # noqa: ARG002 - the contract's
@@ -183,10 +194,9 @@ class PostgreSQL:
 
     async def resize(self, site: Site, process: Process, size: Size) -> bool:
         installation = await self._installation(data_folder.major(site) or "", site)
-        path = site.configuration / configuration.FILE
-        view = self._host.view(site)
-        wanted = configuration.content(self._family, installation.source, size, view)
-        if configuration.needs_restart(path.read_bytes(), wanted):
+        former = (site.configuration / configuration.FILE).read_bytes()
+        given = (self._family, installation.source, size, self._host.view(site))
+        if configuration.needs_restart(former, wanted := configuration.content(*given)):
             return False
         with self._writing:
             server.write(self._host, site, configuration.FILE, wanted)
@@ -244,11 +254,17 @@ class PostgreSQL:
             await self._take_over(installation, site, next_site)
         (site.directory / FRESH).unlink(missing_ok=True)
 
+    async def check_files(self, site: Site) -> None:
+        installation = await self._installation(data_folder.major(site) or "", site)
+        await examination.check_files(self._host, self._installations, installation, site)
+
+    async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
+        return await examination.examine(site, self._superuser(site))
+
     async def erase(self, site: Site) -> None:
         self._storage_limit.forget(site)
         self.unowned_files.forget(site)
-        if (removing := self._discarding.get(site.directory)) is not None:
-            await removing
+        await self._discarding.until_done(site)
 
     def metrics(self, site: Site, process: Process | None) -> Metrics:
         if process is not None:
@@ -266,11 +282,6 @@ class PostgreSQL:
     def uri(self, login: Login, host: str, port: int) -> str:
         credential = f"{login.username}:{quote(login.password, safe='')}"
         return f"postgresql://{credential}@{host}:{port}/{roles.DATABASE}?sslmode=verify-full"
-
-    def _usable(self, found: Iterable[Source]) -> dict[str, Source]:
-        extension = self._family.extension
-        fitting = (each for each in found if extension is None or each.has(extension))
-        return sources.best(fitting)
 
     async def _installation(self, major: str, site: Site) -> Installation:
         source = self._sources.get(major)
@@ -384,14 +395,6 @@ class PostgreSQL:
             await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
         await ended_logins.take_apart(site.run, superuser, former, major)
-
-    def _discard(self, site: Site) -> None:
-        """Begins to remove what is not used any more; nobody waits for that."""
-        unused = data_folder.discarded(site)
-        if unused and site.directory not in self._discarding:
-            work = asyncio.to_thread(data_folder.remove, unused)
-            task = self._discarding[site.directory] = asyncio.create_task(work)
-            task.add_done_callback(lambda _: self._discarding.pop(site.directory, None))
 
 
 TimescaleDB = partial(PostgreSQL, family=TIMESCALEDB)

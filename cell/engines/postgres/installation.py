@@ -21,7 +21,7 @@ from cell.engines.postgres import archive, builtin_functions, extensions, roles,
 from cell.engines.postgres.configuration import Family
 from cell.engines.postgres.sources import Source
 from cell.layout import Site
-from cell.runtime import engine_files
+from cell.runtime import disks, engine_files
 from cell.runtime.confinement import NOBODY, Mount
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
@@ -174,7 +174,7 @@ class Installations:
         extensions.trust(making / "programs" / source.share.relative_to(root) / "extension")
         for path in (making, *(each for each in making.rglob("*") if each.is_dir())):
             path.chmod(0o755)
-        archive.synchronise(making)
+        disks.synchronise(making)
         making.rename(folder)
 
     async def _make(self, installation: Installation, site: Site) -> None:

@@ -3,8 +3,9 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from cell.engines.postgres import archive, data_folder
+from cell.engines.postgres import data_folder
 from cell.layout import Site
+from cell.runtime import disks
 from cell.runtime.own_threads import in_own_thread
 
 
@@ -17,5 +18,5 @@ async def replacing(site: Site) -> AsyncIterator[Site]:
     except BaseException:
         await in_own_thread(data_folder.clear, site)
         raise
-    await in_own_thread(archive.synchronise, next_site.data)
+    await in_own_thread(disks.synchronise, next_site.data)
     await in_own_thread(data_folder.replace, site)

@@ -53,6 +53,15 @@ def find() -> tuple[Source, ...]:
     return tuple(found.values())
 
 
+def usable(found: Iterable[Source] | None, extension: str | None) -> dict[str, Source]:
+    """The best of those found, or of all there are; where one is named, those with the extension.
+
+    As `best` answers.
+    """
+    looked = find() if found is None else found
+    return best(each for each in looked if extension is None or each.has(extension))
+
+
 def best(sources: Iterable[Source]) -> dict[str, Source]:
     """By major version, newest first: the newest patch, and where equal the one with pgvector."""
 

@@ -9,7 +9,7 @@ import structlog
 from cell.engines.driver import EngineError
 from cell.engines.postgres import archive
 from cell.engines.postgres.installation import Installation, alone
-from cell.runtime import engine_files
+from cell.runtime import disks, engine_files
 from cell.runtime.engine_files import EnginePath
 
 log = structlog.get_logger("cell.postgres")
@@ -26,7 +26,7 @@ class Spares:
                 engine_files.rename(spare, data)
                 if owner is not None:
                     engine_files.give(data, owner)
-                archive.synchronise(data)
+                disks.synchronise(data)
                 return True
         return False
 

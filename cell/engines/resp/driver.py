@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from cell.engines.driver import (
+    Contents,
     EngineError,
     EngineRefusal,
     Health,
@@ -232,6 +233,15 @@ class RespFamily:
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(files.restore, self._host, site, source)
+
+    async def examine(self, site: Site, login: Login) -> Contents:  # noqa: ARG002 - the contract's
+        """All keys are in its memory by now, their checksums compared; there is one more look."""
+        try:
+            async with self._connected(site) as connection:
+                found = await connection.info("keyspace")
+        except (OSError, RefusalError) as error:
+            raise EngineError(f"its keys cannot be counted: {error}") from error
+        return Contents.of((name, told.split(",")[0]) for name, told in found.items())
 
     async def erase(self, site: Site) -> None:
         self._storage_use.forget(site)

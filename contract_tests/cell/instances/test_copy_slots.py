@@ -57,8 +57,8 @@ def snapshot(supervisor: Slow, monkeypatch: pytest.MonkeyPatch) -> Act:
 
 
 def begin(supervisor: Slow, monkeypatch: pytest.MonkeyPatch) -> Act:
-    monkeypatch.setattr(snapshots, "is_owed", lambda _: True)
-    monkeypatch.setattr(snapshots, "begin", lambda each, _: supervisor.prepare(each))
+    monkeypatch.setattr(supervisor.beginnings, "is_owed", lambda _: True)
+    monkeypatch.setattr(supervisor.beginnings, "begin", supervisor.prepare)
     return supervisor.bring_up
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from cell.instances import snapshots, start_slots
+from cell.instances.beginnings import Beginnings
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.records import InstanceRecord
@@ -43,7 +44,8 @@ class Slow(Supervisor):
 def supervisor_of(tmp_path: Path) -> Slow:
     settings, layout = CellSettings(tmp_path, "cell_x", b""), Layout.make(tmp_path)
     host: Any = SimpleNamespace(groups_of_console=list)
-    supervisor = Slow(settings, layout, host, *[NOTHING] * 4)
+    beginnings = Beginnings(layout, NOTHING)
+    supervisor = Slow(settings, layout, host, NOTHING, NOTHING, NOTHING, NOTHING, beginnings)
     supervisor.layout, supervisor.begun, supervisor.other = layout, [], asyncio.Event()
     return supervisor
 

@@ -1,0 +1,1 @@
+"""Backups in a store of their own: how they are sealed, written, read back and removed."""

@@ -1,0 +1,127 @@
+"""What a backup is: an object of its own, written last; what has none does not count."""
+
+import hashlib
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal, Self
+
+import orjson
+
+from cell.backups import sealed_objects
+from cell.backups.sealed_objects import DamagedError
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest"
+MANIFEST_BYTES_MAX: Final = 1 << 26
+Kind = Literal["scheduled", "manual", "pre_change"]
+Method = Literal["restored", "checksums"]
+
+
+@dataclass(frozen=True)
+class BackupName:
+    """Whose backup, and which; all that names of objects tell."""
+
+    instance_id: str
+    backup_id: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Of `<instance_id>/<backup_id>`."""
+        instance_id, _, backup_id = text.partition("/")
+        return cls(instance_id, backup_id)
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.instance_id}/{self.backup_id}/"
+
+    @property
+    def manifest(self) -> str:
+        return f"{self.prefix}{MANIFEST}"
+
+    def part(self, number: int) -> str:
+        return f"{self.prefix}part-{number:06}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """An object as it is stored; which one is said by its place in the manifest."""
+
+    stored_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredContent:
+    """The stream that the parts are together, once unsealed and decompressed."""
+
+    stream_bytes: int
+    stream_sha256: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """`at` is in unix seconds; `digest` of what was counted in the data, or of the stream."""
+
+    method: Method
+    at: float
+    digest: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Times are unix seconds. `size_bytes` is the copied data's, as its driver counts."""
+
+    instance_id: str
+    backup_id: str
+    kind: Kind
+    engine: str
+    engine_version: str
+    size_bytes: int
+    started_at: float
+    completed_at: float
+    content: StoredContent
+    extensions: tuple[str, ...] = ()
+    verification: Verification | None = None
+    stored_sha256: str = ""
+    """Of the manifest itself as it lies in the store; not in it."""
+    manifest_bytes: int = 0
+
+    @property
+    def name(self) -> BackupName:
+        return BackupName(self.instance_id, self.backup_id)
+
+    @property
+    def stored_bytes(self) -> int:
+        return self.manifest_bytes + sum(part.stored_bytes for part in self.content.parts)
+
+    def seal(self, key: bytes, wrapped_key: bytes) -> bytes:
+        """The object; `wrapped_key` is readable in it."""
+        document = {"format": FORMAT, **asdict(self)}
+        del document["stored_sha256"], document["manifest_bytes"]
+        return sealed_objects.seal(key, self.name.manifest, orjson.dumps(document), wrapped_key)
+
+    def stored_as(self, sealed: bytes) -> "Manifest":
+        """The same, with what is known once it is sealed."""
+        digest = hashlib.sha256(sealed).hexdigest()
+        return replace(self, stored_sha256=digest, manifest_bytes=len(sealed))
+
+    @classmethod
+    def unseal(cls, key: bytes, name: BackupName, sealed: bytes) -> "Manifest":
+        """Raises DamagedError, also where it is another backup's."""
+        opened = orjson.loads(sealed_objects.unseal(key, name.manifest, sealed))
+        if opened.pop("format") != FORMAT:
+            raise DamagedError("the backup was written by a newer version")
+        made = cls(**{**opened, **_nested(opened)})
+        if made.name != name:
+            raise DamagedError("the manifest is of another backup")
+        return made.stored_as(sealed)
+
+
+def _nested(opened: dict[str, Any]) -> dict[str, Any]:
+    content, verification = opened["content"], opened["verification"]
+    parts = tuple(Part(**each) for each in content["parts"])
+    return {
+        "content": StoredContent(**{**content, "parts": parts}),
+        "verification": None if verification is None else Verification(**verification),
+        "extensions": tuple(opened["extensions"]),
+    }

@@ -1,0 +1,143 @@
+"""A backup, read back from the store: every byte is checked before anything is made of it."""
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, cast
+
+import zstandard
+
+from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
+from cell.backups.sealed_objects import DamagedError, unseal
+from cell.backups.store import MissingError, OversizedError, Store
+from cell.runtime import budget, engine_files
+
+BLOCK_BYTES: Final = 1 << 20
+# More than what is written has; no frame makes the reader take more memory.
+WINDOW_BYTES_MAX: Final = 1 << 27
+
+
+class _Parts:
+    """The compressed stream, part after part, each of which is what the manifest says."""
+
+    def __init__(self, store: Store, key: bytes, manifest: Manifest) -> None:
+        self._contents = self._read(store, key, manifest)
+        self._now = memoryview(b"")
+
+    def read(self, wanted: int = -1) -> bytes:
+        if not self._now:
+            self._now = memoryview(next(self._contents, b""))
+        given = self._now if wanted < 0 else self._now[:wanted]
+        self._now = self._now[len(given) :]
+        return bytes(given)
+
+    @staticmethod
+    def _read(store: Store, key: bytes, manifest: Manifest) -> Iterator[bytearray]:
+        for number, part in enumerate(manifest.content.parts):
+            budget.go_on()
+            name = manifest.name.part(number)
+            try:
+                sealed = store.get(name, part.stored_bytes)
+            except MissingError as error:
+                raise DamagedError(f"part {number} of the backup is missing") from error
+            except OversizedError as error:
+                raise DamagedError(f"part {number} of the backup is too large") from error
+            if hashlib.sha256(sealed).hexdigest() != part.sha256:
+                raise DamagedError(f"part {number} of the backup is not the one that was written")
+            yield unseal(key, name, sealed)
+
+
+class _Stream:
+    """What the archive is read from: counted and hashed."""
+
+    def __init__(self, source: IO[bytes], bytes_max: int, progress: Callable[[int], None]) -> None:
+        self._source = source
+        self._bytes_max = bytes_max
+        self._progress = progress
+        self.digest = hashlib.sha256()
+        self.size_bytes = 0
+
+    def read(self, wanted: int) -> bytes:
+        budget.go_on()
+        content = self._source.read(wanted)
+        self.digest.update(content)
+        self.size_bytes += len(content)
+        if self.size_bytes > self._bytes_max:
+            raise DamagedError("the backup is longer than its manifest says")
+        self._progress(len(content))
+        return content
+
+
+def manifest(store: Store, key: bytes, name: BackupName) -> Manifest:
+    """Raises MissingError, DamagedError or StoreError."""
+    try:
+        return Manifest.unseal(key, name, store.get(name.manifest, MANIFEST_BYTES_MAX))
+    except OversizedError as error:
+        raise DamagedError("the manifest is too large") from error
+
+
+def check(
+    store: Store, key: bytes, found: Manifest, progress: Callable[[int], None] = lambda _: None
+) -> None:
+    """Reads all of it and keeps nothing. Raises DamagedError or StoreError."""
+    _through(store, key, found, progress, lambda _: None)
+
+
+def unpack(
+    store: Store,
+    key: bytes,
+    found: Manifest,
+    target: Path,
+    progress: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Into the new folder `target`, of the cell's. Raises DamagedError or StoreError.
+
+    What was written of one that is damaged is left to the caller to remove.
+    """
+    target.mkdir(mode=0o700)
+    _through(store, key, found, progress, lambda stream: _unpack(stream, target))
+
+
+def _through(
+    store: Store,
+    key: bytes,
+    found: Manifest,
+    progress: Callable[[int], None],
+    work: Callable[[_Stream], None],
+) -> None:
+    parts = cast("IO[bytes]", _Parts(store, key, found))
+    decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+    try:
+        with decompressor.stream_reader(parts, closefd=False) as opened:
+            stream = _Stream(cast("IO[bytes]", opened), found.content.stream_bytes, progress)
+            work(stream)
+            while stream.read(BLOCK_BYTES):
+                pass
+    except (zstandard.ZstdError, tarfile.TarError) as error:
+        raise DamagedError(f"the backup cannot be read: {error}") from error
+    if parts.read(1):
+        raise DamagedError("the backup has more parts than its content")
+    read = (stream.size_bytes, stream.digest.hexdigest())
+    if read != (found.content.stream_bytes, found.content.stream_sha256):
+        raise DamagedError("the backup is not what its manifest says")
+
+
+def _unpack(stream: _Stream, target: Path) -> None:
+    with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=BLOCK_BYTES) as tar:
+        for member in tar:
+            parts = PurePosixPath(member.name).parts
+            plain = member.isdir() or member.isreg()
+            if not plain or ".." in parts or member.name.startswith("/") or not parts:
+                raise DamagedError("the backup contains an unexpected entry")
+            place = target.joinpath(*parts)
+            if member.isdir():
+                engine_files.make_folder(place)
+                continue
+            content = tar.extractfile(member)
+            assert content is not None
+            with engine_files.parent_of(place) as (parent, name):
+                descriptor = engine_files.create(name, parent)
+            with os.fdopen(descriptor, "wb") as file:
+                budget.copy(content, file)

@@ -1,0 +1,136 @@
+"""The backups of a cell's instances: a store, and the keys to what is in it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from cell.backups import reading, writing
+from cell.backups.keys import BackupKeys, Recovery
+from cell.backups.manifest import MANIFEST, BackupName, Manifest, StoredContent
+from cell.backups.sealed_objects import DamagedError
+from cell.backups.store import MissingError, Store, StoreError
+from cell.runtime.own_threads import in_own_thread
+
+# <instance id>/<backup id>/<what it is>
+OBJECT_PARTS = 3
+
+log = structlog.get_logger("cell.backups")
+
+
+class Repository:
+    """Waits for the store on threads of its own. Raises StoreError, and DamagedError on reading."""
+
+    def __init__(self, store: Store, keys: BackupKeys, recovery: Recovery) -> None:
+        self._store = store
+        self.keys = keys
+        self._recovery = recovery
+
+    async def find(self, name: BackupName) -> Manifest | None:
+        """None where it is not complete."""
+        if (key := self.keys.find(name.instance_id)) is None:
+            return None
+        try:
+            return await in_own_thread(reading.manifest, self._store, key, name)
+        except MissingError:
+            return None
+
+    async def complete(self, instance_id: str) -> list[Manifest]:
+        """The complete ones, oldest first; one that cannot be opened is left out, and logged."""
+        if (key := self.keys.find(instance_id)) is None:
+            return []
+        return await in_own_thread(self._list, key, instance_id)
+
+    def _list(self, key: bytes, instance_id: str) -> list[Manifest]:
+        found = []
+        for backup_id, is_complete in sorted(self._there(instance_id).items()):
+            if not is_complete:
+                continue
+            try:
+                name = BackupName(instance_id, backup_id)
+                found.append(reading.manifest(self._store, key, name))
+            except MissingError:
+                continue
+            except DamagedError as error:
+                log.error(  # noqa: TRY400 - one line
+                    "cell.backup_damaged",
+                    instance_id=instance_id,
+                    backup_id=backup_id,
+                    reason=str(error),
+                )
+        return found
+
+    def _there(self, instance_id: str) -> dict[str, bool]:
+        """By backup, whether it is complete."""
+        found: dict[str, bool] = {}
+        for each in self._store.list(f"{instance_id}/"):
+            parts = each.name.split("/")
+            if len(parts) != OBJECT_PARTS:
+                # None of ours.
+                continue
+            _, backup_id, name = parts
+            found[backup_id] = found.get(backup_id, False) or name == MANIFEST
+        return found
+
+    async def write(
+        self, name: BackupName, folder: Path, progress: Callable[[int], None]
+    ) -> StoredContent:
+        """Counts for nothing before it is committed."""
+        key = self.keys.of(name.instance_id)
+        return await in_own_thread(writing.write, self._store, key, name, folder, progress)
+
+    async def commit(self, made: Manifest) -> Manifest:
+        """From now on it is a backup. Answers it as it is stored."""
+        key = self.keys.of(made.instance_id)
+        return await in_own_thread(self._commit, made, key)
+
+    def _commit(self, made: Manifest, key: bytes) -> Manifest:
+        sealed = made.seal(key, self._recovery.wrap(key))
+        self._store.settle()
+        if not self._store.create(made.name.manifest, sealed):
+            raise StoreError("the store has another backup of that id")
+        self._store.settle()
+        try:
+            return self._read_back(made, key)
+        except (StoreError, DamagedError):
+            self._store.remove([made.name.manifest])
+            raise
+
+    def _read_back(self, made: Manifest, key: bytes) -> Manifest:
+        written = reading.manifest(self._store, key, made.name)
+        if replace(written, stored_sha256="", manifest_bytes=0) != made:
+            raise DamagedError("the store gives back another manifest than it was given")
+        return written
+
+    async def check(self, found: Manifest, progress: Callable[[int], None]) -> None:
+        """Reads it to the end."""
+        key = self.keys.of(found.instance_id)
+        await in_own_thread(reading.check, self._store, key, found, progress)
+
+    async def unpack(
+        self, found: Manifest, target: Path, progress: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Into the new folder `target`."""
+        key = self.keys.of(found.instance_id)
+        await in_own_thread(reading.unpack, self._store, key, found, target, progress)
+
+    async def remove(self, name: BackupName) -> None:
+        """Its manifest first: what is left of one that was broken off does not count."""
+        await in_own_thread(self._remove, name)
+
+    def _remove(self, name: BackupName) -> None:
+        self._store.remove([name.manifest])
+        self._store.remove_all(name.prefix)
+
+    async def incomplete(self, instance_id: str) -> list[BackupName]:
+        """Those of which there are parts and no manifest."""
+        there = await in_own_thread(self._there, instance_id)
+        return [BackupName(instance_id, each) for each, complete in there.items() if not complete]
+
+    async def erase(self, instance_id: str) -> None:
+        """Everything of the instance, and then its key, without which nothing can be read."""
+        if self.keys.find(instance_id) is None:
+            return
+        await in_own_thread(self._store.remove_all, f"{instance_id}/")
+        self.keys.erase(instance_id)

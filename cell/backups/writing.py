@@ -1,0 +1,127 @@
+"""A folder, written into the store: as one archive, compressed, in sealed parts."""
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import IO, Final, cast
+
+import zstandard
+
+from cell.backups.manifest import BackupName, Part, StoredContent
+from cell.backups.sealed_objects import seal
+from cell.backups.store import Store
+from cell.runtime import budget, engine_files
+
+# Of what is compressed. Some are in memory at a time: one that fills, and those being uploaded.
+PART_BYTES: Final = 16 * 2**20
+AT_ONCE: Final = 2
+BLOCK_BYTES: Final = 1 << 20
+LEVEL: Final = 3
+
+
+class _Parts:
+    """Takes the compressed stream; seals and uploads each part of it, a few at a time."""
+
+    def __init__(
+        self, store: Store, key: bytes, name: BackupName, uploads: ThreadPoolExecutor
+    ) -> None:
+        self._store, self._key, self._name = store, key, name
+        self._uploads = uploads
+        self._filling = bytearray()
+        self._pending: list[Future[None]] = []
+        self._written: list[Part] = []
+
+    def write(self, content: bytes) -> int:
+        self._filling += content
+        while len(self._filling) >= PART_BYTES:
+            self._upload(self._filling[:PART_BYTES])
+            del self._filling[:PART_BYTES]
+        return len(content)
+
+    def finish(self) -> tuple[Part, ...]:
+        if self._filling or not self._written:
+            self._upload(self._filling)
+        while self._pending:
+            self._pending.pop(0).result()
+        return tuple(self._written)
+
+    def _upload(self, content: bytearray) -> None:
+        while len(self._pending) >= AT_ONCE:
+            self._pending.pop(0).result()
+        name = self._name.part(len(self._written))
+        sealed = seal(self._key, name, content)
+        self._written.append(Part(len(sealed), hashlib.sha256(sealed).hexdigest()))
+        self._pending.append(self._uploads.submit(self._store.put, name, sealed))
+
+
+class _Stream:
+    """What the archive is written to: counted, hashed, and passed on to be compressed."""
+
+    def __init__(self, compressing: IO[bytes], progress: Callable[[int], None]) -> None:
+        self._compressing = compressing
+        self._progress = progress
+        self.digest = hashlib.sha256()
+        self.size_bytes = 0
+
+    def write(self, content: bytes) -> int:
+        budget.go_on()
+        self.digest.update(content)
+        self.size_bytes += len(content)
+        self._compressing.write(content)
+        self._progress(len(content))
+        return len(content)
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+
+def write(
+    store: Store,
+    key: bytes,
+    name: BackupName,
+    folder: Path,
+    progress: Callable[[int], None] = lambda _: None,
+) -> StoredContent:
+    """All files of a folder of the cell's; `progress` hears how many bytes more are written.
+
+    Blocks for long; StoreError. What is in the store counts for nothing before its manifest.
+    """
+    with ThreadPoolExecutor(AT_ONCE, "upload") as uploads:
+        parts = _Parts(store, key, name, uploads)
+        compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+        compressing = compressor.stream_writer(cast("IO[bytes]", parts), closefd=False)
+        stream = _Stream(cast("IO[bytes]", compressing), progress)
+        _pack(folder, stream)
+        compressing.flush(zstandard.FLUSH_FRAME)
+        written = parts.finish()
+    return StoredContent(stream.size_bytes, stream.digest.hexdigest(), written)
+
+
+def _pack(folder: Path, stream: _Stream) -> None:
+    """Names, contents and nothing else: no owner, no time, no link."""
+    with tarfile.TarFile(
+        fileobj=cast("IO[bytes]", stream),
+        mode="w",
+        format=tarfile.PAX_FORMAT,
+        copybufsize=BLOCK_BYTES,
+    ) as tar:
+        for here, _, names, descriptor in engine_files.walk(folder):
+            if here.name:
+                member = tarfile.TarInfo(str(here))
+                member.type, member.mode = tarfile.DIRTYPE, 0o700
+                tar.addfile(member)
+            for name in names:
+                _add(tar, here / name, descriptor)
+
+
+def _add(tar: tarfile.TarFile, name: PurePosixPath, folder: int) -> None:
+    opened = engine_files.open_file(name.name, folder)
+    if opened is None:
+        return
+    with os.fdopen(opened, "rb") as file:
+        member = tarfile.TarInfo(str(name))
+        member.size, member.mode = os.fstat(opened).st_size, 0o600
+        tar.addfile(member, file)

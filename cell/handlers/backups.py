@@ -1,0 +1,50 @@
+"""Operations of the tag Backups."""
+
+from dataclasses import asdict
+from typing import Any
+
+from cell.agent import Cell
+from cell.backups.manifest import Manifest
+from cell.timestamps import moment
+
+Body = dict[str, Any]
+
+
+async def list_(cell: Cell, instance_id: str) -> Body:
+    found = await cell.backups.complete(cell.lifecycle.find(instance_id))
+    return {"items": [_view(each) for each in found]}
+
+
+async def make(cell: Cell, instance_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    return _view(await cell.backups.make(instance, body["backup_id"], body["kind"]))
+
+
+async def drop(cell: Cell, instance_id: str, body: Body) -> Body:
+    backup_ids = list(dict.fromkeys(body["backup_ids"]))
+    await cell.backups.drop(cell.lifecycle.find(instance_id), backup_ids)
+    return {"dropped": backup_ids}
+
+
+async def restore(cell: Cell, instance_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    cell.console.end_all(instance_id)
+    await cell.restores.restore(instance, body["backup_id"])
+    return cell.lifecycle.observation(instance)
+
+
+def _view(made: Manifest) -> Body:
+    assert made.verification is not None
+    return {
+        "backup_id": made.backup_id,
+        "kind": made.kind,
+        "engine": made.engine,
+        "engine_version": made.engine_version,
+        "size_bytes": made.size_bytes,
+        "stored_bytes": made.stored_bytes,
+        "started_at": moment(made.started_at),
+        "completed_at": moment(made.completed_at),
+        "sha256": made.stored_sha256,
+        "extensions": list(made.extensions),
+        "verification": {**asdict(made.verification), "at": moment(made.verification.at)},
+    }

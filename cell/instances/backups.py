@@ -1,0 +1,214 @@
+"""What is asked of an instance's backups: made, listed and removed."""
+
+import contextlib
+import shutil
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+import structlog
+
+from cell.backups.keys import RecoveryError
+from cell.backups.manifest import BackupName, Kind, Manifest, StoredContent
+from cell.backups.repository import Repository
+from cell.backups.sealed_objects import DamagedError
+from cell.backups.store import StoreError
+from cell.engines.driver import EngineError, Snapshot
+from cell.instances import bounds, login_turns, snapshots
+from cell.instances.copy_slots import CopySlot, locked_in_turn
+from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.reasons import for_owner
+from cell.instances.supervisor import Supervisor
+from cell.instances.uids import NoUidError
+from cell.instances.verification import Verifier
+from cell.runtime import budget, engine_files
+from cell.runtime.folder_sizes import size_bytes
+from cell.runtime.own_threads import in_own_thread
+from cell.settings import CellSettings
+from cell.specification import Spec
+from specserver import Conflict, Unavailable
+
+log = structlog.get_logger("cell.backups")
+
+SPOOL = "backup"
+"""Beside the data: the copy that is written into the store, and then removed."""
+RETRY_AFTER = {"Retry-After": "5"}
+FAILURES = (EngineError, OSError, StoreError, DamagedError, RecoveryError, NoUidError)
+# What is unpacked, and what an engine's data is made of it, are on the disk together.
+COPIES = 2
+# Left to all others on the disk.
+SPARE_BYTES = 256 * 2**20
+
+
+class InstanceBackups:
+    """Each method returns when what it did is so; asked twice, it does nothing the second time."""
+
+    def __init__(
+        self,
+        settings: CellSettings,
+        supervisor: Supervisor,
+        repository: Repository,
+        verifier: Verifier,
+    ) -> None:
+        self._settings = settings
+        self._supervisor = supervisor
+        self._repository = repository
+        self._verifier = verifier
+        self._in_use: Counter[BackupName] = Counter()
+
+    async def make(self, instance: HostedInstance, backup_id: str, kind: Kind) -> Manifest:
+        """Complete and verified; Unavailable where that fails, and nothing of it is left."""
+        name = BackupName(instance.instance_id, backup_id)
+        with self.used(name):
+            async with instance.backups_lock:
+                if (why := instance.why_backup_ends()) is not None:
+                    raise Conflict(f"the backup was not made: {why}")
+                with told("the backup failed"):
+                    if (found := await self._repository.find(name)) is not None:
+                        return found
+                    instance.backup = BackupProgress(backup_id, "copying")
+                    try:
+                        return await self._make(instance, name, kind, instance.backup)
+                    finally:
+                        instance.backup = None
+
+    async def _make(
+        self, instance: HostedInstance, name: BackupName, kind: Kind, progress: BackupProgress
+    ) -> Manifest:
+        spool = instance.site.directory / SPOOL
+        # From now on an erasure looks into the store.
+        instance.has_backup_key = True
+        self._repository.keys.of(name.instance_id)
+        is_done = False
+        try:
+            # Of an attempt that was broken off.
+            await in_own_thread(engine_files.remove, spool)
+            await self._repository.remove(name)
+            began, spec, copied = await self._copy(instance, progress)
+            content = await self._write(instance, name, progress, copied)
+            await in_own_thread(engine_files.remove, spool)
+            made = Manifest(
+                *(name.instance_id, name.backup_id, kind, spec.engine, spec.engine_version),
+                *(copied.size_bytes, began, began, content),
+            )
+            verified, extensions = await self._verifier.verify(instance, made, progress)
+            made = replace(
+                made, completed_at=time.time(), extensions=extensions, verification=verified
+            )
+            if (why := instance.why_backup_ends()) is not None:
+                raise EngineError(why)
+            stored = await self._repository.commit(made)
+            is_done = True
+        finally:
+            await in_own_thread(engine_files.remove, spool)
+            if not is_done:
+                with contextlib.suppress(StoreError):
+                    await self._repository.remove(name)
+        self._log("cell.backed_up", name, size_bytes=made.size_bytes, method=verified.method)
+        return stored
+
+    async def _copy(
+        self, instance: HostedInstance, progress: BackupProgress
+    ) -> tuple[float, Spec, Snapshot]:
+        """When it began, and of what."""
+        slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
+        async with locked_in_turn(instance, slot), login_turns.let_change(instance):
+            if (why := instance.why_backup_ends()) is not None:
+                raise EngineError(why)
+            progress.total_bytes = await in_own_thread(size_bytes, instance.site.data)
+            check_room(instance, progress.total_bytes)
+            began, spool = time.time(), instance.site.directory / SPOOL
+            login = self._supervisor.login(instance)
+            copied = await snapshots.copy(instance, login, spool)
+            return began, instance.record.spec, copied
+
+    async def _write(
+        self, instance: HostedInstance, name: BackupName, progress: BackupProgress, copied: Snapshot
+    ) -> StoredContent:
+        """Without the instance's lock: whatever else is asked of it waits for no store."""
+        progress.begin("copying", copied.size_bytes)
+        spool = instance.site.directory / SPOOL
+        deadline = time.monotonic() + self._settings.backup_timeout_s
+
+        def why_ends() -> str | None:
+            if time.monotonic() > deadline:
+                return f"it took longer than {self._settings.backup_timeout_s:.0f} s"
+            return instance.why_backup_ends()
+
+        slot = CopySlot(self._supervisor.pools.copies, self._supervisor.host, instance)
+        async with bounds.in_turn_unlocked(instance, slot):
+            with budget.limit(copied.size_bytes, ended=why_ends):
+                return await self._repository.write(name, spool, progress.add)
+
+    async def complete(self, instance: HostedInstance) -> list[Manifest]:
+        """The complete ones, oldest first."""
+        with told("the backups cannot be listed"):
+            return await self._repository.complete(instance.instance_id)
+
+    async def drop(self, instance: HostedInstance, backup_ids: Collection[str]) -> None:
+        """Conflict where one of them is being made or restored."""
+        names = [BackupName(instance.instance_id, each) for each in dict.fromkeys(backup_ids)]
+        if used := [name.backup_id for name in names if self._in_use[name]]:
+            raise Conflict(f"the backup {used[0]} is being made or restored")
+        with told("the backups were not removed"), contextlib.ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self.used(name))
+            for name in names:
+                await self._repository.remove(name)
+                self._log("cell.backup_dropped", name)
+
+    async def erase(self, instance: HostedInstance) -> None:
+        """Of an instance that is erased: all its backups and their key."""
+        # What is being made or restored ends soon, as the instance is erased.
+        async with instance.backups_lock:
+            with told("the backups were not removed"):
+                await self._repository.erase(instance.instance_id)
+            instance.has_backup_key = False
+
+    async def sweep(self) -> None:
+        """Removes what a killed cell left half made in the store."""
+        for instance in list(self._supervisor.instances.values()):
+            if not instance.has_backup_key or instance.backups_lock.locked():
+                continue
+            async with instance.backups_lock:
+                try:
+                    for name in await self._repository.incomplete(instance.instance_id):
+                        await self._repository.remove(name)
+                        self._log("cell.backup_abandoned", name)
+                except StoreError as error:
+                    log.warning("cell.backups_not_swept", reason=str(error))
+                    return
+
+    @contextlib.contextmanager
+    def used(self, name: BackupName) -> Iterator[None]:
+        """It is not removed within."""
+        self._in_use[name] += 1
+        try:
+            yield
+        finally:
+            self._in_use[name] -= 1
+            if not self._in_use[name]:
+                del self._in_use[name]
+
+    @staticmethod
+    def _log(event: str, name: BackupName, **more: object) -> None:
+        log.info(event, instance_id=name.instance_id, backup_id=name.backup_id, **more)
+
+
+def check_room(instance: HostedInstance, data_bytes: int) -> None:
+    """On the disk that all instances share. Raises EngineError where so much does not fit."""
+    free_bytes = shutil.disk_usage(instance.site.directory).free
+    if free_bytes < COPIES * data_bytes + SPARE_BYTES:
+        raise EngineError("the cell's disk has no room for copies of the data")
+
+
+@contextlib.contextmanager
+def told(what: str) -> Iterator[None]:
+    """What went wrong within as a 503, for whoever asked."""
+    try:
+        yield
+    except FAILURES as error:
+        reason = str(error)
+        log.warning("cell.backups_failed", what=what, reason=reason)
+        raise Unavailable(f"{what}: {for_owner(reason)}", headers=RETRY_AFTER) from error

@@ -1,0 +1,84 @@
+"""The data that a new instance begins with: a snapshot, a backup, or none."""
+
+from cell.backups.manifest import BackupName
+from cell.backups.repository import Repository
+from cell.backups.sealed_objects import DamagedError
+from cell.backups.store import StoreError
+from cell.engines.driver import EngineError
+from cell.instances import snapshots
+from cell.instances.ceilings import FullError
+from cell.instances.hosted import HostedInstance
+from cell.instances.snapshots import BEGUN
+from cell.layout import Layout, write_atomically
+from cell.runtime import budget, engine_files
+from cell.runtime.own_threads import in_own_thread
+from cell.specification import Spec
+
+# Where a backup is unpacked, beside the instance's data.
+UNPACKED = "restore"
+
+
+class Beginnings:
+    def __init__(self, layout: Layout, repository: Repository) -> None:
+        self._layout = layout
+        self._repository = repository
+
+    def missing(self, spec: Spec) -> str | None:
+        """What a new instance would begin with and this cell cannot have; None where all is well.
+
+        Whether a backup is in the store is seen when the instance begins.
+        """
+        snapshot, backup = spec.source_snapshot, spec.source_backup
+        if snapshot is not None and backup is not None:
+            return "an instance begins with a snapshot or with a backup, not with both"
+        if snapshot is not None and snapshots.find(self._layout, snapshot) is None:
+            return f"the cell has no snapshot {snapshot}"
+        if backup is not None:
+            key = self._repository.keys.find(BackupName.parse(backup).instance_id)
+            if key is None:
+                return f"the cell has no key for backup {backup}"
+        return None
+
+    def is_owed(self, instance: HostedInstance) -> bool:
+        """Whether the instance has yet to begin."""
+        spec = instance.record.spec
+        source = spec.source_snapshot or spec.source_backup
+        return source is not None and not (instance.site.directory / BEGUN).exists()
+
+    async def begin(self, instance: HostedInstance) -> None:
+        """Puts the data in place where that `is_owed`.
+
+        Raises EngineError where it is not there, is damaged, or does not fit.
+        """
+        backup = instance.record.spec.source_backup
+        if backup is None:
+            await snapshots.begin(instance, self._layout)
+            return
+        folder = instance.site.directory / UNPACKED
+        try:
+            await self._unpack(instance, backup)
+            with budget.limit(instance.ceiling_bytes):
+                await instance.driver.restore(instance.site, folder)
+        except (StoreError, DamagedError) as error:
+            raise EngineError(str(error)) from error
+        finally:
+            await in_own_thread(engine_files.remove, folder)
+        write_atomically(instance.site.directory / BEGUN, backup.encode())
+
+    async def _unpack(self, instance: HostedInstance, backup: str) -> None:
+        found = await self._repository.find(BackupName.parse(backup))
+        if found is None:
+            raise EngineError(f"there is no backup {backup} in the store")
+        spec = instance.record.spec
+        if (found.engine, found.engine_version) != (spec.engine, spec.engine_version):
+            taken = f"{found.engine} {found.engine_version}"
+            raise EngineError(
+                f"backup {backup} is of {taken}, not {spec.engine} {spec.engine_version}"
+            )
+        if found.size_bytes > instance.ceiling_bytes:
+            told = str(budget.exceeded(instance.ceiling_bytes))
+            raise FullError(told, found.size_bytes)
+        folder = instance.site.directory / UNPACKED
+        await in_own_thread(engine_files.remove, folder)
+        with budget.limit(found.content.stream_bytes):
+            await self._repository.unpack(found, folder)

@@ -1,0 +1,149 @@
+"""An instance gets the data of one of its backups, or keeps what it has."""
+
+import structlog
+
+from cell.backups.manifest import BackupName, Manifest
+from cell.backups.repository import Repository
+from cell.backups.sealed_objects import DamagedError
+from cell.engines.driver import EngineError
+from cell.instances import bounds, replaced_data
+from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, told
+from cell.instances.beginnings import UNPACKED
+from cell.instances.copy_slots import CopySlot, locked_in_turn
+from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.reasons import for_owner
+from cell.instances.supervisor import Supervisor
+from cell.runtime import budget, engine_files
+from cell.runtime.own_threads import in_own_thread
+from cell.settings import CellSettings
+from specserver import Conflict, Unavailable
+
+log = structlog.get_logger("cell.restores")
+
+RESTORED = "restored"
+
+
+class Restores:
+    def __init__(
+        self,
+        settings: CellSettings,
+        supervisor: Supervisor,
+        repository: Repository,
+        backups: InstanceBackups,
+    ) -> None:
+        self._settings = settings
+        self._supervisor = supervisor
+        self._repository = repository
+        self._backups = backups
+
+    async def restore(self, instance: HostedInstance, backup_id: str) -> None:
+        """In place. Conflict or Unavailable where that cannot be, and all is as it was."""
+        name = BackupName(instance.instance_id, backup_id)
+        with self._backups.used(name):
+            async with instance.backups_lock:
+                instance.refuse_gone("restore")
+                try:
+                    with told("the restore failed"):
+                        await self._find_and_restore(instance, name)
+                finally:
+                    instance.restore = None
+        log.info("cell.restored", instance_id=name.instance_id, backup_id=backup_id)
+
+    async def _find_and_restore(self, instance: HostedInstance, name: BackupName) -> None:
+        try:
+            found = await self._repository.find(name)
+            if found is None:
+                raise Conflict(f"the instance has no backup {name.backup_id}")
+            refuse_what_does_not_fit(instance, found)
+            check_room(instance, found.content.stream_bytes)
+            progress = BackupProgress(name.backup_id, "downloading", found.content.stream_bytes)
+            instance.restore = progress
+            await self._restore(instance, found, progress)
+        except DamagedError as error:
+            raise Conflict(f"the backup {name.backup_id} is damaged: {error}") from error
+
+    async def _restore(
+        self, instance: HostedInstance, found: Manifest, progress: BackupProgress
+    ) -> None:
+        """Its engine runs on until all of the backup has been read."""
+        pools, host = self._supervisor.pools, self._supervisor.host
+        folder = instance.site.directory / UNPACKED
+        try:
+            await in_own_thread(engine_files.remove, folder)
+            turn = CopySlot(pools.copies, host, instance)
+            async with bounds.in_turn_unlocked(instance, turn):
+                with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
+                    await self._repository.unpack(found, folder, progress.add)
+            slot = CopySlot(pools.copies, host, instance)
+            async with locked_in_turn(instance, slot):
+                instance.refuse_gone("restore")
+                refuse_what_does_not_fit(instance, found)
+                progress.phase = "starting"
+                await self._replace(instance, slot)
+        finally:
+            await in_own_thread(replaced_data.clear, instance.site)
+
+    async def _replace(self, instance: HostedInstance, slot: CopySlot) -> None:
+        """With the lock held. What is tried takes the place only once it has taken a login."""
+        site = instance.site
+        limits = (instance.ceiling_bytes, self._settings.upgrade_timeout_s)
+        try:
+            await self._stop(instance)
+            await in_own_thread(replaced_data.set_aside, site)
+            # What a driver knows of the former data.
+            await instance.driver.erase(site)
+            site.make(self._supervisor.host.owner(site))
+            async with bounds.bounded(self._supervisor.host, instance, RESTORED, *limits):
+                with budget.limit(instance.ceiling_bytes):
+                    await instance.driver.restore(site, site.directory / UNPACKED)
+            await slot.leave()
+            await self._supervisor.bring_up(instance)
+        except BaseException as error:
+            await self._put_back(instance)
+            if isinstance(error, Exception):
+                await self._start_again(instance)
+            if isinstance(error, (EngineError, OSError)):
+                why = for_owner(str(error))
+                detail = f"the restore failed, and the instance has its former data: {why}"
+                raise Unavailable(detail, headers=RETRY_AFTER) from error
+            raise
+        await in_own_thread(replaced_data.keep_new, site)
+        if instance.record.desired != "running":
+            await self._stop(instance)
+
+    async def _stop(self, instance: HostedInstance) -> None:
+        """The gateway is told before."""
+        instance.became_unusable()
+        self._supervisor.publish()
+        await self._supervisor.stop(instance)
+        self._supervisor.publish()
+
+    async def _put_back(self, instance: HostedInstance) -> None:
+        await self._supervisor.stop(instance)
+        if await in_own_thread(replaced_data.put_back, instance.site):
+            await instance.driver.erase(instance.site)
+
+    async def _start_again(self, instance: HostedInstance) -> None:
+        """With its former data."""
+        if instance.record.desired != "running" or instance.leaving:
+            return
+        try:
+            await self._supervisor.bring_up(instance)
+        except (EngineError, OSError) as error:
+            instance.start_failed(str(error))
+            self._supervisor.publish()
+            log.error(  # noqa: TRY400 - one line
+                "cell.former_data_not_started",
+                instance_id=instance.instance_id,
+                reason=str(error),
+            )
+
+
+def refuse_what_does_not_fit(instance: HostedInstance, found: Manifest) -> None:
+    """Raises Conflict where trying again is in vain."""
+    spec = instance.record.spec
+    if (found.engine, found.engine_version) != (spec.engine, spec.engine_version):
+        taken = f"{found.engine} {found.engine_version}"
+        raise Conflict(f"the backup is of {taken}, not {spec.engine} {spec.engine_version}")
+    if found.size_bytes > instance.ceiling_bytes:
+        raise Conflict(str(budget.exceeded(instance.ceiling_bytes)))

@@ -1,0 +1,164 @@
+"""A backup is verified: read back from the store, and an engine started with what it holds.
+
+That engine is none of the instance's: it has an id, a user and folders of its own, no route leads
+to it and its owner has no login there. It has the size of the instance, and takes the places of
+its tenant.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import structlog
+from ulid import ULID
+
+from cell.backups.manifest import Manifest, Verification
+from cell.backups.repository import Repository
+from cell.engines.driver import ChecksFiles, Contents, Login
+from cell.instances import bounds, starting
+from cell.instances.beginnings import UNPACKED
+from cell.instances.copy_slots import CopySlot
+from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.pools import Pools
+from cell.instances.records import InstanceRecord
+from cell.instances.start_slots import StartSlot
+from cell.instances.uids import Uids
+from cell.layout import Layout
+from cell.runtime import budget, engine_files
+from cell.runtime.host import Host
+from cell.runtime.own_threads import in_own_thread
+from cell.settings import CellSettings
+
+log = structlog.get_logger("cell.verification")
+
+PREFIX = "inst_verify_"
+VERIFIED = "verified"
+
+
+class ScratchInstance(HostedInstance):
+    """What a backup of another instance is started in, and ends with it."""
+
+    def __init__(self, record: InstanceRecord, layout: Layout, source: HostedInstance) -> None:
+        super().__init__(record, layout.site(record.instance_id, record.uid), source.driver)
+        self.source = source
+
+    def why_work_ends(self) -> str | None:
+        return self.source.why_backup_ends()
+
+
+class Verifier:
+    def __init__(
+        self,
+        settings: CellSettings,
+        layout: Layout,
+        host: Host,
+        pools: Pools,
+        uids: Uids,
+        repository: Repository,
+    ) -> None:
+        self._settings = settings
+        self._layout = layout
+        self._host = host
+        self._pools = pools
+        self._uids = uids
+        self._repository = repository
+        # Of those that left nothing; else each backup would take another uid for good.
+        self._idle_uids: list[int] = []
+
+    async def verify(
+        self, source: HostedInstance, made: Manifest, progress: BackupProgress
+    ) -> tuple[Verification, tuple[str, ...]]:
+        """How it was verified, and the extensions that were found.
+
+        Raises EngineError, StoreError or DamagedError where it does not stand up to that.
+        """
+        stream_bytes = made.content.stream_bytes
+        progress.begin("verifying", stream_bytes)
+        if made.size_bytes > self._settings.backup_verify_bytes_max:
+            slot = CopySlot(self._pools.copies, self._host, source)
+            async with bounds.in_turn_unlocked(source, slot):
+                with budget.limit(stream_bytes, ended=source.why_backup_ends):
+                    await self._repository.check(made, progress.add)
+            digest = made.content.stream_sha256
+            return Verification("checksums", time.time(), digest), ()
+        async with self._scratch(source) as scratch:
+            contents = await self._started(scratch, made, progress)
+        return Verification("restored", time.time(), contents.digest), contents.extensions
+
+    async def _started(
+        self, scratch: ScratchInstance, made: Manifest, progress: BackupProgress
+    ) -> Contents:
+        driver, site = scratch.driver, scratch.site
+        bytes_max = max(scratch.ceiling_bytes, made.content.stream_bytes)
+        limits = (bytes_max, self._settings.backup_verify_timeout_s)
+        slot = CopySlot(self._pools.copies, self._host, scratch)
+        async with (
+            bounds.in_turn_unlocked(scratch.source, slot),
+            bounds.bounded(self._host, scratch, VERIFIED, *limits),
+        ):
+            site.make(self._host.owner(site))
+            folder = site.directory / UNPACKED
+            with budget.limit(bytes_max):
+                await self._repository.unpack(made, folder, progress.add)
+            with budget.limit(bytes_max):
+                await driver.restore(site, folder)
+            await in_own_thread(engine_files.remove, folder)
+            if isinstance(driver, ChecksFiles):
+                await driver.check_files(site)
+            login = Login(driver.username(1), secrets.token_urlsafe(32))
+            await driver.set_credentials(site, [login])
+            await driver.provision(site, scratch.record.spec)
+            await asyncio.to_thread(site.empty_run)
+            await self._start(scratch, login)
+            return await driver.examine(site, login)
+
+    async def _start(self, scratch: ScratchInstance, login: Login) -> None:
+        """Returns when the login works."""
+        spec = scratch.record.spec
+        async with StartSlot(self._pools, self._host, scratch) as slot:
+            process = await scratch.driver.start(scratch.site, spec)
+            scratch.engine_started(process)
+            slot.limit_cpu()
+            self._host.headroom.give(process.group, spec.size.memory_bytes)
+            await starting.until_usable(scratch, process, login, self._settings, slot)
+            await starting.limit(self._host, scratch, process)
+
+    @contextlib.asynccontextmanager
+    async def _scratch(self, source: HostedInstance) -> AsyncIterator[ScratchInstance]:
+        """Nothing of it is left, whatever happens within."""
+        spec = replace(source.record.spec, host="", domains=(), idle_pause_s=None)
+        # Without a tenant of its own, an instance is one: this one belongs to the instance's.
+        spec = replace(spec, tenant=source.record.tenant)
+        uid = self._idle_uids.pop() if self._idle_uids else self._uids.take_for_a_while()
+        record = InstanceRecord(f"{PREFIX}{ULID()}", uid, spec, "running", None, time.time())
+        scratch = ScratchInstance(record, self._layout, source)
+        try:
+            yield scratch
+        finally:
+            await self._remove(scratch)
+        self._idle_uids.append(uid)
+
+    async def _remove(self, scratch: ScratchInstance) -> None:
+        site = scratch.site
+        process = scratch.engine_ended()
+        try:
+            if process is not None:
+                self._host.limit_cpu(process, None)
+                await scratch.driver.stop(site, process, self._settings.stop_timeout_s)
+        finally:
+            await asyncio.to_thread(self._host.forget, site)
+            await scratch.driver.erase(site)
+            for folder in (site.directory, site.run):
+                await in_own_thread(engine_files.remove, folder)
+
+    async def sweep(self) -> None:
+        """What a killed cell left, when one starts; its engines have been ended by then."""
+        for name in await asyncio.to_thread(engine_files.names, self._layout.instances):
+            if name.startswith(PREFIX):
+                site = self._layout.site(name, 0)
+                for folder in (site.directory, site.run):
+                    await in_own_thread(engine_files.remove, folder)
+                log.info("cell.verification_abandoned", instance_id=name)

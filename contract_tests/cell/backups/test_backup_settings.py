@@ -1,0 +1,61 @@
+"""What an installation is told of its backups: refused where it cannot be, and handed on."""
+
+from pathlib import Path
+from typing import Any
+
+import pyrage
+import pytest
+
+import cell.main
+from cell.settings import CellSettings
+from menagerie import data_plane, keys
+from menagerie.errors import SettingsError
+from menagerie.settings import Settings, load
+
+RECIPIENT = str(pyrage.x25519.Identity.generate().to_public())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backup_store_url", "https://example.com/backups"),
+        ("backup_store_url", "file://relative/backups"),
+        ("backup_store_url", "s3://"),
+        ("backup_recovery_recipient", "age1none"),
+        ("backup_recovery_recipient", RECIPIENT[:-1] + ("q" if RECIPIENT[-1] != "q" else "p")),
+        ("backup_verify_bytes_max", -1),
+    ],
+)
+def test_what_cannot_be_used_ends_the_start(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=name):
+        load(home=tmp_path, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {
+            "backup_store_url": "s3://bucket/prefix",
+            "backup_recovery_recipient": RECIPIENT,
+            "backup_verify_bytes_max": 5,
+        },
+    ],
+)
+def test_the_cell_gets_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    names = {name for name in Settings.model_fields if name.startswith("backup_")}
+    settings = load(home=tmp_path, **given)
+    keys.make_all(settings.root)
+    got: list[CellSettings] = []
+    monkeypatch.setattr(cell.main, "run", got.append)
+    monkeypatch.setattr(data_plane, "loaded", lambda: None)
+    data_plane.run_cell(settings)
+    default = {
+        "backup_store_url": (tmp_path / "backups").as_uri(),
+        "backup_recovery_recipient": "",
+        "backup_verify_bytes_max": 10**10,
+    }
+    assert default.keys() == names
+    assert {name: getattr(got[0], name) for name in names} == default | given
