@@ -30,6 +30,7 @@ class Case:
     event: str
     when_refused: str
     before_delete: str = ""
+    told_before: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

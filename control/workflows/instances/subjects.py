@@ -68,7 +68,7 @@ def record(
     op.step_in_transaction(name, transition)
 
 
-def publish(db: Session, instance: Instance, kind: str, **data: Any) -> None:
+def publish(db: Session, instance: Instance, kind: str, /, **data: Any) -> None:
     """Tell of a change of the instance, in the transaction that made it."""
     events.append(
         db, instance.org_id, kind, {"instance_id": instance.id, **data}, instance_id=instance.id
@@ -130,6 +130,7 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "client_ca_pem": network.client_ca_pem,
         "domains": domains.verified_hostnames(db, instance),
         "source_snapshot": None,
+        "source_backup": None,
         # A cell need not know which organization it is, nor whose.
         "tenant": _opaque(instance.org_id),
         "person": "" if owner is None else _opaque(owner),
