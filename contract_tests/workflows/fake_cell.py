@@ -207,6 +207,15 @@ class FakeCell:
         with self._open() as file:
             return [row[0] for row in file.execute(query, (instance_id or "",)).fetchall()]
 
+    def holds(self, instance_id: str, backup_id: str, kind: str, at: datetime) -> Answer:
+        """A backup that was made before; as the cell told of it then."""
+        moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        told = _backup(backup_id, kind) | {"started_at": moment, "completed_at": moment}
+        with self._open() as file:
+            row = (backup_id, instance_id, orjson.dumps(told).decode())
+            file.execute("INSERT INTO backups VALUES (?, ?, ?)", row)
+        return told
+
     def stored(self, instance_id: str) -> list[str]:
         """The ids of the instance's backups that are in the store."""
         with self._open() as file:
