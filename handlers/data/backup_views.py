@@ -52,7 +52,7 @@ def backup(record: Backup, retention_days: int) -> Json:
         "stored_bytes": record.stored_bytes,
         "extensions": record.extensions or [],
         "sha256": record.sha256,
-        "verification": record.verification,
+        "verification": _verification(record),
         "progress": None,
         "requested_by": record.requested_by,
         "created_at": timestamp(record.created_at),
@@ -62,6 +62,12 @@ def backup(record: Backup, retention_days: int) -> Json:
         if expires and record.completed_at
         else None,
     }
+
+
+def _verification(record: Backup) -> Json | None:
+    """With the moment as we write moments, whatever its cell writes."""
+    told = record.verification
+    return told and {**told, "at": timestamp(datetime.fromisoformat(told["at"]))}
 
 
 def health(month: str, ended: tuple[int, int, int], oldest: datetime | None) -> Json:
