@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control.policy import backups
-from control.policy.backups import BackupOverrides, BackupSchedule, KeptBackup, Turns
+from control.policy.backups import BackupHistory, BackupOverrides, BackupSchedule, KeptBackup
 from control.policy.plans import PLANS
 
 ID = "inst_01JD7QK3V8Y2M4N6P8R0S2T4V6"
@@ -107,14 +107,14 @@ DAILY = BackupSchedule("daily", 7, "02:00")
 DAY = timedelta(days=1)
 
 
-def turns(**values: datetime | None) -> Turns:
+def turns(**values: datetime | None) -> BackupHistory:
     chosen: dict[str, datetime | None] = {
         "ready_at": NOW - 30 * DAY,
         "paused_since": None,
         "newest_slot": None,
         "newest_data": None,
     }
-    return Turns(**(chosen | values))  # type: ignore[arg-type]
+    return BackupHistory(**(chosen | values))  # type: ignore[arg-type]
 
 
 def test_each_slot_is_due_once_and_only_the_last_is_made_up_for() -> None:

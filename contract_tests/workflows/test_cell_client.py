@@ -16,6 +16,7 @@ from contract_tests.workflows.cell_server import Server, said, serving
 from control.cells.client import (
     CellClient,
     CellRefused,
+    CellFailed,
     CellUnavailable,
     HttpCell,
     HttpCells,
@@ -29,6 +30,7 @@ from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
 
 ID = "inst_01JD0000000000000000000000"
+BACKUP = "bkp_01JD0000000000000000000000"
 SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
 
 
@@ -72,6 +74,24 @@ ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
         "POST",
         "/actions/snapshot",
         {"label": "before"},
+    ),
+    "back_up": (
+        lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:put", lease=3),
+        "POST",
+        "/actions/back-up",
+        {"backup_id": BACKUP, "kind": "manual"},
+    ),
+    "drop_backups": (
+        lambda c: c.drop_backups(ID, [BACKUP], key="op_1:put", lease=3),
+        "POST",
+        "/actions/drop-backups",
+        {"backup_ids": [BACKUP]},
+    ),
+    "restore": (
+        lambda c: c.restore(ID, BACKUP, key="op_1:put", lease=3),
+        "POST",
+        "/actions/restore",
+        {"backup_id": BACKUP},
     ),
     "delete": (
         lambda c: c.delete(ID, key="op_1:put", lease=3),
@@ -142,7 +162,7 @@ def test_questions_are_signed_and_carry_no_key(
         (404, {"detail": "no such instance"}, InstanceUnknown),
         (429, {}, CellUnavailable),
         (500, {}, CellUnavailable),
-        (503, {"detail": "starting"}, CellUnavailable),
+        (503, {"detail": "starting"}, CellFailed),
         (502, b"<html>", CellUnavailable),
     ],
 )

@@ -291,7 +291,7 @@ def test_a_step_that_can_never_succeed_leads_out(stage: Stage, kind: str, step: 
     assert (failed.data["status"], failed.data["reason"]) == (case.when_refused, "made up")
     with stage.database.read() as db:
         assert changes.pending(db, stage.org_id, instance.id) == []
-        assert backups.under_way(db, instance, *backups.KINDS) is None
+        assert backups.first_open(db, instance, *backups.KINDS) is None
         assert restores.into(db, instance, case.kind.removeprefix("restores.")) is None
 
 

@@ -136,7 +136,7 @@ def check_restore(body: Mapping[str, Any], name: str) -> list[Violation]:
 
 
 @dataclass(frozen=True)
-class Turns:
+class BackupHistory:
     """Of an instance: since when it has data, and what is known of its backups.
 
     `paused_since`: since when nothing can have changed; None while it runs. `newest_data` is the
@@ -150,7 +150,7 @@ class Turns:
 
 
 def due_slot(
-    schedule: BackupSchedule, instance_id: str, turns: Turns, moment: datetime
+    schedule: BackupSchedule, instance_id: str, turns: BackupHistory, moment: datetime
 ) -> datetime | None:
     """The slot that a backup is to be begun for now; None if none is.
 

@@ -39,7 +39,7 @@ def list_(
 
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_backed_up()
-    if backups.under_way(call.db, instance, "manual") is not None:
+    if backups.first_open(call.db, instance, "manual") is not None:
         raise Conflict("a manual backup of the instance is being made; wait until it is completed")
     refuse(rules.check_manual(PLANS[call.org.plan], backups.count_manual(call.db, call.org.id)))
     by = {"label": body.get("label"), "requested_by": call.caller.id}

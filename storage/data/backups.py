@@ -29,7 +29,7 @@ from storage.pages import Page
 
 KINDS: Final = ("scheduled", "manual", "pre_change")
 STATUSES: Final = ("pending", "running", "completed", "failed", "deleting", "deleted")
-UNDER_WAY: Final = ("pending", "running")
+OPEN_STATUSES: Final = ("pending", "running")
 _TOLD: Final = ("size_bytes", "stored_bytes", "sha256", "extensions", "verification")
 """What a cell says of one that is complete, as cell/openapi.yaml has it."""
 _OPEN: Final = text("status IN ('pending', 'running')")
@@ -113,16 +113,16 @@ class Backup(Owned, Record):
     # What workflows find.
 
     def begin(self) -> None:
-        self._move("begin", UNDER_WAY, "running")
+        self._move("begin", OPEN_STATUSES, "running")
 
     def is_held_up(self, reason: str) -> None:
         """What it waits for is tried again; the owner reads why."""
-        if self.status in UNDER_WAY:
+        if self.status in OPEN_STATUSES:
             self.status_reason = reason
 
     def became_completed(self, told: Mapping[str, Any]) -> None:
         """All of it is in the store, and was verified there. `told` is what the cell says of it."""
-        self._move("complete", UNDER_WAY, "completed")
+        self._move("complete", OPEN_STATUSES, "completed")
         for name in _TOLD:
             setattr(self, name, told[name])
         self.engine_version = told["engine_version"]
@@ -131,7 +131,7 @@ class Backup(Owned, Record):
 
     def became_failed(self, reason: str) -> None:
         """`reason` is a sentence its owner can act on."""
-        self._move("fail", UNDER_WAY, "failed")
+        self._move("fail", OPEN_STATUSES, "failed")
         self.status_reason = reason
 
     def expire(self, reason: str) -> None:
@@ -192,7 +192,7 @@ def _of(instance: Instance) -> Select[Backup]:
     return select(Backup).where(Backup.org_id == instance.org_id, Backup.instance_id == instance.id)
 
 
-def under_way(db: Session, instance: Instance, *kinds: str) -> Backup | None:
+def first_open(db: Session, instance: Instance, *kinds: str) -> Backup | None:
     """The oldest of these kinds that is to be made, or is being made."""
     rows = _of(instance).where(_OPEN, Backup.kind.in_(kinds))
     return db.scalars(rows.order_by(Backup.id).limit(1)).first()

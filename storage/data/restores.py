@@ -16,7 +16,7 @@ from storage.pages import Page
 
 MODES: Final = ("new_instance", "in_place")
 STATUSES: Final = ("pending", "running", "completed", "failed")
-UNDER_WAY: Final = ("pending", "running")
+OPEN_STATUSES: Final = ("pending", "running")
 _OPEN: Final = text("status IN ('pending', 'running')")
 
 
@@ -60,13 +60,13 @@ class Restore(Owned, Record):
             self.status, self.started_at = "running", at
 
     def became_completed(self, at: datetime) -> None:
-        if self.status in UNDER_WAY:
+        if self.status in OPEN_STATUSES:
             self.status, self.status_reason = "completed", None
             self.completed_at = at
 
     def became_failed(self, reason: str, at: datetime) -> None:
         """`reason` is a sentence its owner can act on."""
-        if self.status in UNDER_WAY:
+        if self.status in OPEN_STATUSES:
             self.status, self.status_reason = "failed", reason
             self.completed_at = at
 
@@ -115,7 +115,7 @@ def into(db: Session, target: Instance, mode: str) -> Restore | None:
         Restore.org_id == target.org_id,
         Restore.target_instance_id == target.id,
         Restore.mode == mode,
-        Restore.status.in_(UNDER_WAY),
+        Restore.status.in_(OPEN_STATUSES),
     )
     return db.scalars(rows.order_by(Restore.id.desc()).limit(1)).first()
 
@@ -125,7 +125,7 @@ def needed(db: Session, instance: Instance) -> set[str]:
     rows = select(Restore.backup_id).where(
         Restore.org_id == instance.org_id,
         Restore.instance_id == instance.id,
-        Restore.status.in_(UNDER_WAY),
+        Restore.status.in_(OPEN_STATUSES),
     )
     return set(db.scalars(rows))
 
@@ -139,5 +139,5 @@ def forget(db: Session, instance: Instance) -> None:
 
 def forget_old(db: Session, before: datetime, limit: int) -> int:
     """Delete at most `limit` of those that were asked for before that moment; how many went."""
-    ended = Restore.status.not_in(UNDER_WAY)
+    ended = Restore.status.not_in(OPEN_STATUSES)
     return delete_oldest(db, Restore.id, "rst_", before, limit, ended)

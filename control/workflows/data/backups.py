@@ -15,8 +15,8 @@ from storage.database import now
 from storage.instances import instances
 from storage.instances.instances import GONE, Instance
 
-DEADLINE_S: Final = 6 * 3600
-"""Of what copies all data of an instance, which may be much and wait for others' copies."""
+DEADLINE_S: Final = 8 * 3600
+"""Of what copies all data of an instance: longer than a cell takes for it, with the wait for others."""
 FAILED_REST: Final = timedelta(seconds=DEADLINE_S + 3600)
 """Until then a cell may still be at a backup that was given up."""
 DROPPED_AT_ONCE: Final = 100
@@ -35,7 +35,7 @@ def lane(started: Workflow, instance_id: str) -> str:
 def creating_failed(op: Operation, db: Session, reason: str) -> None:
     instance = load(op, db)
     backup = find(db, instance, op.args["backup_id"])
-    if backup is not None and backup.status in backups.UNDER_WAY:
+    if backup is not None and backup.status in backups.OPEN_STATUSES:
         failed(db, instance, backup, reason)
 
 
@@ -46,7 +46,7 @@ def create(op: Operation) -> None:
     def begin(db: Session) -> str | None:
         instance = load(op, db)
         backup = find(db, instance, backup_id)
-        if backup is None or backup.status not in backups.UNDER_WAY:
+        if backup is None or backup.status not in backups.OPEN_STATUSES:
             return None
         backup.begin()
         return backup.kind

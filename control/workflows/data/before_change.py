@@ -69,7 +69,7 @@ def record(op: Operation, db: Session, backup_id: str, told: Answer | None) -> N
     """What became of a backup, and the event of it. `told` is what the cell says; None: nothing."""
     instance = load(op, db)
     backup = find(db, instance, backup_id)
-    if backup is None or backup.status not in backups.UNDER_WAY:
+    if backup is None or backup.status not in backups.OPEN_STATUSES:
         return
     if told is None:
         failed(db, instance, backup, f"the instance is {instance.status}")
@@ -96,7 +96,7 @@ def failed(db: Session, instance: Instance, backup: Backup, reason: str) -> None
 
 def give_up(db: Session, instance: Instance, reason: str) -> None:
     """What was to be made before a change is not, as the change is not."""
-    backup = backups.under_way(db, instance, "pre_change")
+    backup = backups.first_open(db, instance, "pre_change")
     if backup is not None:
         failed(db, instance, backup, reason)
 

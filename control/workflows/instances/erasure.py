@@ -57,8 +57,9 @@ def erase(op: Operation) -> None:
         instance.became_erased()
         changes.give_up(db, instance.org_id, instance.id)
         # The cell has erased what they tell of.
-        for records in (backups, restores, backup_settings):
-            records.forget(db, instance)
+        restores.forget(db, instance)
+        backups.forget(db, instance)
+        backup_settings.forget(db, instance)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
     call(

@@ -127,10 +127,10 @@ def _restart(db: Session, instance: Instance) -> None:
         instance.erase()
     if instance.status in TRANSITIONAL:
         _log.warning("lost work restarted", instance_id=instance.id, status=instance.status)
-        start(db, _way_out(db, instance), instance)
+        start(db, _workflow_of(db, instance), instance)
 
 
-def _way_out(db: Session, instance: Instance) -> Workflow:
+def _workflow_of(db: Session, instance: Instance) -> Workflow:
     found = BY_STATUS[instance.status]
     begins = found is lifecycle.provision
     if begins and restores.into(db, instance, "new_instance") is not None:

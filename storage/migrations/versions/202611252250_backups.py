@@ -17,6 +17,19 @@ _AFTER = (*_BEFORE[:7], "restoring", *_BEFORE[7:])
 
 def upgrade() -> None:
     _allow_statuses(_BEFORE, _AFTER)
+    _create_backups()
+    _create_restores()
+    _create_settings()
+
+
+def downgrade() -> None:
+    for name in ("backup_settings", "restores", "backups"):
+        op.drop_table(name)
+    op.execute("UPDATE instances SET status = 'failed' WHERE status = 'restoring'")
+    _allow_statuses(_AFTER, _BEFORE)
+
+
+def _create_backups() -> None:
     op.create_table(
         "backups",
         *_owned(),
@@ -54,7 +67,9 @@ def upgrade() -> None:
     _partial("ix_backups_open", "status IN ('pending', 'running')", "instance_id", "id")
     to_drop = "dropped_at IS NULL AND status IN ('deleting', 'failed')"
     _partial("ix_backups_to_drop", to_drop, "instance_id", "id")
-    _create_restores()
+
+
+def _create_settings() -> None:
     op.create_table(
         "backup_settings",
         sa.Column("instance_id", sa.String(), nullable=False),
@@ -67,13 +82,6 @@ def upgrade() -> None:
         sa.Column("created_at", Timestamp(), nullable=False),
         *_references("backup_settings", "instance_id", key="instance_id"),
     )
-
-
-def downgrade() -> None:
-    for name in ("backup_settings", "restores", "backups"):
-        op.drop_table(name)
-    op.execute("UPDATE instances SET status = 'failed' WHERE status = 'restoring'")
-    _allow_statuses(_AFTER, _BEFORE)
 
 
 def _create_restores() -> None:
