@@ -16,7 +16,7 @@ from storage.instances import instances
 from storage.instances.instances import GONE, Instance
 
 DEADLINE_S: Final = 8 * 3600
-"""Of what copies all data of an instance: longer than a cell takes for it, with the wait for others."""
+"""Of what copies all data of an instance: longer than a cell works at it, and waits for others."""
 FAILED_REST: Final = timedelta(seconds=DEADLINE_S + 3600)
 """Until then a cell may still be at a backup that was given up."""
 DROPPED_AT_ONCE: Final = 100
