@@ -22,7 +22,7 @@ def update(call: OrgCall, instance: Instance, body: Body) -> Body:
     several = "the settings are invalid in {} places"
     refuse(rules.check_overrides(PLANS[call.org.plan], body), several)
     chosen = backup_settings.of_instance(call.db, instance)
-    chosen.change(body, call.caller.id)
+    chosen.change(body, call.caller.id, call.now)
     call.db.add(chosen)
     call.db.flush()
     call.audit(target=instance.id, detail=body)

@@ -9,7 +9,7 @@ from sqlalchemy import ForeignKey, delete, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.access.organizations import Organization
-from storage.columns import DatabaseClock, Owned, Record
+from storage.columns import Owned, Record
 from storage.data.backups import Backup
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.lookups import by_key
@@ -26,13 +26,13 @@ class BackupSettings(Owned, Record):
     retention_days: Mapped[int | None]
     window_start: Mapped[str | None]
     updated_by: Mapped[str | None]
-    updated_at: Mapped[datetime] = mapped_column(default=DatabaseClock(), onupdate=DatabaseClock())
+    updated_at: Mapped[datetime]
 
-    def change(self, values: Mapping[str, Any], by: str | None) -> None:
+    def change(self, values: Mapping[str, Any], by: str | None, at: datetime) -> None:
         """Sets what is given of the choices, and leaves the rest; None takes one back."""
         for name, value in values.items():
             setattr(self, name, value)
-        self.updated_by = by
+        self.updated_by, self.updated_at = by, at
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,10 @@ def test_what_nobody_chose_is_the_default(house: House) -> None:
 def test_what_is_chosen_stays_until_it_is_taken_back(house: House) -> None:
     tenant = house.tenant(plan="team")
     instance_id = house.instance(tenant)
+    house.pass_time(60)
     chosen = change(house, tenant, instance_id, frequency="hourly", window_start="23:15")
+    made = house.get(f"{tenant.path}/instances/{instance_id}", tenant.key).json()["created_at"]
+    assert chosen.json()["updated_at"] > made
     assert chosen.status_code == 200, chosen.text
     assert chosen.json() == house.get(path(tenant, instance_id), tenant.key).json()
     found = change(house, tenant, instance_id, retention_days=9, window_start=None).json()

@@ -185,7 +185,7 @@ def test_with_an_instance_all_of_its_own_is_forgotten(database: Database) -> Non
         into = restores.request(db, kept(db, copy), own, "new_instance", None)
         restores.request(db, kept(db, own), copy, "new_instance", None)
         settings = backup_settings.of_instance(db, own)
-        settings.change({"frequency": "weekly"}, None)
+        settings.change({"frequency": "weekly"}, None, now(db))
         db.add(settings)
         db.flush()
         for records in (backups, restores, backup_settings):

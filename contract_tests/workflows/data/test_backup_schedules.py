@@ -39,7 +39,7 @@ def turn(stage: Stage, kind: str = "backups.schedule") -> None:
 def choose(stage: Stage, instance: Instance, **values: Any) -> None:
     with stage.database.write() as db:
         settings = backup_settings.of_instance(db, instance)
-        settings.change(values, None)
+        settings.change(values, None, now(db))
         db.add(settings)
 
 

@@ -142,7 +142,7 @@ def test_an_erase_takes_the_backups_and_what_is_known_of_them(
     requested(stage, instance)
     with stage.database.write() as db:
         settings = backup_settings.of_instance(db, instance)
-        settings.change({"retention_days": 1}, None)
+        settings.change({"retention_days": 1}, None, now(db))
         db.add(settings)
     if done_by_then:
         stage.settle()
