@@ -100,7 +100,10 @@ def _awaited(
     if ending is None:
         return shown
     # What was made by the request, such as a backup, is not among its arguments.
-    path = {one.name: arguments.get(one.name, shown["id"]) for one in ending.reader.at("path")}
+    path = {
+        one.name: arguments[one.name] if one.name in arguments else shown["id"]
+        for one in ending.reader.at("path")
+    }
 
     def read() -> Mapping[str, Any]:
         if ending.reader.is_page:
