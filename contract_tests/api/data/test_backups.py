@@ -104,14 +104,12 @@ def test_how_far_it_is_comes_from_the_cell(house: House, tenant: Tenant) -> None
     house.cell.becomes(instance_id, backup={**told, "backup_id": f"bkp_{NEVER}"})
     assert house.get(one, tenant.key).json()["progress"] is None, "it is at another one"
 
-    def silent(_instance_id: str) -> None:
+    def silent(_instance_id: str) -> dict[str, Any] | None:
         raise CellUnavailable("it is silent")
 
-    observe, house.cell.observe = house.cell.observe, silent  # type: ignore[method-assign]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(house.cell, "observe", silent)
         assert house.get(one, tenant.key).json()["progress"] is None
-    finally:
-        house.cell.observe = observe  # type: ignore[method-assign]
     house.settle()
 
 

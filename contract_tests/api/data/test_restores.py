@@ -9,7 +9,7 @@ from contract_tests.api.rows import NEVER, is_problem
 from contract_tests.workflows.data import stored
 from storage.access import projects
 from storage.access.teams import Team
-from storage.data import backups
+from storage.data import backups, restores
 from storage.instances import instances
 from storage.network import networks
 
@@ -113,9 +113,9 @@ def test_how_far_it_is_comes_from_the_cell(
     house.turns(1)
     with house.database.write() as db:
         record = instances.fetch(db, tenant.org_id, source)
-        found = stored.restores.into(db, record, "in_place")
+        found = restores.into(db, record, "in_place")
         if found is None:
-            found = stored.restores.fetch(db, record, made.json()["id"], lock=True)
+            found = restores.fetch(db, record, made.json()["id"], lock=True)
         found.status, found.pre_change_backup_id = "running", f"bkp_{NEVER}"
     amounts = {"done_bytes": 1, "total_bytes": 4}
     house.cell.becomes(source, backup={"backup_id": f"bkp_{NEVER}", "phase": "copying", **amounts})

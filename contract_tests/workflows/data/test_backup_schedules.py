@@ -13,7 +13,7 @@ from control.policy.backups import BackupSchedule
 from control.workflows.data import backup_schedules
 from storage.access import organizations
 from storage.columns import EPOCH
-from storage.data import backup_settings, backups
+from storage.data import backup_settings, backups, restores
 from storage.data.backups import Backup
 from storage.database import now
 from storage.instances.instances import Instance
@@ -185,7 +185,7 @@ def test_retention_leaves_the_newest_and_what_is_needed(stage: Stage, instance: 
     gone = stored.fetch(stage, instance, ages["old"])
     assert (gone.status, gone.status_reason) == ("deleted", "its retention of 30 days is over")
     with stage.database.write() as db:
-        stored_restore = stored.restores.fetch(db, instance, restored, lock=True)
+        stored_restore = restores.fetch(db, instance, restored, lock=True)
         stored_restore.became_completed(now(db))
     turn(stage, "backups.expire")
     assert ages["needed"] not in stage.cell.stored(instance.id)
