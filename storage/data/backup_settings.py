@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage.access.organizations import Organization
 from storage.columns import Owned, Record
-from storage.data.backups import Backup
+from storage.data.backups import COMPLETED, RETAINED, Backup
 from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.lookups import by_key
 
@@ -71,15 +71,9 @@ def scheduled(db: Session, statuses: Collection[str], *, after: str, limit: int)
     """Wanted instances with data in these statuses of all organizations, by id, after that one."""
     own = Backup.instance_id == Instance.id
     newest_slot = select(func.max(Backup.slot)).where(own).scalar_subquery()
-    newest_data = (
-        select(func.max(Backup.started_at))
-        .where(own, Backup.status == "completed")
-        .scalar_subquery()
-    )
+    newest_data = select(func.max(Backup.started_at)).where(own, COMPLETED).scalar_subquery()
     oldest_kept = (
-        select(func.min(Backup.completed_at))
-        .where(own, Backup.status == "completed", Backup.kind != "manual")
-        .scalar_subquery()
+        select(func.min(Backup.completed_at)).where(own, COMPLETED, RETAINED).scalar_subquery()
     )
     rows: Any = (
         select(

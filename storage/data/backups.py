@@ -10,6 +10,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Select,
+    TextClause,
     case,
     delete,
     func,
@@ -32,8 +33,20 @@ STATUSES: Final = ("pending", "running", "completed", "failed", "deleting", "del
 OPEN_STATUSES: Final = ("pending", "running")
 _TOLD: Final = ("size_bytes", "stored_bytes", "sha256", "extensions", "verification")
 """What a cell says of one that is complete, as cell/openapi.yaml has it."""
+# As literals, without which partial indexes are of no use: an instance has had many backups.
+COMPLETED: Final = text("status = 'completed'")
+RETAINED: Final = text("kind != 'manual'")
+"""Of what was completed, that it is kept no longer than its retention."""
+_MANUAL: Final = text("kind = 'manual'")
 _OPEN: Final = text("status IN ('pending', 'running')")
 _TO_DROP: Final = text("dropped_at IS NULL AND status IN ('deleting', 'failed')")
+
+
+_RETAINED: Final = text(f"{COMPLETED} AND {RETAINED}")
+
+
+def _partial(name: str, where: TextClause, *columns: str) -> Index:
+    return Index(name, *columns, postgresql_where=where, sqlite_where=where)
 
 
 class Backup(Owned, Record):
@@ -51,18 +64,11 @@ class Backup(Owned, Record):
         Index(None, "instance_id", "id"),
         Index(None, "instance_id", "slot", unique=True),
         Index(None, "org_id", "slot"),
-        Index(
-            "ix_backups_open",
-            *("instance_id", "id"),
-            postgresql_where=_OPEN,
-            sqlite_where=_OPEN,
-        ),
-        Index(
-            "ix_backups_to_drop",
-            *("instance_id", "id"),
-            postgresql_where=_TO_DROP,
-            sqlite_where=_TO_DROP,
-        ),
+        _partial("ix_backups_completed", COMPLETED, "instance_id", "started_at"),
+        _partial("ix_backups_retained", _RETAINED, "instance_id", "completed_at"),
+        _partial("ix_backups_manual", _MANUAL, "org_id"),
+        _partial("ix_backups_open", _OPEN, "instance_id", "id"),
+        _partial("ix_backups_to_drop", _TO_DROP, "instance_id", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -208,14 +214,12 @@ def count_manual(db: Session, org_id: str) -> int:
     """How many the organization has asked for and holds, those being made and removed included."""
     held = ("pending", "running", "completed", "deleting")
     rows = select(func.count()).select_from(Backup)
-    return db.scalars(
-        rows.where(Backup.org_id == org_id, Backup.kind == "manual", Backup.status.in_(held))
-    ).one()
+    return db.scalars(rows.where(Backup.org_id == org_id, _MANUAL, Backup.status.in_(held))).one()
 
 
 def completed(db: Session, instance: Instance) -> list[Backup]:
     """Those that can be restored, oldest first."""
-    rows = _of(instance).where(Backup.status == "completed")
+    rows = _of(instance).where(COMPLETED)
     return list(db.scalars(rows.order_by(Backup.id)))
 
 

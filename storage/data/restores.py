@@ -125,7 +125,7 @@ def needed(db: Session, instance: Instance) -> set[str]:
     rows = select(Restore.backup_id).where(
         Restore.org_id == instance.org_id,
         Restore.instance_id == instance.id,
-        Restore.status.in_(OPEN_STATUSES),
+        _OPEN,
     )
     return set(db.scalars(rows))
 

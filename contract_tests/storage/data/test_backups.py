@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from contract_tests.storage import tenants
+from contract_tests.storage.query_plans import query_plans
 from storage.data import backup_settings, backups, restores
 from storage.data.backups import STATUSES, Backup
 from storage.data.restores import Restore
@@ -236,3 +237,26 @@ def test_health_counts_the_slots_of_a_month_and_of_teams(database: Database) -> 
         oldest = backups.oldest_restorable(db, tenant.org_id, teams=own)
         assert oldest == datetime(2026, 11, 25, 2, tzinfo=UTC)
         assert backups.oldest_restorable(db, tenant.org_id, teams=nobodys) is None
+
+
+def test_a_schedule_looks_at_no_more_than_the_newest_and_the_oldest(database: Database) -> None:
+    """An instance has had thousands of backups, and each minute all instances are looked at."""
+    with database.write() as db:
+        instance = tenants.instance(db, tenants.make(db), status="running", ready_at=now(db))
+        first = kept(db, instance, slot=now(db) - timedelta(days=1))
+        kept(db, instance, "manual")
+        db.refresh(first)
+        with query_plans(db) as plans:
+            (found,) = backup_settings.scheduled(db, ["running"], after="", limit=10)
+            backups.count_manual(db, instance.org_id)
+            backups.first_open(db, instance, "manual")
+            backups.to_drop(db, instance, now(db), 10)
+            restores.needed(db, instance)
+        assert (found.newest_slot, found.oldest_kept) == (first.slot, first.completed_at)
+        assert found.newest_data == first.started_at
+        of_backups = [step for step in plans if "backups" in step]
+        assert all(step.startswith("SEARCH") for step in of_backups)
+        if database.engine.dialect.name == "sqlite":
+            for name in ("completed", "retained", "manual", "open", "to_drop"):
+                assert any(f"INDEX ix_backups_{name} " in step for step in of_backups), name
+            assert any("INDEX ix_restores_open " in step for step in plans)

@@ -64,6 +64,10 @@ def _create_backups() -> None:
     op.create_index("ix_backups_instance_id_id", "backups", ["instance_id", "id"])
     op.create_index("ix_backups_instance_id_slot", "backups", ["instance_id", "slot"], unique=True)
     op.create_index("ix_backups_org_id_slot", "backups", ["org_id", "slot"])
+    _partial("ix_backups_completed", "status = 'completed'", "instance_id", "started_at")
+    retained = "status = 'completed' AND kind != 'manual'"
+    _partial("ix_backups_retained", retained, "instance_id", "completed_at")
+    _partial("ix_backups_manual", "kind = 'manual'", "org_id")
     _partial("ix_backups_open", "status IN ('pending', 'running')", "instance_id", "id")
     to_drop = "dropped_at IS NULL AND status IN ('deleting', 'failed')"
     _partial("ix_backups_to_drop", to_drop, "instance_id", "id")
