@@ -40,7 +40,7 @@ def main(words: list[str] | None = None) -> int:
     )
     parser.add_argument("--engine", action="append", help="offer only this engine; may be repeated")
     parser.add_argument("--acme-directory", default="", help="empty: only the local CA")
-    parser.add_argument("--acme-contact", default="", help="e-mail of the account")
+    parser.add_argument("--acme-contact", default="", help="email address of the account")
     parser.add_argument("--acme-terms-agreed", action="store_true")
     parser.add_argument("--acme-ca-file", default="", help="trusted for the server's TLS")
     parser.add_argument("--keep-engines", action="store_true", help="leave engines running at exit")

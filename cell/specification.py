@@ -60,6 +60,8 @@ class Spec:
     """Whose it is, in a word that says no more: what all instances share is shared by tenant."""
     person: str = ""
     """Who owns the tenant, and perhaps others."""
+    network_version: int = 0
+    """Of what is said of clients and domains: what is older than that is not taken any more."""
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Self:
@@ -78,13 +80,37 @@ class Spec:
             source_snapshot=document.get("source_snapshot"),
             tenant=document.get("tenant", ""),
             person=document.get("person", ""),
+            network_version=int(document.get("network_version", 0)),
         )
 
     def resized(self, size: Size) -> "Spec":
         return replace(self, size=size)
 
     def with_access_of(self, other: "Spec") -> "Spec":
-        return replace(self, allow_cidrs=other.allow_cidrs, client_ca_pem=other.client_ca_pem)
+        """All that is said of clients; of domains, see `with_domains_of`."""
+        return replace(
+            self,
+            allow_cidrs=other.allow_cidrs,
+            client_ca_pem=other.client_ca_pem,
+            network_version=other.network_version,
+        )
+
+    def with_network(self, told: Mapping[str, Any]) -> "Spec":
+        """With what `instances.set_network` says."""
+        cidrs = told["allow_cidrs"]
+        return replace(
+            self,
+            allow_cidrs=None if cidrs is None else tuple(cidrs),
+            client_ca_pem=told["client_ca_pem"],
+            domains=tuple(name.lower() for name in told["domains"]),
+            network_version=int(told["network_version"]),
+        )
+
+    def with_newest_network(self, other: "Spec") -> "Spec":
+        """The other's clients and domains where these are newer."""
+        if self.network_version >= other.network_version:
+            return self
+        return replace(self.with_access_of(other), domains=other.domains)
 
     def with_domains_of(self, kept: Collection[str]) -> "Spec":
         return replace(self, domains=tuple(each for each in self.domains if each in kept))

@@ -48,6 +48,25 @@ def lister(operation: Operation, field: Field) -> Operation | None:
     return found if found is not None and found.is_list else None
 
 
+def names_of(operation: Operation, field: Field) -> list[str]:
+    """Answer which of NAMES can stand for the id that the path parameter wants."""
+    listing = lister(operation, field)
+    if listing is None or not field.name.endswith("_id"):
+        return []
+    members = {one for answer in listing.answer_schemas for one in _members(listing, answer)}
+    return [one for one in NAMES if one in members]
+
+
+def _members(listing: Operation, answer: Mapping[str, Any]) -> set[str]:
+    """Answer the members of what a list lists."""
+    raw = listing.document.raw
+    node = (
+        answer if answer.get("type") == "array" else answer.get("properties", {}).get("items", {})
+    )
+    item = schemas.merge(raw, schemas.merge(raw, node).get("items", {}))
+    return set(item.get("properties", {}))
+
+
 def statuses(operation: Operation, listing: Operation) -> tuple[dict[str, str], ...]:
     """Answer the queries by which a name is looked for: what is deleted keeps its name.
 
@@ -64,7 +83,7 @@ def identify(
     client: "Client", operation: Operation, field: Field, value: str, arguments: Mapping[str, Any]
 ) -> str:
     """Answer the id for what may be an id or a name; raise where no or several have the name."""
-    if is_id(field, value):
+    if is_id(field, value) or not field.name.endswith("_id"):
         return value
     listing = lister(operation, field)
     if listing is None:
@@ -78,10 +97,10 @@ def identify(
         if found:
             break
     else:
-        raise UnknownName(f"no {kind} is called {value!r}")
+        raise UnknownName(f"there is no {kind} called {value!r}")
     if len(found) > 1:
         ids = ", ".join(str(item["id"]) for item in found)
-        raise AmbiguousName(f"{len(found)} {kind}s are called {value!r}; give the id: {ids}")
+        raise AmbiguousName(f"{len(found)} {kind}s are called {value!r}; use an ID instead: {ids}")
     return str(found[0]["id"])
 
 

@@ -1,7 +1,8 @@
 """What may be skipped where the machine has, or can have, all that the tests need.
 
-That is so under CI=true, and in `make test` as root with apt. Any other skip fails there: what the
-product says of itself excuses nothing, as a driver that finds no engine would pass everything.
+That is so under CI=true, and in `make test` and `make test-nightly` as root with apt. Any other
+skip fails there: what the product says of itself excuses nothing, as a driver that finds no engine
+would pass everything.
 """
 
 import os
@@ -17,7 +18,9 @@ from contract_tests import kernel
 LISTED_ONLY: Final = "LISTED_SKIPS_ONLY"
 LISTED: Final = {
     r"no driver found (mysql|timescaledb)\b": "neither Debian nor a wheel has them",
-    r"no mysqld of version|this machine has no mysql": "as above, in the cell's own words",
+    r"no mysqld of version": "as above",
+    r"(no driver found postgres|no PostgreSQL) 15\b": "some releases of Debian have it",
+    r"valkey-cli is not installed": "Debian 12 has none, and the wheel has the server alone",
     r"only (duckdb|mariadb|redis|valkey) \S+ runs here": "one version of it can be had",
     r"the source of this version has no pgvector": "the wheels of the others have it",
     r"on PostgreSQL each statement sees|SQLite's own settings": "of one kind of database",
@@ -27,7 +30,7 @@ LISTED: Final = {
     r"a small (disk|file system) cannot be mounted|no file system can be mounted": "tried by mount",
     r"other users make no sandboxes here": "tried by bubblewrap",
     r"prlimit cannot be used here|no IPv6 loopback|this machine has one CPU": "of the machine",
-    r"only ext4 places folders": "of the file system",
+    r"only ext4 places folders|does not run Debian": "of the file system, of the distribution",
 }
 # Told by the product, and believed where the kernel itself cannot do it. By what is told:
 KERNEL: Final = {
@@ -37,8 +40,8 @@ KERNEL: Final = {
     r"engines have no uid of their own here": ("uid",),
 }
 _HELP: Final = (
-    "may not be skipped here: run tools/system-packages as root, which installs what the tests"
-    " need, or add the reason to contract_tests/skips.py if no such machine can have it"
+    "may not be skipped here: run `tools/system-packages nightly` as root, which installs what the"
+    " tests need, or add the reason to contract_tests/skips.py if no such machine can have it"
 )
 
 
@@ -63,8 +66,7 @@ def complaint(reason: str) -> str | None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
-    by_day = item.get_closest_marker("nightly") is None
-    if report.skipped and by_day and are_held() and not hasattr(report, "wasxfail"):
+    if report.skipped and are_held() and not hasattr(report, "wasxfail"):
         told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if why := complaint(told):
             report.outcome, report.longrepr = "failed", why

@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # the settings' library is slow to import, and --help needs n
     from menagerie.settings import Settings
 
 Home = Annotated[
-    Path | None, typer.Option(help="Folder for all data of the installation. [~/.menagerie]")
+    Path | None,
+    typer.Option(help="Folder for all data of the installation. Default: ~/.menagerie."),
 ]
 LogFormat = Annotated[str | None, typer.Option(help="Log format: text or json.")]
 
@@ -47,13 +48,13 @@ def _settings(role: str, **options: Any) -> Settings:
 
 
 def _gateway_port(protocol: str, usual: int) -> Any:
-    text = f"Gateway port for {protocol}; 0: any free. [{usual}]"
+    text = f"Gateway port for {protocol}; 0 picks a free one. Default: {usual}."
     return typer.Option(help=text, rich_help_panel="Gateway ports")
 
 
 AnyPort = Annotated[
     int | None,
-    typer.Option(help="Same as --gateway-https-port; 0: any free port for every protocol."),
+    typer.Option(help="Same as --gateway-https-port; 0 picks free ports for all protocols."),
 ]
 HttpsPort = Annotated[int | None, _gateway_port("HTTP engines", 8443)]
 PostgresPort = Annotated[int | None, _gateway_port("PostgreSQL", 15432)]
@@ -75,8 +76,12 @@ def _with_any_port(port: int | None, named: dict[str, int | None]) -> dict[str, 
 
 def serve(
     home: Home = None,
-    host: Annotated[str | None, typer.Option(help="Address of the API. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the API; 0: any free. [8080]")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address of the API. Default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the API; 0 picks a free one. Default: 8080.")
+    ] = None,
     gateway_port: AnyPort = None,
     gateway_https_port: HttpsPort = None,
     gateway_postgres_port: PostgresPort = None,
@@ -126,9 +131,13 @@ def serve(
 
 def api(
     home: Home = None,
-    host: Annotated[str | None, typer.Option(help="Address of the API. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the API. [8080]")] = None,
-    processes: Annotated[int | None, typer.Option(help="API processes. [1]")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address of the API. Default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the API. Default: 8080.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Number of API processes. Default: 1.")
+    ] = None,
     log_format: LogFormat = None,
 ) -> None:
     """Run the control plane's API under gunicorn; on SQLite, with the worker in the same process.
@@ -201,7 +210,7 @@ def gateway(
 
 def init(
     home: Home = None,
-    port: Annotated[int | None, typer.Option(help="Port of the API. [8080]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the API. Default: 8080.")] = None,
     log_format: LogFormat = None,
 ) -> None:
     """Prepare a database: create the schema, register this home's cell, create the first owner.
@@ -225,11 +234,11 @@ def migrate(home: Home = None, log_format: LogFormat = None) -> None:
 
     with unusable("migrate"):
         Database(settings.database).migrate()
-    typer.echo("the database has this version's schema")
+    typer.echo("the database now has the schema of this version")
 
 
 def config(home: Home = None) -> None:
-    """Print the settings in force, and where each one was set."""
+    """Print the current settings, and where each one was set."""
     from menagerie.settings import redacted, sources  # noqa: PLC0415
 
     settings = _settings("config", home=home)
@@ -252,9 +261,12 @@ def openapi(output: OutputOption = None) -> None:
 def wait(
     home: Home = None,
     url: Annotated[
-        str | None, typer.Option(help="Address of the API. [the service of this home]")
+        str | None, typer.Option(help="URL of the API. Default: the service of this home.")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait, at most. [120]")] = 120,
+    timeout: Annotated[
+        float,
+        typer.Option(min=0, help="Maximum seconds to wait. Default: 120.", show_default=False),
+    ] = 120,
 ) -> None:
     """Wait until the service is ready, and show what is missing.
 

@@ -16,7 +16,7 @@ from clients import wording
 ALLOWED: Final = {
     "acme_directory": "a URL that begins with https://, or empty",
     "gateway_mysql_version": "a version that begins with a digit, of at most 61 characters",
-    "region": "a lower-case letter and up to 30 letters, digits and hyphens",
+    "region": "a lowercase letter and up to 30 letters, digits and hyphens",
 }
 
 

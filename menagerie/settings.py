@@ -58,18 +58,18 @@ class Settings(BaseSettings):
     threads: int = Field(16, ge=1, description="threads that run handlers, per API process")
     worker_threads: int = Field(8, ge=1, description="workflows run at once, per worker")
     caller_waiting: int = Field(
-        128, ge=1, description="requests of one organization or caller that may wait for a thread"
+        128, ge=1, description="requests of one organization or caller that can wait for a thread"
     )
     caller_long_polls: int = Field(
-        100, ge=1, description="long polls (wait_for) one organization or caller may hold open"
+        100, ge=1, description="long polls (wait_for) that one organization or caller can have open"
     )
     caller_streams: int = Field(
-        50, ge=1, description="live streams one organization or caller may hold open"
+        50, ge=1, description="live streams that one organization or caller can have open"
     )
     address_connections: int = Field(
         200,
         ge=1,
-        description="connections one address may have to an API process (trusted proxies exempt)",
+        description="connections an address can have to an API process (except trusted proxies)",
     )
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = Field(
         (), description="CIDRs of proxies whose X-Forwarded-For is trusted"
@@ -115,7 +115,7 @@ class Settings(BaseSettings):
     instance_domain: str = Field("localhost", description="domain of the instance hosts")
 
     owner_email: str = Field(
-        "owner@localhost.localdomain", description="first start: the owner's e-mail"
+        "owner@localhost.localdomain", description="first start: the owner's email address"
     )
     first_org_name: str = Field("Home", description="first start: name of the organization")
     first_org_plan: Literal["free", "solo", "team", "enterprise"] = Field(
@@ -124,9 +124,9 @@ class Settings(BaseSettings):
     default_plan: Literal["free", "solo", "team", "enterprise"] = Field(
         "free", description="plan of organizations created through the API"
     )
-    orgs_per_user: int = Field(10, ge=1, description="organizations one user may own")
+    orgs_per_user: int = Field(10, ge=1, description="organizations that one user can own")
     free_orgs_per_user: int = Field(
-        2, ge=1, description="organizations on the free plan one user may own"
+        2, ge=1, description="organizations on the free plan that one user can own"
     )
 
     session_ttl_s: int = Field(
@@ -146,7 +146,7 @@ class Settings(BaseSettings):
         3_600,
         ge=10,
         le=_LONGEST_S,
-        description="when a live stream ends; its client connects again and goes on",
+        description="when a live stream ends; the client reconnects and continues",
     )
     audit_kept_days: int = Field(
         400, ge=30, le=36500, description="days that the audit log and lists of changes are kept"
@@ -182,9 +182,9 @@ class Settings(BaseSettings):
         pattern="^(https://.+)?$",
         description="directory URL of the ACME server for custom domains; empty: the local CA",
     )
-    acme_contact: str = Field("", description="e-mail of the ACME account; optional")
+    acme_contact: str = Field("", description="email address of the ACME account; optional")
     acme_terms_agreed: bool = Field(
-        default=False, description="agree to the ACME server's terms of service, where it has any"
+        default=False, description="agree to the ACME server's terms of service, if it has any"
     )
     acme_ca_file: str = Field(
         "", description="PEM file of CAs trusted for the ACME server's TLS; empty: the system's"

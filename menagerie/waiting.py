@@ -78,7 +78,7 @@ def _look(http: httpx.Client, settings: Settings, url: str | None) -> Seen:
 
 def _missing(status: int, said: dict[str, Any]) -> list[str]:
     if status == httpx.codes.TOO_MANY_REQUESTS:
-        return ["the service was asked for its health too often; asking again"]
+        return ["the health of the service was requested too often; trying again"]
     return health.missing(said) if status == httpx.codes.OK else [f"database: {said['detail']}"]
 
 

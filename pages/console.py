@@ -35,7 +35,7 @@ TITLES = {
     404: "Page not found",
 }
 TEXTS = {
-    401: "A session ends after 30 minutes without a statement, after 8 hours, and when the"
+    401: "A session ends after 30 minutes without a statement, after 8 hours, or when the"
     " credential of its instance is rotated. Get a new link: menagerie console open NAME",
     403: "This request did not come from the console page. Reload the page.",
 }
@@ -43,12 +43,12 @@ ASK_AGAIN = "menagerie console open NAME"
 LINK_TITLES = {
     "used": "This link has already been used",
     "expired": "This link has expired",
-    "rotated": "This link has ended",
+    "rotated": "This link is no longer valid",
     "bad_token": "This link is not valid",
     "not_found": "Instance not found",
 }
 LINK_TEXTS = {
-    "used": "A link to the SQL console works once. Get a new one:",
+    "used": "A link to the SQL console works only once. Get a new one:",
     "expired": "A link to the SQL console is valid for one minute. Get a new one:",
     "bad_token": "It was not issued for the SQL console, or part of it is missing. Get a new one:",
     "not_found": "It was deleted, or it is not in this cell. To open another instance:",

@@ -369,7 +369,7 @@ def _as_problem(cause: BaseException | None) -> Problem:
         return cause
     # As text, since a renderer that shows local variables shows credentials.
     text = "".join(traceback.format_exception(cause))
-    log.error("the request head could not be handled", exception=text)
+    log.error("the request header could not be processed", exception=text)
     return InternalError()
 
 

@@ -19,7 +19,7 @@ _ARTICLES = {
 _FORMATS = {
     "date": "a date such as 2026-01-31",
     "date-time": "a time such as 2026-01-31T12:00:00Z",
-    "email": "a valid e-mail address",
+    "email": "a valid email address",
     "hostname": "a valid host name",
     "ipv4": "a valid IPv4 address",
     "ipv6": "a valid IPv6 address",
@@ -101,8 +101,12 @@ def message(error: jsonschema_rs.ValidationError, allowed: Mapping[str, str]) ->
     facts = kind.as_dict()
     if kind.name == "pattern":
         words = allowed.get(facts["pattern"])
-        return f"must be {words}" if words else "does not match the schema"
+        return (
+            f"must be {words}"
+            if words
+            else "does not have the required format; see the API document"
+        )
     if kind.name == "enum":
         return _choice(facts["options"], error.instance)
     words_for = _WORDS.get(kind.name)
-    return words_for(facts) if words_for else f"breaks the rule {kind.name}"
+    return words_for(facts) if words_for else "is not valid; see its schema in the API document"

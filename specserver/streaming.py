@@ -108,7 +108,7 @@ async def _in_time(sent: Awaitable[None]) -> None:
         async with asyncio.timeout(STALLED_S):
             await sent
     except TimeoutError:
-        raise Stalled(f"the client took nothing for {STALLED_S:.0f} s") from None
+        raise Stalled(f"the client did not read the response for {STALLED_S:.0f} s") from None
 
 
 class _OnThreads(AsyncIterator[Chunk]):

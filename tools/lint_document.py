@@ -1,10 +1,14 @@
-"""Holds OpenAPI documents to the rules of the house: `python -m tools.lint_document FILE`."""
+"""Hold OpenAPI documents to the rules of the house.
+
+usage: python -m tools.lint_document FILE…     as openapi.yaml; exit status 1: a rule is broken
+"""
 
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from specserver import DocumentInvalid
+from tools import usage
 from tools.document_rules import layout, operations, policy, schemas
 from tools.document_rules.reading import Fault, Text
 
@@ -36,8 +40,10 @@ def root_of(path: Path) -> Path:
 
 def main(paths: list[str]) -> int:
     if not paths:
-        print("usage: python -m tools.lint_document openapi.yaml …", file=sys.stderr)
+        usage.is_asked(["--help"], __doc__)
         return 2
+    if usage.is_asked(paths, __doc__):
+        return 0
     roots = dict.fromkeys(map(root_of, map(Path, paths)))
     found = [f"{path}: {fault}" for path in roots for fault in faults(path)]
     print("\n".join(found) if found else f"{len(roots)} documents in order")

@@ -6,7 +6,6 @@ What is left to write says TODO, and `make check` fails until none does.
 import argparse
 import re
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import indent
 from typing import Final
@@ -16,6 +15,7 @@ from specserver.written import load
 from tools import skeleton_texts
 from tools.document_rules.layout import GROUPS, area_of
 from tools.document_rules.reading import Text
+from tools.skeleton_records import RecordSkeleton, Refused
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = """examples:
@@ -31,10 +31,6 @@ _SUCCESSES: Final = {"POST": "201", "DELETE": "204"}
 # As elsewhere in the house; one without operations has no file yet.
 _AREAS: Final = ("access", "billing", "catalogue", "data", "events", "instances", "network")
 _BODIES: Final = frozenset({"POST", "PUT", "PATCH"})
-
-
-class Refused(SystemExit):
-    """The skeleton cannot be written; nothing was."""
 
 
 class Skeleton:
@@ -216,13 +212,13 @@ class Skeleton:
 
     def handle(self) -> Path:
         """Write the handler, in a new module where the tag has none."""
-        place = self._module("handlers")
+        place = self.module("handlers")
         given = self.records
         classes = {one: one.title().replace("_", "") for one in given}
         arguments = [f"{one}: {classes[one]}" for one in given]
         arguments += ["body: Body"] if self.has_body else []
         head = skeleton_texts.HANDLERS.format(tag=self.noun.replace("_", " "))
-        head += "".join(f"{self._import_of(classes[one])}\n" for one in sorted(given))
+        head += "".join(f"{self.import_of(classes[one])}\n" for one in sorted(given))
         text = place.read_text() if place.exists() else f"{head}\nBody = dict[str, Any]\n"
         target = given[-1] if given else "call.org"
         place.write_text(
@@ -236,13 +232,13 @@ class Skeleton:
         )
         return place
 
-    def _import_of(self, record: str) -> str:
+    def import_of(self, record: str) -> str:
         """The line by which a module gets the record."""
         text = (self.root / "storage" / "records.py").read_text()
         found = re.search(rf"^from (storage\.[\w.]+) import .*\b{record}\b", text, re.MULTILINE)
         return f"from {found[1] if found else 'TODO'} import {record}"
 
-    def _module(self, room: str) -> Path:
+    def module(self, room: str) -> Path:
         """The operation's module in the folder of its area, which may be new."""
         folder = self.root / room / self.area.stem
         folder.mkdir(parents=True, exist_ok=True)
@@ -272,58 +268,8 @@ class Skeleton:
         return place
 
     def record(self, name: str) -> list[Path]:
-        """Write the record of a table, and the migration that makes it."""
-        place = self._module("storage")
-        if place.exists():
-            raise Refused(f"{place.name} is there already: add the record to it")
-        place.write_text(self._record(name))
-        moment = f"{datetime.now(UTC):%Y%m%d%H%M}"
-        versions = self.root / "storage" / "migrations" / "versions"
-        before = max(one.name.partition("_")[0] for one in versions.glob("[0-9]*.py"))
-        migration = versions / f"{moment}_{self.noun}.py"
-        migration.write_text(
-            skeleton_texts.MIGRATION.format(
-                name=name,
-                table=self.noun,
-                revision=moment,
-                before=before,
-                own="" if self._is_one_of_each else skeleton_texts.ID_COLUMN,
-                key=f"{self.records[-1]}_id" if self._is_one_of_each else "id",
-                within=self._within(skeleton_texts.WITHIN_COLUMN),
-                keys=self._within(skeleton_texts.WITHIN_KEY),
-            )
-        )
-        records = self.root / "storage" / "records.py"
-        imported = f"from storage.{self.area.stem}.{self.noun} import {name}"
-        text = records.read_text().replace(
-            "\n__all__ = [\n", f'{imported}\n\n__all__ = [\n    "{name}",\n'
-        )
-        records.write_text(text)
-        return [place, migration, records]
-
-    @property
-    def _is_one_of_each(self) -> bool:
-        """What a PUT replaces is one of the record that the path names, if it has no id there."""
-        return self.method == "PUT" and bool(self.records) and not self.path.endswith("}")
-
-    def _record(self, name: str) -> str:
-        if not self._is_one_of_each:
-            within = self._within(skeleton_texts.WITHIN)
-            return skeleton_texts.RECORD.format(name=name, table=self.noun, within=within)
-        kind = self.records[-1].title().replace("_", "")
-        return skeleton_texts.ONE_OF_EACH.format(
-            name=name,
-            table=self.noun,
-            record=self.records[-1],
-            kind=kind,
-            imported=self._import_of(kind),
-        )
-
-    def _within(self, text: str) -> str:
-        """What is said of the record that the path leads to, where it names one."""
-        if not self.records:
-            return ""
-        return text.format(record=self.records[-1], table=self.noun)
+        """Write the record of a table, the migration that makes it, its view and its conflicts."""
+        return RecordSkeleton(self, name).write()
 
     def log(self) -> Path:
         place = self.root / "CHANGELOG.md"

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tools import usage
 from tools.spread import spread
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -78,6 +79,8 @@ def changed_rooms() -> set[str]:
 
 def main(arguments: list[str]) -> int:
     """The worse of the two parts' exit codes; a part without tests is no failure."""
+    if usage.is_asked(arguments, __doc__):
+        return 0
     parser = argparse.ArgumentParser(prog="tools.run_tests", add_help=False)
     parser.add_argument("--nightly", action="store_true")
     parser.add_argument("--changed", action="store_true")
@@ -104,7 +107,8 @@ def order(wanted: str) -> str:
         return wanted
     if wanted == "random":
         return f"random:{secrets.randbelow(10**6)}"
-    raise argparse.ArgumentTypeError(f"{wanted} is no order; use reverse, random or random:SEED")
+    known = "reverse, random or random:SEED"
+    raise argparse.ArgumentTypeError(f"{wanted} is not an order; use {known}")
 
 
 def _folders() -> list[str]:

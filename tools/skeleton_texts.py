@@ -83,9 +83,11 @@ WITHIN_KEY = """
         sa.ForeignKeyConstraint(
             ["{record}_id"], ["{record}s.id"], name="fk_{table}_{record}_id"
         ),"""
+UNIQUE_KEY = """
+        sa.UniqueConstraint("{key}", "todo", name="uq_{table}_{key}_todo"),"""
 RECORD = '''"""TODO: what a {name} is, and who has it."""
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.columns import Owned, Record
@@ -93,10 +95,14 @@ from storage.columns import Owned, Record
 
 class {name}(Owned, Record):
     __tablename__ = "{table}"
+    # TODO: what no two of them have alike, or nothing; storage/conflicts.py says it to callers.
+    __table_args__ = (UniqueConstraint("{key}", "todo"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
-{within}'''
+{within}    # TODO: its members.
+    todo: Mapped[str]
+'''
 ONE_OF_EACH = '''"""TODO: what a {name} is. Each {record} has one at most."""
 
 from sqlalchemy import ForeignKey
@@ -112,12 +118,14 @@ class {name}(Owned, Record):
 
     {record}_id: Mapped[str] = mapped_column(ForeignKey("{record}s.id"), primary_key=True)
     org_id: Mapped[str] = mapped_column(ForeignKey("organizations.id"), index=True)
+    # TODO: its members.
+    todo: Mapped[str]
 
 
 def of_{record}(db: Session, {record}: {kind}) -> {name}:
     """Also where nobody ever wrote one; that is in no table until it is added."""
     found = by_key(db, {name}, {record}.id)
-    return found or {name}({record}_id={record}.id, org_id={record}.org_id)
+    return found or {name}({record}_id={record}.id, org_id={record}.org_id, todo="")
 '''
 ID_COLUMN = """
         sa.Column("id", sa.String(), nullable=False),"""
@@ -136,9 +144,10 @@ def upgrade() -> None:
     op.create_table(
         "{table}",{own}
         sa.Column("org_id", sa.String(), nullable=False),{within}
+        sa.Column("todo", sa.String(), nullable=False),
         sa.Column("created_at", Timestamp(), nullable=False),
         sa.ForeignKeyConstraint(["org_id"], ["organizations.id"], name="fk_{table}_org_id"),{keys}
-        sa.PrimaryKeyConstraint("{key}", name="pk_{table}"),
+        sa.PrimaryKeyConstraint("{key}", name="pk_{table}"),{unique}
     )
     op.create_index("ix_{table}_org_id", "{table}", ["org_id"])
 
@@ -146,3 +155,15 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("{table}")
 '''
+VIEWS = '''"""TODO: say what is here, as the JSON that openapi.yaml describes."""
+
+from typing import Any
+
+Json = dict[str, Any]
+'''
+VIEW = """
+
+def {view}(record: {name}) -> Json:
+    # TODO: its members; no secrets, and times by handlers.instants.timestamp.
+    return {{"todo": record.todo}}
+"""

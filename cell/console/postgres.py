@@ -23,8 +23,8 @@ HAS_WRITTEN = b"SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL"
 # What comes of a server, and not of the way to it.
 SAID = "FATAL:"
 CHANGED = (
-    'the password of "{}" was changed with SQL; the credential\'s is restored within seconds,'
-    " try again then"
+    'the password of "{}" was changed with SQL, but only the credential is valid; its password is'
+    " restored within seconds: try again then"
 )
 NUMERIC = {"int2", "int4", "int8", "float4", "float8", "numeric", "oid", "money"}
 _QUERY = re.compile(
@@ -85,7 +85,7 @@ def _connect(target: Target, opened: LimitedRelay) -> psycopg.Connection[Any]:
         if opened.foreign:
             raise StatementError(CHANGED.format(target.username)) from error
         if SAID not in str(error):
-            raise ConnectionError("it accepts no connection") from error
+            raise ConnectionError("it does not accept connections") from error
         raise StatementError(str(error)) from error
 
 

@@ -46,7 +46,7 @@ def find(host: Host, wanted: tuple[str, ...] | None = None) -> FoundEngines:
         refusal = None if driver.versions() else driver.missing
         if host.runs_as_root:
             lacking = host.confinement["uid"].reason
-            refusal = EngineRefusal(f"no engine runs as root, and {lacking}", UNROOTED)
+            refusal = EngineRefusal(f"engines must not run as root, and {lacking}", UNROOTED)
         if refusal is None:
             found.drivers[driver.engine] = driver
         else:

@@ -41,7 +41,7 @@ class Health(Enum):
     WELL = "well"
     SILENT = "it does not respond to logins"
     STUCK = "a script that has written cannot be stopped"
-    CHANGED = "the password of its login is another"
+    CHANGED = "the password of its login is different"
     FULL = "it has no thread, connection or memory left for the cell's own login"
 
 

@@ -45,6 +45,12 @@ async def resize(cell: Cell, instance_id: str, body: Body) -> Body:
     return cell.lifecycle.observation(instance)
 
 
+async def set_network(cell: Cell, instance_id: str, body: Body) -> Body:
+    instance = cell.lifecycle.find(instance_id)
+    await cell.lifecycle.networks.replace(instance, body)
+    return cell.lifecycle.observation(instance)
+
+
 async def snapshot(cell: Cell, instance_id: str, body: Body) -> Body:
     return await cell.lifecycle.snapshot(instance_id, body["label"])
 

@@ -127,6 +127,7 @@ class HostedInstance(InstanceState):
             "size": spec.size.name,
             "host": spec.host,
             "port": port,
+            "network_version": spec.network_version,
             "connections": traffic.connections,
             "connections_peaks": [
                 {"hour": moment(hour * 3600), "connections": peak}

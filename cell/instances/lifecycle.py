@@ -9,7 +9,6 @@ from typing import Any
 
 import structlog
 
-from cell.access import network
 from cell.access.credentials import Credential, Credentials
 from cell.engines import FoundEngines
 from cell.engines.driver import EndsSessions, EngineError
@@ -66,7 +65,7 @@ class Lifecycle:
         self._records = records
         self._credentials = credentials
         self._supervisor = supervisor
-        self._networks = ToldNetworks(supervisor)
+        self.networks = ToldNetworks(settings, supervisor)
 
     def find(self, instance_id: str) -> HostedInstance:
         found = self._supervisor.instances.get(instance_id)
@@ -119,13 +118,13 @@ class Lifecycle:
 
     async def put(self, instance_id: str, spec: Spec) -> HostedInstance:
         """Makes the instance, or brings the one there is to what is wanted now."""
-        network.check(spec, f"{self._settings.region}.{self._settings.instance_domain}")
+        self.networks.check(spec)
         instance = self._find_or_make(instance_id, spec)
         slot = CopySlot(self._supervisor.pools.upgrades, self._supervisor.host, instance)
         locked: AbstractAsyncContextManager[None] = instance.lock
         if instance.record.spec.engine_version != spec.engine_version:
             locked = locked_in_turn(instance, slot, partial(_waiting, instance))
-        with self._networks.told(instance, spec) as domains:
+        with self.networks.told(instance, spec) as domains:
             async with locked:
                 await self._put(instance, spec, domains, slot)
         return instance
@@ -138,7 +137,7 @@ class Lifecycle:
         if former.engine_version != spec.engine_version:
             await self._upgrade(instance, spec, slot)
         # What was told later than this of who may reach it holds already.
-        instance.specify(spec.with_domains_of(domains).with_access_of(instance.record.spec))
+        instance.specify(instance.with_told_network(spec, domains))
         if former.domains or spec.domains:
             # Before the gateway hears of the name: there is no moment without a certificate.
             await self._supervisor.certify_domains()

@@ -41,7 +41,7 @@ async def _check(instance: HostedInstance) -> None:
 def _tell(instance: HostedInstance, names: list[str]) -> None:
     log.warning("cell.logins_restored", instance_id=instance.instance_id, logins=names)
     text = (
-        f"the password of {', '.join(names)} was changed in the database, and is restored now: "
-        "only credentials are valid (if it was not you, look for triggers and functions that do)"
+        f"the password of {', '.join(names)} was changed in the database and is now restored, "
+        "as only credentials are valid (if you did not change it, look for triggers and functions)"
     )
     log_files.write(instance.site.log, f"{moment(time.time())} menagerie: {text}")

@@ -77,7 +77,7 @@ class Overlaps:
         if now - since < WITHIN_S or instance.process is None:
             return
         self._failing_since.pop(instance.instance_id)
-        reason = f"it could not be told that a credential ended: {error}"
+        reason = f"it could not be told that a credential has ended: {error}"
         instance.expect_end(reason)
         log.warning("cell.engine_cut", instance_id=instance.instance_id, reason=reason)
         instance.process.signal(signal.SIGKILL)

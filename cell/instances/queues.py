@@ -44,7 +44,7 @@ SETTINGS = (
 )
 
 FULL = (
-    "the storage of the instance is full, so that nothing can be added to its queues or archives: "
+    "the storage of the instance is full, so nothing can be added to its queues or archives: "
     "purge or delete queues, remove other data with SQL, or choose more storage or a larger size "
     "(resize)"
 )

@@ -35,7 +35,7 @@ SLOW = (
 
 OUT_OF_MEMORY = (
     "the engine was stopped because it needs more memory to read its data back when it starts than "
-    "its size allows, also with what is added for that; choose a larger size (resize)"
+    "its size allows, even with the extra memory for a start; choose a larger size (resize)"
 )
 NEEDS_MEMORY = (
     "the data of the engine needs more memory than its size has; choose a larger size (resize)"

@@ -1,7 +1,7 @@
 """The state of an instance in its cell, and every change of it: nothing else writes it."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -113,6 +113,23 @@ class InstanceState:
         spec = self._record.spec
         kept = [each for each in spec.domains if each not in lost]
         self._record = replace(self._record, spec=spec.with_domains_of(kept))
+
+    def with_told_network(self, spec: Spec, domains: Collection[str]) -> Spec:
+        """What is specified, with what was told later than that of who may reach it.
+
+        `domains` are those of the specification that are its own still.
+        """
+        own = self._record.spec
+        if spec.network_version < own.network_version:
+            return spec.with_newest_network(own)
+        return spec.with_domains_of(domains).with_access_of(own)
+
+    def add_domains(self, further: Iterable[str]) -> None:
+        """They lead to this instance too, whatever is wanted of it otherwise."""
+        self.refuse_erased()
+        spec = self._record.spec
+        named = tuple(dict.fromkeys((*spec.domains, *further)))
+        self._record = replace(self._record, spec=replace(spec, domains=named))
 
     def restrict(self, spec: Spec) -> bool:
         """Whether who may reach it is another matter now; it does not get further domains."""

@@ -76,8 +76,11 @@ class Supervisor:
 
     async def drop_domains(self, instance: HostedInstance) -> None:
         """Once it is not routed any more; what is in the way of that must not keep the instance."""
-        if not instance.record.spec.domains:
-            return
+        if instance.record.spec.domains:
+            await self.drop_certificates(instance)
+
+    async def drop_certificates(self, instance: HostedInstance) -> None:
+        """Those of domains that no instance has any more."""
         try:
             await self.certify_domains()
         except (PkiError, OSError) as error:

@@ -52,8 +52,8 @@ class Uids:
         if found is None:
             first, stop = self._range
             raise NoUidError(
-                f"the cell has no user id left for another instance: it has {stop - first}, and "
-                "takes those of erased instances again once nothing of these is left"
+                f"the cell has no user ID left for another instance: it has {stop - first}, and "
+                "reuses those of erased instances once nothing of them remains"
             )
         self._database.write("DELETE FROM uids_freed WHERE uid = ?", found)
         return int(found)

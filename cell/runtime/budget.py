@@ -83,7 +83,7 @@ def go_on() -> None:
 
 def _check(now: _Budget) -> None:
     if now.broken_off:
-        raise CopyError("the copy was broken off")
+        raise CopyError("the copy was canceled")
     if now.ended is not None and (why := now.ended()) is not None:
         raise CopyError(why)
 

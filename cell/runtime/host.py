@@ -343,7 +343,7 @@ class Host:
     def _refuse_root(self, site: Site) -> None:
         """The catalogue offers nothing then; this holds for whatever was there before."""
         if os.geteuid() == 0 and (self.runs_as_root or site.uid == 0):
-            raise LaunchError("no engine runs as root")
+            raise LaunchError("engines must not run as root")
 
     def _environment(self, site: Site, environment: dict[str, str]) -> dict[str, str]:
         return {

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from clients.cli import command_context, failures, given
-from clients.cli.groups import PLAIN, Group
+from clients.cli.groups import App, Group
 from clients.cli.operations import NounGroup
 from clients.document import Document
 from clients.errors import ClientError
@@ -23,13 +23,13 @@ SHORTCUTS: Final = "Shortcuts"
 # Command: the module that holds it (its `app`), and the line --help shows without loading it.
 SHORTCUT_MODULES: Final = {
     "demo": ("clients.cli.demo", "Create an instance, query it and delete it, step by step."),
-    "query": ("clients.cli.query", "Run one statement on an instance: SQL, or a command of Redis."),
+    "query": ("clients.cli.query", "Run one statement on an instance: SQL, or a Redis command."),
     "connect": ("clients.cli.connect", "Open a database client on an instance."),
-    "dump": ("clients.cli.dump", "Write a PostgreSQL instance's database into one file."),
+    "dump": ("clients.cli.dump", "Write the database of a PostgreSQL instance to a file."),
     "load": ("clients.cli.load", "Load a dump into a PostgreSQL instance."),
     "credentials": ("clients.cli.credentials", "Reveal an instance's credentials, or rotate them."),
     "logs": ("clients.cli.logs", "Stream the engine logs of an instance."),
-    "login": ("clients.cli.login", "Sign in and keep the session in the profile."),
+    "login": ("clients.cli.login", "Sign in and save the session in the profile."),
     "logout": ("clients.cli.logout", "End the profile's session."),
     "profiles": ("clients.cli.profiles", "List, choose, change and remove profiles."),
     "completion": ("clients.cli.completion", "Show or install shell completion."),
@@ -96,7 +96,7 @@ class RootGroup(Group):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         # Read by `given`: an option of typer's would load what converts values, for each command.
-        with formatter.section("Options of every command, before or after it"):
+        with formatter.section("Options for every command, before or after its name"):
             formatter.write_dl(list(given.HELP))
         super().format_options(ctx, formatter)
 
@@ -151,14 +151,13 @@ def _shortcut(name: str) -> Any:
     return command
 
 
-app = typer.Typer(
+app = App(
     name="menagerie",
     cls=RootGroup,
-    help="A managed database hosting service that anyone can run.",
+    help="A managed database service that you run yourself.",
     epilog="Example: menagerie instances create --engine postgres --size f0 --name shop --wait",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    **PLAIN,
 )
 
 
@@ -174,10 +173,12 @@ def _show_version(asked: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """A managed database hosting service that anyone can run."""
+    """A managed database service that you run yourself."""
 
 
 def command_names() -> list[str]:

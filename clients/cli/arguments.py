@@ -8,15 +8,25 @@ from clients.cli.completing import instance_names
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option("--profile", help="Use this profile.", metavar="NAME", rich_help_panel="Common"),
+    typer.Option(
+        "--profile",
+        help="Profile, by name. Default: the active one.",
+        metavar="NAME",
+        rich_help_panel="Common",
+    ),
 ]
 InstanceArgument = Annotated[
     str,
-    typer.Argument(metavar="INSTANCE", help="Name or id.", autocompletion=instance_names),
+    typer.Argument(
+        metavar="INSTANCE", help="Instance, by ID or name.", autocompletion=instance_names
+    ),
 ]
 OrgOption = Annotated[
     str | None,
     typer.Option(
-        "--org", help="Org, by id or slug. [default: the profile's]", rich_help_panel="Common"
+        "--org",
+        help="Organization, by ID, name or slug. Default: the profile's.",
+        metavar="ORG",
+        rich_help_panel="Common",
     ),
 ]

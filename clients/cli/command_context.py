@@ -41,7 +41,9 @@ class CommandContext:
         """Answer the operation whose path ends so, as the server's document has it."""
         found = self.document.ending(method, suffix)
         if found is None:
-            raise ConfigurationError(f"{self.profile.base_url} offers no {method} …{suffix}")
+            raise ConfigurationError(
+                f"{self.profile.base_url} does not have the operation {method} …{suffix}"
+            )
         return found
 
     def instance(self, name_or_id: str) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _warn_of_plain_http(profile: Profile) -> None:
     parts = urlsplit(profile.base_url)
     exposed = parts.scheme == "http" and not is_local(parts.hostname or "")
     if exposed and (profile.api_key or profile.session_token):
-        typer.echo(f"warning: tokens travel unencrypted to {profile.base_url}", err=True)
+        typer.echo(f"warning: tokens are sent unencrypted to {profile.base_url}", err=True)
 
 
 def _tell_retry(delay_s: float, reason: str) -> None:

@@ -13,15 +13,13 @@ from typer.completion import (  # type: ignore[attr-defined]  # as above
     install as install_script,
 )
 
-from clients.cli.groups import PLAIN, Group
+from clients.cli.groups import App, Group
 from clients.errors import ConfigurationError
 
 PROGRAM = "menagerie"
 COMPLETE_VAR = "_MENAGERIE_COMPLETE"
 
-app = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Show or install shell completion.", **PLAIN,
-)  # fmt: skip
+app = App(cls=Group, no_args_is_help=True, help="Show or install shell completion.")
 
 
 class Shell(StrEnum):
@@ -32,7 +30,10 @@ class Shell(StrEnum):
     fish = "fish"
 
 
-ShellArgument = Annotated[Shell | None, typer.Argument(help="Detected from $SHELL if omitted.")]
+ShellArgument = Annotated[
+    Shell | None,
+    typer.Argument(metavar="SHELL", help=f"{', '.join(Shell)}. Default: detected from $SHELL."),
+]
 
 
 @app.command("show", epilog="Example: menagerie completion show bash > ~/.menagerie-completion.sh")
@@ -44,7 +45,7 @@ def show(shell: ShellArgument = None) -> None:
 
 @app.command("install", epilog="Example: menagerie completion install zsh")
 def install(shell: ShellArgument = None) -> None:
-    """Install the completion script for your shell; new shells have it."""
+    """Install the completion script for your shell. It works in new shells."""
     chosen, path = install_script(
         shell=_chosen(shell), prog_name=PROGRAM, complete_var=COMPLETE_VAR
     )
@@ -55,6 +56,6 @@ def _chosen(shell: Shell | None) -> str:
     name = shell or Path(os.environ.get("SHELL", "")).name
     if name not in list(Shell):
         raise ConfigurationError(
-            f"cannot detect the shell from $SHELL; specify one of {', '.join(Shell)}"
+            f"cannot tell the shell from $SHELL; name one of {', '.join(Shell)}"
         )
     return str(name)

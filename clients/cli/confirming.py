@@ -11,7 +11,7 @@ from clients.errors import ConfigurationError
 FLAGS: Final = ("--yes", "-y")
 YesOption = Annotated[
     bool,
-    typer.Option(*FLAGS, help="Skip the question.", show_default=False),
+    typer.Option(*FLAGS, help="Do not ask for confirmation.", show_default=False),
 ]
 
 
@@ -29,6 +29,10 @@ def ask(name: str, loss: str, *, yes: bool) -> None:
     if yes:
         return
     typer.echo(plain(loss), err=True)
-    typed = typer.prompt(f"Type {plain(name)} to go on", default="", show_default=False, err=True)
+    typed = typer.prompt(
+        f"To continue, type {plain(name)}", default="", show_default=False, err=True
+    )
     if typed.strip() != name:
-        raise ConfigurationError(f"that is not {name}: nothing was done")
+        raise ConfigurationError(
+            f"you typed {typed.strip()!r} instead of {name!r}: nothing was done; try again"
+        )

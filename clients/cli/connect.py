@@ -12,7 +12,7 @@ from clients.cli import native
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
 from clients.cli.dialects import DIALECTS
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.output import plain
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
@@ -21,7 +21,7 @@ from clients.source import cache_folder
 if TYPE_CHECKING:
     from clients.cli import sql
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command(epilog="Example: menagerie connect sales")
@@ -33,9 +33,9 @@ def connect(
 ) -> None:
     r"""Open a database client on an instance.
 
-    Starts the engine's own client (psql, mariadb, valkey-cli, …) with the password in its
-    environment, never among its arguments. For DuckDB, and where none is installed, it is a small
-    client: statements end with `;`, `\q` leaves, `\?` helps.
+    Starts the engine's own client (psql, mariadb, valkey-cli, …), with the password in its
+    environment and never among its arguments. For DuckDB, or if no such client is installed, a
+    simple built-in client starts: statements end with `;`, `\q` quits, `\?` shows help.
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
     from clients.sessions import ENGINES  # noqa: PLC0415  see above
@@ -51,7 +51,7 @@ def connect(
             return
         if program is None:
             raise ConfigurationError(
-                f"{engine} needs {native.wanted(engine)}, which is not on the PATH"
+                f"{engine} needs {native.wanted(engine)}, and none was found on the PATH"
             )
         credential, authorities = keeper.accepted(), endpoint.authorities()
     with authorities.as_file() as ca_file:
@@ -75,7 +75,7 @@ def _talk(keeper: "sql.Keeper") -> None:
 
     name, engine = plain(keeper.endpoint.instance["name"]), keeper.endpoint.instance["engine"]
     with keeper, line_editing(cache_folder() / "history"):
-        greeting = f"{name}, {keeper.version()}. \\? helps, \\q leaves."
+        greeting = f"{name}, {keeper.version()}. \\? shows help, \\q quits."
         if engine in native.PROGRAMS:
             greeting += f" ({native.wanted(engine)} is not on the PATH.)"
         typer.echo(plain(greeting), err=True)

@@ -9,10 +9,10 @@ import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.output import Format, OutputOption, chosen, plain, show
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command("open", epilog="Example: menagerie console open sales")
@@ -30,10 +30,10 @@ def console(
 ) -> None:
     """Open the SQL console of an instance in your browser.
 
-    The URL works once, within a minute, and is as good as a password for as long. It is printed
-    where there is no browser, with `--no-browser`, and where the output is not a terminal.
+    The URL works once, within one minute; until then, keep it as secret as a password. It is
+    printed instead with `--no-browser`, if there is no browser, or if the output is not a terminal.
 
-    Needs the permission `console:open`, and the second factor where a credential needs it.
+    Needs the permission `console:open`, and the second factor if revealing a credential needs it.
     """
     context = open_context(profile, org=org)
     with context.client:
@@ -47,7 +47,7 @@ def console(
     if not no_browser and opened(url):
         typer.echo(f"opened the SQL console of {instance} in your browser", err=True)
     else:
-        typer.echo("open this URL in a browser within a minute; it works once:", err=True)
+        typer.echo("open this URL in a browser within one minute; it works once:", err=True)
         typer.echo(plain(url))
 
 

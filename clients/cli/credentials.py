@@ -10,7 +10,7 @@ import typer
 from clients import private_files
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.lines import Place, clients_of, every_client, line
 from clients.cli.output import Format, OutputOption, chosen, print_record, show
 from clients.credentials import Credential, CredentialFile
@@ -20,7 +20,7 @@ from clients.profiles import config_folder
 if TYPE_CHECKING:
     from clients.endpoint import Endpoint
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 def _complete_client(incomplete: str) -> list[str]:
@@ -42,7 +42,11 @@ def credentials(
     ] = None,
     store: Annotated[
         bool,
-        typer.Option("--store", help="Store it for `query` and `connect` too.", show_default=False),
+        typer.Option(
+            "--store",
+            help="Also store the credential for `query` and `connect`.",
+            show_default=False,
+        ),
     ] = False,
     org: OrgOption = None,
     output: OutputOption = None,
@@ -51,9 +55,9 @@ def credentials(
     """Reveal an instance's credentials, with connection lines for its clients.
 
     They come straight from the cell that hosts the instance; the control plane never sees them.
-    The lines hold the password, and work on this machine as they are: in a shell, in Python, in
-    Node.js. With `--rotate` the old password keeps working until `overlap_until`. `menagerie
-    credentials reveal` and `menagerie credentials rotate` are the two API operations themselves.
+    The lines contain the password, and can be pasted as they are on this machine: into a shell,
+    Python or Node.js. With `--rotate`, the old password keeps working until `overlap_until`.
+    `menagerie credentials reveal` and `menagerie credentials rotate` are the API operations.
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 

@@ -12,7 +12,7 @@ from clients.cli import native
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.credentials import authorities
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.lines import Place
 from clients.cli.lines import curl as curl_query
 from clients.cli.output import Rows, plain
@@ -20,7 +20,7 @@ from clients.cli.progress import waiting
 from clients.document import Operation
 from clients.errors import ConfigurationError
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 class DemoEngine(StrEnum):
@@ -57,8 +57,8 @@ def demo(
 ) -> None:
     """Create an instance, query it and delete it, step by step.
 
-    Each step is shown with the line for a shell that does the same, by curl or the engine's own
-    client. The lines read the API key from `$MENAGERIE_API_KEY` and the instance's password from
+    Each step shows a shell command that does the same with curl or the engine's own client. These
+    commands read the API key from `$MENAGERIE_API_KEY` and the instance's password from
     `$PASSWORD`.
     """
     context = open_context(profile)
@@ -79,7 +79,7 @@ def _require_available(context: CommandContext, engine: DemoEngine) -> None:
     catalogue = context.client.send(context.operation("GET", "/v1/engines"), {}).body
     found = next((one for one in catalogue if one["id"] == engine), None)
     if found is None or found["availability"] != "available":
-        reason = (found or {}).get("reason") or "it is not in the catalogue"
+        reason = (found or {}).get("reason") or "it is not in the catalog"
         raise ConfigurationError(f"{engine} cannot be ordered here: {reason}")
 
 

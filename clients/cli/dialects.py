@@ -21,20 +21,20 @@ MYSQL_OPAQUE: Final = re.compile(
 )
 MYSQL_OPEN: Final = re.compile(r"'|\"|`|/\*")
 
-HELP: Final = """\\q            leave (so does Ctrl-D)
+HELP: Final = """\\q            quit (so does Ctrl-D)
 \\d            list the tables
 \\d NAME       describe a table
 \\l            list the databases
 \\timing       show or hide how long each statement took
 \\?            this help
-A statement ends with `;` and may take several lines. Ctrl-C drops what was typed, or stops it."""
+A statement ends with `;` and may span several lines. Ctrl-C discards or cancels it."""
 MYSQL_HELP: Final = (
     HELP + "\nThere is no DELIMITER: `menagerie query` takes a procedure with the `;` in its body."
 )
-LINES_HELP: Final = """\\q            leave (so does Ctrl-D)
+LINES_HELP: Final = """\\q            quit (so does Ctrl-D)
 \\timing       show or hide how long each command took
 \\?            this help
-A command is one line. Words with spaces stand in quotes. Ctrl-C drops what was typed."""
+A command is one line. Quote words that contain spaces. Ctrl-C discards what you typed."""
 
 
 def statements(

@@ -14,13 +14,13 @@ import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.query import StoreOption
 from clients.errors import ConfigurationError
 
 STDOUT: Final = "-"
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 class Form(StrEnum):
@@ -35,13 +35,17 @@ def dump(
     instance: InstanceArgument,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="`-` is stdout.", show_default="INSTANCE.dump"),
+        typer.Argument(
+            metavar="FILE",
+            help="File to write; `-` is stdout. Default: INSTANCE.dump.",
+            show_default=False,
+        ),
     ] = None,
     form: Annotated[
         Form | None,
         typer.Option(
             "--format",
-            help="[default: plain for FILE.sql and for stdout, else custom]",
+            help="Archive format. Default: plain for *.sql and stdout, otherwise custom.",
             show_default=False,
         ),
     ] = None,
@@ -56,10 +60,10 @@ def dump(
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Write a PostgreSQL instance's database into one file, as a consistent snapshot.
+    """Write the database of a PostgreSQL instance to a file, as a consistent snapshot.
 
-    Runs a pg_dump that is at least as new as the server; one comes with Menagerie. The file is
-    there once it is whole, and only you may read it. `menagerie load` takes it.
+    Runs a pg_dump that is at least as new as the server; one comes with Menagerie. The file
+    appears when the dump is complete, and only you can read it. `menagerie load` restores it.
     """  # fmt: skip
     from clients.cli import copying  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 

@@ -97,7 +97,9 @@ def _drop_what_cannot_be_written() -> None:
 def lines(error: Exception) -> list[str]:
     """Answer what there is to say: what, why, each violation by its option, whom to ask."""
     if not isinstance(error, errors.Problem):
-        what = "cannot read the document: " if isinstance(error, DocumentError) else ""
+        what = (
+            "cannot use the server's OpenAPI document: " if isinstance(error, DocumentError) else ""
+        )
         return [f"error: {what}{error}", *_hint(error)]
     said = [f"error: {error.title} ({error.status})"]
     if error.detail and error.detail != error.title and not _is_said_below(error):

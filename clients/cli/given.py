@@ -11,9 +11,9 @@ FLAGS: Final = {"-o": OUTPUT, "--output": OUTPUT, "--profile": PROFILE}
 HELP: Final = (
     (
         "-o, --output FORMAT",
-        "How to show answers: table, json or yaml; for rows table, json or csv.",
+        "Output format: table, json or yaml; for rows of a query, table, json or csv.",
     ),
-    ("--profile NAME", "Use this profile."),
+    ("--profile NAME", "Profile, by name. Default: the active one."),
 )
 
 

@@ -1,10 +1,12 @@
-"""Groups of commands: options before the command, and what a misspelt one may have meant."""
+"""Groups and commands: plain help, and what a misspelled command or option may have meant."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Final
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from clients import wording
@@ -17,14 +19,62 @@ PLAIN: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
+# How help names Python's types, as other command lines do.
+TYPES: Final = {"str": "TEXT", "int": "INTEGER", "float": "NUMBER", "path": "PATH"}
+TYPE: Final = re.compile(r"<(?:list\[)?([^<>\[\]]+?)(?: range)?\]?>$")
+
+
 class Command(TyperCommand):
-    """A command whose help is a server's words: they must not drive a terminal."""
+    """A command whose help may be a server's words: they must not drive a terminal."""
 
     def get_help(self, ctx: Any) -> str:
         return plain(super().get_help(ctx))
 
     def get_usage(self, ctx: Any) -> str:
         return plain(super().get_usage(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        return ["[OPTIONS]", *(_usage(one) for one in arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for kind, heading in (("argument", "Arguments"), ("option", "Options")):
+            shown = [one for one in self.get_params(ctx) if one.param_type_name == kind]
+            rows = [row for row in (_row(one, ctx) for one in shown) if row is not None]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+def _usage(argument: Any) -> str:
+    """Answer the argument as manuals write it: in brackets where it can be left out."""
+    name = argument.display_name_raw + ("" if argument.nargs == 1 else "...")
+    return name if argument.required else f"[{name}]"
+
+
+def _row(param: Any, ctx: Any) -> tuple[str, str] | None:
+    """Answer a line of the help; an argument's name says enough, so that its type is not shown."""
+    row = param.get_help_record(ctx)
+    if row is None:
+        return None
+    name, said = row
+    if param.param_type_name == "argument":
+        return param.display_name_raw, said
+    return TYPE.sub(lambda found: _type(found[1]), name), said
+
+
+def _type(name: str) -> str:
+    return f"[{name}]" if "|" in name else TYPES.get(name, name.upper())
+
+
+class App(typer.Typer):
+    """A set of commands whose help is plain."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**PLAIN, **settings})
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        return super().command(name, **{"cls": Command, **settings})
 
 
 class Group(TyperGroup):
@@ -44,7 +94,7 @@ class Group(TyperGroup):
         name = args[0]
         if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name):
             return super().resolve_command(ctx, args)
-        return ctx.fail(f"no such command: {name}{meant(name, self.list_commands(ctx))}")
+        return ctx.fail(f"there is no command {name}{meant(name, self.list_commands(ctx))}")
 
     def invoke(self, ctx: Any) -> Any:
         with _suggesting():
@@ -53,7 +103,7 @@ class Group(TyperGroup):
 
 @contextmanager
 def _suggesting() -> Iterator[None]:
-    """Say what a misspelt option may have meant, as for commands; all of it as plain text."""
+    """Say what a misspelled option may have meant, as for commands; all of it as plain text."""
     try:
         yield
     except Exception as error:

@@ -12,7 +12,7 @@ from clients.cli import confirming
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
 from clients.cli.confirming import YesOption
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.query import StoreOption
 from clients.cli.restricting import Restricted
 from clients.errors import ConfigurationError
@@ -24,13 +24,13 @@ ARCHIVE: Final = b"PGDMP"
 if TYPE_CHECKING:
     from clients.cli import copying
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command(epilog="Example: menagerie load sales sales.dump")
 def load(
     instance: InstanceArgument,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="`-` is stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; `-` is stdin.")],
     clean: Annotated[
         bool,
         typer.Option(
@@ -56,9 +56,9 @@ def load(
     org: OrgOption = None,
     profile: ProfileOption = None,
 ) -> None:
-    r"""Load a dump into a PostgreSQL instance, all of it or nothing.
+    r"""Load a dump into a PostgreSQL instance, completely or not at all.
 
-    Takes archives of pg_dump's custom format, and SQL. psql reads the latter and refuses backslash
+    Reads archives in pg_dump's custom format, and SQL. psql runs the SQL and refuses backslash
     commands in it, such as `\!`, unless you allow them.
     """
     from clients.cli import copying  # noqa: PLC0415  HTTP is slow to import, and --help needs none
@@ -69,7 +69,7 @@ def load(
         is_archive = source.peek(len(ARCHIVE))[: len(ARCHIVE)] == ARCHIVE
         if clean and not is_archive:
             raise ConfigurationError(
-                "--clean is only for archives; an SQL file has its own DROP statements"
+                "--clean works with archives only; an SQL file has its own DROP statements"
             )
         context = open_context(profile, org=org)
         if clean:

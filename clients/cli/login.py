@@ -8,50 +8,63 @@ import typer
 
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.output import plain
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, Profile, Profiles, base_url_of, of_server, require_token
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command(epilog="Example: menagerie login --email ada@example.com")
 def login(
-    email: Annotated[str | None, typer.Option("--email", help="Prompted for if omitted.")] = None,
+    email: Annotated[
+        str | None,
+        typer.Option("--email", help="Email address. Prompted for if omitted.", metavar="EMAIL"),
+    ] = None,
     password_stdin: Annotated[
         bool,
-        typer.Option("--password-stdin", help="Read the password from stdin instead of asking."),
+        typer.Option("--password-stdin", help="Read the password from stdin instead of prompting."),
     ] = False,
     totp: Annotated[
         bool,
-        typer.Option("--totp", help="Ask for the authenticator's code too.", show_default=False),
+        typer.Option(
+            "--totp", help="Prompt for a code of the authenticator app, too.", show_default=False
+        ),
     ] = False,
     totp_code: Annotated[
-        str | None, typer.Option("--totp-code", help="The authenticator's code; it works once.")
+        str | None,
+        typer.Option(
+            "--totp-code", help="A code of the authenticator app; it works once.", metavar="CODE"
+        ),
     ] = None,
     step_up: Annotated[
-        bool, typer.Option("--step-up", help="Only add the second factor to the current session.")
+        bool, typer.Option("--step-up", help="Add the second factor to the current session.")
     ] = False,
     save_as: Annotated[
         str | None,
         typer.Option(
-            "--save-as", help="Profile to keep the session in. [default: the one in force]"
+            "--save-as",
+            help="Profile to save the session in. Default: the active one.",
+            metavar="NAME",
         ),
     ] = None,
     profile: ProfileOption = None,
 ) -> None:
-    """Sign in and keep the session in the profile.
+    """Sign in and save the session in the profile.
 
-    The password is asked for, or read from stdin; it is never an argument. A session whose second
-    factor was proven may erase instances and close orgs for the next minutes.
+    You are prompted for the password, or it is read from stdin; it is never an argument. For a few
+    minutes after the second factor was verified, the session can erase instances and close
+    organizations.
     """
     context = open_context(profile)
     code = totp_code or (_ask("TOTP code") if totp or step_up else None)
     with context.client:
         if step_up:
             session = _send(context, "/sessions/current/actions/step-up", {"code": code})
-            typer.echo(plain(f"stepped up until {session.get('mfa_expires_at')}"), err=True)
+            typer.echo(
+                plain(f"second factor verified until {session.get('mfa_expires_at')}"), err=True
+            )
             return
         name = _profile_for(context.profile, save_as)
         body = {
@@ -63,7 +76,7 @@ def login(
         session = _send(context, "/sessions", body, with_session=True)
     save(context.profile, require_token("session_token", session["token"]), name)
     until = plain(str(session.get("expires_at")))
-    typer.echo(f"signed in until {until}; session kept in profile {name}", err=True)
+    typer.echo(f"signed in until {until}; session saved in profile {name}", err=True)
 
 
 def _send(
@@ -94,7 +107,7 @@ def _profile_for(found: Profile, save_as: str | None) -> str:
     table = Profiles.read().named.get(name)
     if table is not None and not of_server(table, found.base_url):
         raise ConfigurationError(
-            f"the session would be of {found.base_url}, but profile {name} is of"
+            f"the session is for {found.base_url}, but profile {name} is for"
             f" {base_url_of(table)}; choose another profile with --save-as NAME"
         )
     return name

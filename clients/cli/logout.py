@@ -4,11 +4,11 @@ import typer
 
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.errors import SignInRequired, Unauthenticated
 from clients.profiles import Profiles
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command(epilog="Example: menagerie logout")

@@ -7,10 +7,10 @@ import typer
 
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.output import plain
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 
 @app.command(epilog="Example: menagerie logs sales --follow")
@@ -18,7 +18,7 @@ def logs(
     instance: InstanceArgument,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Continue with new lines.", show_default=False),
+        typer.Option("--follow", "-f", help="Keep showing new lines.", show_default=False),
     ] = False,
     tail: Annotated[
         int | None,
@@ -28,7 +28,7 @@ def logs(
             max=10_000,
             metavar="LINES",
             show_default=False,
-            help="How many existing lines to start with. Default: 200.",
+            help="Number of existing lines to start with. Default: 200.",
         ),
     ] = None,
     org: OrgOption = None,
@@ -36,7 +36,7 @@ def logs(
 ) -> None:
     """Show the end of an instance's engine log and, with --follow, each new line.
 
-    Ctrl-C ends it.
+    Press Ctrl-C to stop.
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 

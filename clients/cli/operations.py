@@ -13,7 +13,7 @@ from clients.cli import confirming, options, output
 from clients.cli.arguments import ProfileOption
 from clients.cli.command_context import CommandContext, open_context
 from clients.cli.confirming import YesOption
-from clients.cli.groups import PLAIN, Command, Group
+from clients.cli.groups import App, Group
 from clients.cli.options import Option
 from clients.cli.output import OutputOption
 from clients.document import Document, Operation
@@ -27,38 +27,38 @@ BodyOption = Annotated[
     typer.Option(
         "--body",
         metavar="JSON",
-        help=f"The whole body as JSON; {options.FROM_FILE}. Individual options override it.",
+        help=f"The whole request body as JSON; {options.FROM_FILE}. Other options override it.",
     ),
 ]
 KeyOption = Annotated[
     str | None,
     typer.Option(
         "--idempotency-key",
-        help="Use this key instead of a fresh one.",
+        help="Idempotency key for the request. Default: a new one.",
         metavar="KEY",
         rich_help_panel="Common",
     ),
 ]
 WaitOption = Annotated[
     bool,
-    typer.Option("--wait", help="Wait until it is done.", show_default=False),
+    typer.Option("--wait", help="Wait until the change is complete.", show_default=False),
 ]
 WaitTimeoutOption = Annotated[
     float,
     typer.Option(
         "--wait-timeout",
-        help="Seconds to wait at most. Default: 300.",
+        help="Maximum time to wait. Default: 300.",
         min=1,
         metavar="SECONDS",
         show_default=False,
     ),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Fetch every page.", show_default=False)]
+AllOption = Annotated[bool, typer.Option("--all", help="Fetch all results.", show_default=False)]
 LimitOption = Annotated[
     int | None,
     typer.Option(
         "--limit",
-        help="Fetch this many items, from several pages if needed.",
+        help="Fetch at most this many results.",
         min=1,
         metavar="COUNT",
     ),
@@ -123,9 +123,9 @@ def build(operation: Operation) -> Any:
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    app = typer.Typer(**PLAIN)
+    app = App()
     app.command(
-        command_name(operation), cls=Command, help=help_text(operation),
+        command_name(operation), help=help_text(operation),
         short_help=operation.summary,
         epilog=f"\b\nExample: {example(operation, taken)}", deprecated=operation.deprecated,
         no_args_is_help=False,
@@ -160,7 +160,9 @@ def help_text(operation: Operation) -> str:
     if assurance == "mfa":
         said.append("Needs the second factor: `menagerie login --step-up`.")
     elif assurance != "none":
-        said.append("If you have enrolled a second factor, needs it: `menagerie login --step-up`.")
+        said.append(
+            "Needs the second factor if you have enrolled one: `menagerie login --step-up`."
+        )
     said.append(f"`{operation.method} {operation.path}`")
     return "\n\n".join(one for one in said if one)
 
@@ -265,7 +267,7 @@ def _name_to_id(
             known = context.org_id if field.name == "org_id" else context.profile.project_id
             if known is None:
                 raise typer.BadParameter(
-                    "is missing: set it on the command line or in the profile",
+                    "is missing: add the option, or set it in the profile",
                     param_hint=option.flag,
                 )
             arguments[field.argument] = known

@@ -16,7 +16,7 @@ from clients import schemas, wording
 from clients.cli.completing import completer
 from clients.cli.failures import option_name
 from clients.document import Field, Operation
-from clients.names import lister
+from clients.names import names_of
 
 # Options that every command may have; a field of the same name gives way by its place's name.
 RESERVED: Final = frozenset({
@@ -28,6 +28,12 @@ STOOD_FOR: Final = frozenset({("query", "limit"), ("header", "Idempotency-Key")}
 TYPES: Final[dict[str, type]] = {"integer": int, "number": float, "boolean": bool, "string": str}
 CONTEXT: Final = {"org_id": "--org", "project_id": "--project"}
 CHOICES_SHOWN_MAX: Final = 24
+# What a parameter is of, where its name is short; and what examples call it.
+WHOLE: Final = {"org": "Organization", "key": "API key"}
+NAMED: Final = {
+    "org": "acme", "project": "shop", "instance": "sales", "queue": "orders", "key": "ci",
+    "domain": "dom_01JD7QK3V8Y2M4N6P8R0S2T4V6", "session": "current",
+}  # fmt: skip
 FROM_FILE: Final = "`@file` reads it from a file, `-` from stdin"
 
 
@@ -42,6 +48,10 @@ class Option:
     def keyword(self) -> str:
         """The name under which typer hands the value over."""
         return re.sub(r"\W", "_", f"{self.field.place}_{self.field.name}").lower()
+
+    @property
+    def _noun(self) -> str:
+        return self.field.name.removesuffix("_id").removesuffix("_name")
 
     @cached_property
     def is_positional(self) -> bool:
@@ -61,7 +71,7 @@ class Option:
         if self.context_flag:
             return self.context_flag
         if self.is_positional:
-            return self.field.name.removesuffix("_id").upper()
+            return self._noun.upper()
         flag = option_name(self.field.name)
         return f"--{self.field.place}-{flag[2:]}" if flag in RESERVED else flag
 
@@ -172,10 +182,16 @@ class Option:
     def _complete(self, incomplete: str) -> list[str]:
         return [one for one in self._choices if one.startswith(incomplete)]
 
+    @property
+    def _described(self) -> str:
+        names = names_of(self.operation, self.field) if self.field.place == "path" else []
+        if not names:
+            return first_paragraph(self.field.description)
+        noun = WHOLE.get(self._noun, self._noun.capitalize())
+        return f"{noun}, by {wording.listed(['ID', *names], 'or')}."
+
     def _help(self) -> str:
-        said = [first_paragraph(self.field.description)]
-        if self.field.place == "path" and lister(self.operation, self.field):
-            said.append("ID or name.")
+        said = [self._described]
         if self._choices and (self.field.kind == "array" or not self._is_short):
             said.append(f"One of {', '.join(self._choices)}.")
         if self.is_secret:
@@ -185,7 +201,7 @@ class Option:
         elif self.field.kind == "array":
             said.append("Repeatable.")
         if self.is_nullable and self.field.kind != "enum":
-            said.append(f"`--clear-{self.flag[2:]}` clears it.")
+            said.append(f"`--clear-{self.flag[2:]}` sets it to null.")
         if self.context_flag:
             said.append("Default: the profile's.")
         elif self.field.schema.get("default") is not None:
@@ -224,7 +240,7 @@ class Option:
         if typed == "-" or typed.startswith("@"):
             return read_text(typed, self.flag).rstrip("\r\n")
         typer.echo(
-            f"{self.flag}: other programs can see it there; `-` reads it from stdin",
+            f"warning: other programs can see {self.flag} on the command line; use `-` for stdin",
             err=True,
         )
         return typed
@@ -235,7 +251,7 @@ class Option:
         if self.field.kind == "array" and (shown == [] or not isinstance(shown, list)):
             shown = [schemas.example(self._items)]
         if self.is_positional:
-            return [self.field.name.removesuffix("_id").replace("_", "-")]
+            return [NAMED.get(self._noun, self._noun.replace("_", "-"))]
         if self._is_flag:
             return [self.flag if shown is not False else f"--no-{self.flag[2:]}"]
         if self.is_secret:
@@ -287,7 +303,7 @@ def parse_json(text: str, flag: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise typer.BadParameter(f"not JSON: {error}", param_hint=flag) from error
+        raise typer.BadParameter(f"must be JSON: {error}", param_hint=flag) from error
 
 
 def cleared(options: Iterable[Option], typed: Mapping[str, Any]) -> dict[str, None]:
@@ -295,7 +311,10 @@ def cleared(options: Iterable[Option], typed: Mapping[str, Any]) -> dict[str, No
     found = [one for one in options if one.is_nullable and typed.get(one.clearing)]
     for one in found:
         if typed[one.keyword] is not None:
-            raise typer.BadParameter("cannot be both set and cleared", param_hint=one.flag)
+            raise typer.BadParameter(
+                "cannot be set and cleared at once; leave one of the options out",
+                param_hint=one.flag,
+            )
     return {one.field.argument: None for one in found}
 
 

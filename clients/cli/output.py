@@ -12,6 +12,7 @@ import typer
 
 from clients.cli import given
 from clients.errors import ConfigurationError
+from clients.wording import listed
 
 COLUMNS_MAX: Final = 9
 # A cell wider than this may be folded for the columns after it; between columns stand three spaces.
@@ -54,7 +55,7 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="How to show the answer. Default: table.",
+        help="Output format. Default: table.",
         show_default=False,
         rich_help_panel="Common",
     ),
@@ -65,7 +66,9 @@ def chosen(output: Format | None) -> Format:
     """Answer the format in force: the option, else MENAGERIE_OUTPUT, else a table."""
     said = given.OUTPUT.get()
     if output is None and said is not None and said not in list(Format):
-        raise ConfigurationError(f"--output {said}: this is shown as {', '.join(Format)}")
+        raise ConfigurationError(
+            f"--output {said}: not a format of this command; use {listed(list(Format), 'or')}"
+        )
     named = said or os.environ.get("MENAGERIE_OUTPUT")
     return output or (Format(named) if named in list(Format) else Format.table)
 
@@ -74,7 +77,9 @@ def chosen_rows(output: Rows | None) -> Rows:
     """Answer the format in force, as elsewhere; an answer of rows is not shown as YAML."""
     said = given.OUTPUT.get()
     if output is None and said is not None and said not in list(Rows):
-        raise ConfigurationError(f"--output {said}: rows are shown as {', '.join(Rows)}")
+        raise ConfigurationError(
+            f"--output {said}: not a format for rows; use {listed(list(Rows), 'or')}"
+        )
     named = said or os.environ.get("MENAGERIE_OUTPUT")
     return output or (Rows(named) if named in list(Rows) else Rows.table)
 
@@ -116,7 +121,7 @@ def _show_yaml(body: Any) -> None:
 
 
 def show_json(body: Any) -> None:
-    """Write JSON; coloured and escaped on a terminal, and nothing but JSON into a pipe."""
+    """Write JSON; colored and escaped on a terminal, and nothing but JSON into a pipe."""
     text = json.dumps(body, indent=2, ensure_ascii=False)
     if not sys.stdout.isatty():
         typer.echo(text)
@@ -125,9 +130,9 @@ def show_json(body: Any) -> None:
     from rich.highlighter import JSONHighlighter  # noqa: PLC0415  see above
 
     # Console.print_json would read the text and write it anew, without what is escaped here.
-    coloured = JSONHighlighter()(escaped(text))
-    coloured.no_wrap = True
-    Console().print(coloured, soft_wrap=True)
+    colored = JSONHighlighter()(escaped(text))
+    colored.no_wrap = True
+    Console().print(colored, soft_wrap=True)
 
 
 def _show_table(body: Any, title: str | None) -> None:
@@ -156,7 +161,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], title: str | None) -> None:
     print_table(names, list(zip(*(cells[name] for name in names), strict=True)), title)
     if len(names) < len(cells):
         left = plain(", ".join(name for name in cells if name not in names))
-        typer.echo(f"columns left out: {left}; widen the terminal, or use --output json", err=True)
+        typer.echo(f"columns not shown: {left}; widen the terminal, or use --output json", err=True)
 
 
 def fitting(cells: Mapping[str, Sequence[str]], width: int) -> list[str]:

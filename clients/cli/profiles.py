@@ -8,22 +8,21 @@ import typer
 from clients import profiles
 from clients.cli import confirming
 from clients.cli.confirming import YesOption
-from clients.cli.groups import PLAIN, Group
+from clients.cli.groups import App, Group
 from clients.cli.options import read_text
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
 from clients.profiles import SECRETS, VARIABLES, Profile, Profiles, of_server, require_token
+from clients.wording import listed
 
-app = typer.Typer(
-    cls=Group, no_args_is_help=True, help="List, choose, change and remove profiles.", **PLAIN,
-)  # fmt: skip
+app = App(cls=Group, no_args_is_help=True, help="List, choose, change and remove profiles.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The profile's name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Profile, by name.")]
 
 
 @app.command("list", epilog="Example: menagerie profiles list")
 def list_(output: OutputOption = None) -> None:
-    """List the profiles; no secret is shown."""
+    """List the profiles, without their secrets."""
     kept = Profiles.read()
     show([_row(name, kept) for name in sorted(kept.named)], output)
 
@@ -37,10 +36,13 @@ def _row(name: str, kept: Profiles) -> dict[str, Any]:
 
 @app.command("show", epilog="Example: menagerie profiles show")
 def show_(
-    profile: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None,
+    profile: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Profile, by name. Default: the active one."),
+    ] = None,
     output: OutputOption = None,
 ) -> None:
-    """Show the current settings, and where each comes from."""
+    """Show the settings of a profile, and where they come from."""
     found = profiles.resolve(profile)
     show({"origin": found.origin, **{key: _masked(found, key) for key in VARIABLES}}, output)
 
@@ -68,21 +70,20 @@ def set_(
     settings: Annotated[
         list[str],
         typer.Argument(
-            metavar="KEY=VALUE...",
-            help=f"Keys: {', '.join(VARIABLES)}. `KEY=` clears one; `KEY=-` reads it from stdin,"
-            " `KEY=@file` from a file.",
+            metavar="KEY=VALUE",
+            help=f"Keys: {', '.join(VARIABLES)}. `KEY=` removes the setting; `KEY=-` reads its"
+            " value from stdin, `KEY=@file` from a file.",
         ),
     ],
 ) -> None:
     """Create a profile, or change one.
 
-    A secret given as it stands can be seen by other programs of this machine: give it by `-` or
-    `@file`.
+    Other programs on this machine can see a secret that is an argument: use `-` or `@file`.
     """
     kept = Profiles.read()
     table = _changed(kept.named.get(name, {}), settings)
     if not table.get("base_url"):
-        raise ConfigurationError(f"profile {name} has no base_url")
+        raise ConfigurationError(f"profile {name} needs a server: add base_url=URL")
     kept.named[name] = table
     kept.active = kept.active or name
     kept.write()
@@ -94,8 +95,9 @@ def _changed(former: dict[str, str], settings: list[str]) -> dict[str, str]:
     for one in settings:
         key, sign, value = one.partition("=")
         if not sign or key not in VARIABLES:
+            keys = listed(list(VARIABLES), "or")
             raise typer.BadParameter(
-                f"{one!r} sets nothing; KEY is one of {', '.join(VARIABLES)}",
+                f"{one!r} is not a setting; write KEY=VALUE, where KEY is {keys}",
                 param_hint="KEY=VALUE",
             )
         given[key] = read_text(value, key).strip()
@@ -103,13 +105,13 @@ def _changed(former: dict[str, str], settings: list[str]) -> dict[str, str]:
             require_token(key, given[key])
     moved = former and given.get("base_url") and not of_server(former, given["base_url"])
     if left := sorted(former.keys() - given.keys() - {"base_url"}) if moved else []:
-        sys.stderr.write(f"removed, as they were for the former server: {', '.join(left)}\n")
+        sys.stderr.write(f"removed, because they were for the previous server: {', '.join(left)}\n")
     return given if moved else {**former, **given}
 
 
 @app.command("remove", epilog="Example: menagerie profiles remove staging")
 def remove(name: Name, yes: YesOption = False) -> None:
-    """Remove a profile with the tokens in it."""
+    """Remove a profile and the tokens in it."""
     confirming.require_answerable("profiles remove", yes=yes)
     kept = Profiles.read()
     _require(name, kept)
@@ -117,12 +119,14 @@ def remove(name: Name, yes: YesOption = False) -> None:
     del kept.named[name]
     if kept.active == name:
         kept.active = None
-        sys.stderr.write("no profile is active now; the local server is used if there is one\n")
+        sys.stderr.write(
+            "no profile is active now; commands use the local server if there is one\n"
+        )
     kept.write()
 
 
 def _require(name: str, kept: Profiles) -> None:
     if name not in kept.named:
         raise ConfigurationError(
-            f"no profile {name!r} (known: {', '.join(sorted(kept.named)) or 'none'})"
+            f"there is no profile {name!r}; known: {', '.join(sorted(kept.named)) or 'none'}"
         )

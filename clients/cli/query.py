@@ -7,15 +7,15 @@ import typer
 from clients.cli import output as outputs
 from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
 from clients.cli.command_context import open_context
-from clients.cli.groups import PLAIN
+from clients.cli.groups import App
 from clients.cli.options import read_text
 
-app = typer.Typer(**PLAIN)
+app = App()
 
 StoreOption = Annotated[
     bool,
     typer.Option(
-        "--no-store", help="Neither use nor keep a stored credential.", show_default=False
+        "--no-store", help="Neither use nor store a credential on this machine.", show_default=False
     ),
 ]
 
@@ -27,18 +27,16 @@ def query(
         str,
         typer.Argument(
             metavar="STATEMENT",
-            help="SQL, or a command of Redis; `@file` reads it from a file, `-` from stdin.",
+            help="SQL, or a Redis command; `@file` reads it from a file, `-` from stdin.",
         ),
     ],
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", help="A value for the next placeholder, as JSON or text."),
+        typer.Option("--param", help="Value of the next placeholder, as JSON or text. Repeatable."),
     ] = None,
     output: Annotated[
         outputs.Rows | None,
-        typer.Option(
-            "--output", "-o", help="How to show the rows. Default: table.", show_default=False
-        ),
+        typer.Option("--output", "-o", help="Output format. Default: table.", show_default=False),
     ] = None,
     no_store: StoreOption = False,
     org: OrgOption = None,
@@ -46,11 +44,11 @@ def query(
 ) -> None:
     """Run one statement on an instance, and show its rows or its reply.
 
-    Values stand for `$1` in PostgreSQL's SQL, for `?` in MariaDB's and MySQL's, for either in
-    DuckDB's, and for words that are `?` in a command of Redis or Valkey.
+    Placeholders for values are `$1`, `$2` and so on for PostgreSQL, `?` for MariaDB and MySQL,
+    either for DuckDB, and words that are `?` for Redis and Valkey.
 
-    The first query reveals the instance's credential and keeps it in `credentials.json` of the
-    configuration folder (mode 0600); `--no-store` reveals it anew and keeps nothing.
+    The first query reveals the instance's credential and stores it in `credentials.json` in the
+    configuration folder (mode 0600). With `--no-store` it is revealed again and not stored.
     """
     from clients.cli import sql  # noqa: PLC0415  HTTP is slow to import, and --help needs none
 

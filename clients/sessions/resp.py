@@ -144,7 +144,7 @@ def words(command: str, params: Sequence[Any]) -> list[str]:
         raise errors.QueryFailed(INVALID, "the command is empty")
     if split[0].upper() in STREAMS:
         raise errors.QueryFailed(
-            INVALID, f"{split[0].upper()} never ends: use redis-cli or valkey-cli"
+            INVALID, f"{split[0].upper()} does not end by itself: use redis-cli or valkey-cli"
         )
     if not params:
         return split

@@ -17,7 +17,7 @@ ENROLLED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 EITHER = frozenset({"api_key", "session"})
 MFA = (
     "mfa_required",
-    "this needs a user session with a second factor given in the last 15 minutes",
+    "this needs a user session with a second factor verified in the last 15 minutes",
 )
 
 

@@ -385,7 +385,7 @@ def test_of_large_answers_an_organization_keeps_so_much_and_no_more(
     lost = api.post(path, token, **keyed("second", more))
     assert (lost.status_code, lost.json()["code"]) == (409, "idempotency_answer_lost")
     assert lost.json()["detail"] == (
-        "the response to this Idempotency-Key was too large to keep beside the others of the last"
+        "the response to this Idempotency-Key was too large to keep with the others of the last"
         " 24 hours; the request took effect and is not repeated"
     )
     changed = api.post(path, token, **keyed("second"))

@@ -30,6 +30,7 @@ STARTING = ["instances.put", "instances.resize"]
 SUBJECTS = {
     "instances.put": "shaped",
     "instances.resize": "shaped",
+    "instances.set_network": "shaped",
     "instances.pause": "sleeper",
     "instances.resume": "sleeper",
     "instances.delete": "deleted",
@@ -38,6 +39,8 @@ SUBJECTS = {
 }
 # Has a console; where any engine would do, it is one that starts at once.
 BROWSED = {"engine": "duckdb", "engine_version": "1.5"}
+# What a network or a certificate is, no pattern says.
+NOBODY_SHUT_OUT = {"allow_cidrs": None, "client_ca_pem": None}
 load_all_checks()
 
 
@@ -117,8 +120,12 @@ class Estate:
         if operation_id in STARTING and case.meta.generation.mode.is_positive:
             # It may sleep, as a request before this one said after how little it is to.
             self.rig.wake(subject)
-        if operation_id == "instances.put" and not case.meta.is_negative_at(ParameterLocation.BODY):
+        if case.meta.is_negative_at(ParameterLocation.BODY):
+            return
+        if operation_id == "instances.put":
             _right_put(case.body)
+        elif operation_id == "instances.set_network":
+            case.body.update(NOBODY_SHUT_OUT)
 
     @staticmethod
     def begin_operation(case: Any) -> None:
@@ -147,7 +154,7 @@ class Estate:
 def _right_put(body: Any, host: str | None = None) -> None:
     """What the cell can run, and what nobody else has, no schema says."""
     body.update(**VALKEY, source_snapshot=None)
-    body.update(allow_cidrs=None, client_ca_pem=None)
+    body.update(NOBODY_SHUT_OUT)
     if host is not None:
         body.update(host=host)
 

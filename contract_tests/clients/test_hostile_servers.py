@@ -315,7 +315,7 @@ def test_names_of_members_drive_no_terminal(play: Play, plane: ControlPlane) -> 
     path = f"/v1/orgs/{plane.world.org_id}/instances"
     plane.script("GET", path, (200, {}, {"items": [row], "next_cursor": None}))
     _, screen = play("instances", "list", columns=60)
-    assert "columns left out" in screen
+    assert "columns not shown" in screen
     assert "\x1b]" not in screen
     plane.world.add("costs", **{title: [{"a": 1}]})
     _, screen = play("instances", "get", "costs", columns=200)

@@ -145,7 +145,7 @@ def test_null_and_lists_and_files_and_whole_bodies(
                 "--maintenance-window",
                 "{",
             ],
-            "not JSON",
+            "must be JSON",
         ),
         (["instances", "create", "--body", "@/nowhere"], "/nowhere"),
         (["api-keys", "create", "--name", "ci", "--scopes", "nosuch:right"], "nosuch:right"),
@@ -273,3 +273,13 @@ def test_a_command_only_the_server_knows_is_found(
     ran = cli("dice", "roll", "-o", "json")
     assert ran.code == 0, ran.err
     assert '"rolled": 4' in ran.out
+
+
+def test_a_queue_is_named_by_its_name_alone(home: object, plane: ControlPlane, cli: Cli) -> None:
+    """It has no id, so that its list need not be read, which needs a permission of its own."""
+    sales = plane.world.add("sales")
+    path = f"/v1/orgs/{plane.world.org_id}/instances/{sales['id']}/queues/jobs"
+    plane.script("DELETE", path, (204, {}, None))
+    ran = cli("queues", "delete", "sales", "jobs", "--yes")
+    assert ran.code == 0, ran.err
+    assert not [one for one in plane.seen if one.path.endswith("/queues")]

@@ -181,7 +181,7 @@ def test_a_session_is_not_kept_with_another_server(
     monkeypatch.setattr("sys.stdin", io.StringIO("correct-horse-battery\n"))
     ran = cli("login", "--email", "ada@example.com", "--password-stdin", *words)
     assert ran.code != 0
-    assert "profile default is of https://elsewhere.example.com" in ran.err
+    assert "profile default is for https://elsewhere.example.com" in ran.err
     assert "--save-as NAME" in ran.err
     assert kept() == {"default": {"base_url": "https://elsewhere.example.com"}}
     # The second factor is added to the session that there is, and nothing is kept.
@@ -197,4 +197,4 @@ def test_a_profile_of_another_server_has_none_of_the_former_tokens(folder: Path,
     assert kept()["work"]["session_token"] == "ms_one"
     ran = cli("profiles", "set", "work", "base_url=https://two.example.com", "api_key=mk_two")
     assert kept()["work"] == {"base_url": "https://two.example.com", "api_key": "mk_two"}
-    assert "former server: org_id, project_id, session_token" in ran.err
+    assert "previous server: org_id, project_id, session_token" in ran.err

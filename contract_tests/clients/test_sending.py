@@ -184,7 +184,9 @@ def test_help_names_the_command_for_what_an_operation_needs(home: object, cli: C
     assert "user session: `menagerie login`" in out
     for asked in (("instances", "erase"), ("me", "change-password")):
         out = " ".join(cli(*asked, "--help").out.split())
-        assert "If you have enrolled a second factor, needs it: `menagerie login --step-up`" in out
+        assert (
+            "Needs the second factor if you have enrolled one: `menagerie login --step-up`" in out
+        )
 
 
 def test_a_wait_for_a_rate_limit_says_so_with_the_seconds(

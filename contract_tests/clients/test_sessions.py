@@ -46,7 +46,7 @@ def test_the_words_of_a_command(command: str, params: list[Any], expected: list[
         ("GET 'a", [], "No closing quotation"),
         ("GET ?", [1, 2], "more values"),
         ("SET ? ?", [1], "more `?`"),
-        ("subscribe news", [], "SUBSCRIBE never ends"),
+        ("subscribe news", [], "SUBSCRIBE does not end by itself"),
     ],
 )
 def test_what_is_no_command(command: str, params: list[Any], said: str) -> None:

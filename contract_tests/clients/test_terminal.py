@@ -70,10 +70,12 @@ def watched(terminal: int, answers: dict[str, str]) -> str:
 def test_what_cannot_be_undone_is_asked_about(play: Play, plane: ControlPlane) -> None:
     sales = plane.world.add("sales")
     for wrong in ("y", "sale", ""):
-        code, screen = play("instances", "erase", "sales", answers={"to go on": wrong})
+        code, screen = play(
+            "instances", "erase", "sales", answers={"To continue, type sales": wrong}
+        )
         assert (code, "cannot be restored" in screen) == (2, True), screen
     assert not plane.asked("POST", "/erase")
-    play("instances", "erase", "sales", answers={"to go on": "sales"})
+    play("instances", "erase", "sales", answers={"To continue, type sales": "sales"})
     play("instances", "erase", sales["id"], "--yes")
     assert len(plane.asked("POST", "/erase")) == 2
 
@@ -123,5 +125,5 @@ def test_a_narrow_terminal_says_what_it_has_no_room_for(plane: ControlPlane, pla
     assert code == 0
     assert sales["id"] in screen
     assert "sales" in screen
-    assert "columns left out" in screen
-    assert "columns left out" not in play("instances", "list", columns=200)[1]
+    assert "columns not shown" in screen
+    assert "columns not shown" not in play("instances", "list", columns=200)[1]

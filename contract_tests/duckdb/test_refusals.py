@@ -56,7 +56,7 @@ def test_what_is_only_named_so_is_not(refusals: Refusals, sql: str) -> None:
 
 @pytest.mark.parametrize("sql", corpus.PATHS)
 def test_a_file_is_no_table(refusals: Refusals, sql: str) -> None:
-    with pytest.raises(Refused, match="is no table"):
+    with pytest.raises(Refused, match="is not a table"):
         refusals.check_text(sql)
 
 

@@ -96,7 +96,7 @@ def test_a_check_that_takes_long_goes_on_with_the_next_requests(
     # What the cell asks to see that the engine answers, and what the owner can do about it.
     assert rows(session, "SELECT 1") == [[1]]
     session.answer("DROP VIEW of_a_text_0", [])
-    with pytest.raises(Failed, match=r"(\d+) views and macros, among them .* are still to be ch"):
+    with pytest.raises(Failed, match=r"(\d+) views and macros, among them .* have not been ch"):
         session.answer("SELECT 2", [])
     monkeypatch.setattr(refusals, "REQUEST_S", 10.0)
     refused = 0

@@ -10,10 +10,7 @@ import pytest
 
 from contract_tests.end_to_end.installation import Installation, lasted_s, order, reveal
 from contract_tests.end_to_end.test_faults import answers
-from tools.bench.memory import memory_mb, tree
-
-# `make bench` holds them to 300; a machine that differs is no reason to fail.
-AT_MOST_MB = 330.0
+from tools.bench.memory import AT_MOST_MB, memory_mb, tree
 
 # Pages that others' processes have too would count for less, and the other holds a promised time.
 # By day a killed worker of a gateway is replaced at once (gateway/test_restart.py).

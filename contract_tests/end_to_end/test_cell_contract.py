@@ -198,6 +198,28 @@ def test_a_put_on_a_paused_instance_leaves_it_paused(
     assert told["status"] == "paused"
 
 
+def test_an_older_network_does_not_replace_a_newer_one(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
+    def tell(version: int) -> int:
+        wanted = {"network_version": version, "allow_cidrs": [], "client_ca_pem": None}
+        key = f"tell-{version}-{instance}:tell"
+        said = cell.set_network(instance, {**wanted, "domains": []}, key=key, lease=1)
+        return int(said["network_version"])
+
+    assert [tell(3), tell(2)] == [3, 3]
+    older = spec(instance, size=LARGER, network_version=1)
+    said = cell.put(instance, older, key=f"tell-{instance}:put", lease=1)
+    assert (said["network_version"], said["size"]) == (3, LARGER["name"])
+    with pytest.raises(InstanceUnknown):
+        cell.set_network(
+            new_id(),
+            {"network_version": 1, "allow_cidrs": [], "client_ca_pem": None, "domains": []},
+            key=f"tell-none-{instance}:tell",
+            lease=1,
+        )
+
+
 def test_deleted_keeps_erased_does_not(
     cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
 ) -> None:

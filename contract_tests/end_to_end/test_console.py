@@ -26,6 +26,7 @@ from contract_tests.end_to_end.chromium import (
     violations,
 )
 from contract_tests.end_to_end.installation import Installation, order
+from contract_tests.end_to_end.test_engines import refuse_missing
 
 # Wherever a machine has the engine, the console is tried with it.
 # What runs on the others is shown without a browser (engines/test_console); with one at night.
@@ -106,10 +107,7 @@ def texts(browser: Chrome, selector: str) -> list[str]:
 def test_a_query_by_keyboard_shows_a_table_and_an_error(
     installation: Installation, warehouse: dict[str, Any], browser: Chrome, engine: str
 ) -> None:
-    with installation.api() as api:
-        offers = {one["id"]: one["availability"] for one in api.get("/v1/engines").json()}
-    if offers[engine] != "available":
-        pytest.skip(f"this machine has no {engine}")
+    refuse_missing(installation, engine)
     instance = warehouse if engine == "duckdb" else order(installation, engine=engine)
     url = console_url(installation, instance["id"])
     browser.get(url)

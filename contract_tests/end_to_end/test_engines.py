@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from contract_tests import installed
 from contract_tests.end_to_end.engine_clients import REFUSALS, Place, connect
 from contract_tests.end_to_end.installation import Installation, order, reveal, wait_for
 
@@ -28,11 +29,14 @@ def engine(request: pytest.FixtureRequest, installation: Installation) -> str:
 
 
 def refuse_missing(installation: Installation, engine: str) -> None:
-    """Skips where the installation cannot run the engine, in its own words."""
+    """Skips where this machine has no server of the engine, whatever the installation says."""
     with installation.api() as api:
-        found = {one["id"]: one for one in api.get("/v1/engines").json()}
-    if found[engine]["availability"] != "available":
-        pytest.skip(found[engine]["reason"])
+        found = {one["id"]: one for one in api.get("/v1/engines").json()}[engine]
+    if found["availability"] == "available":
+        return
+    reason = installed.lacking(engine)
+    assert reason is not None, f"{engine} should run on this machine: {found['reason']}"
+    pytest.skip(reason)
 
 
 def place_of(installation: Installation, instance_id: str) -> Place:

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import pwd
+import re
 import shlex
 import shutil
 import subprocess
@@ -219,6 +220,29 @@ def test_nothing_is_installed_where_that_is_not_wanted(bare: Path, words: tuple[
     said, asked = installs(bare, *words, MENAGERIE_NO_SYSTEM_PACKAGES="1")
     assert asked == ""
     assert ("MENAGERIE_NO_SYSTEM_PACKAGES is set" in said) == (words == ())
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "said"),
+    [
+        ({}, "as that takes root and apt-get. Tests of the following are skipped:"),
+        ({"CI": "true"}, "as that takes root and apt-get. Tests of the following will fail:"),
+        ({"MENAGERIE_NO_SYSTEM_PACKAGES": "1"}, "_PACKAGES is set, so no system packages were"),
+    ],
+)
+def test_what_is_not_tested_without_a_package_is_told(
+    bare: Path, surroundings: dict[str, str], said: str
+) -> None:
+    (bare / "bin" / "id").write_text(f"#!{shutil.which('bash')}\necho 1000\n")
+    by_day, asked = installs(bare, **surroundings)
+    assert said in by_day
+    assert "  PostgreSQL's own client\n" in by_day
+    assert re.search("apt-get install .*postgresql-client", by_day)
+    assert "nodejs" not in by_day
+    at_night, _ = installs(bare, "nightly", **surroundings)
+    assert "  drivers for Node.js\n" in at_night
+    assert " nodejs npm" in at_night
+    assert asked == ""
 
 
 @pytest.mark.nightly  # it fetches what an installation needs

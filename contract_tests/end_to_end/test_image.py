@@ -124,12 +124,12 @@ def base(podman: Podman) -> None:
     told = subprocess.check_output(
         ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(CODENAME)|$(REPO_URI)"], text=True
     )
-    codename = subprocess.check_output(
-        ["sh", "-c", '. /etc/os-release && echo "$VERSION_CODENAME"'], text=True
-    ).strip()
+    release = ["sh", "-c", '. /etc/os-release && echo "$ID $VERSION_CODENAME"']
+    distribution, codename = subprocess.check_output(release, text=True).split()
+    if distribution != "debian":
+        pytest.skip("this machine does not run Debian")
     sources = {line.split("|")[2] for line in told.splitlines() if f"Debian|{codename}|" in line}
-    if not sources:
-        pytest.skip("this machine's packages do not come from Debian")
+    assert sources, "no package source of Debian is configured"
     folder = podman.folder / "base"
     words = ["debootstrap", "--variant=minbase", "--include=python3,python3-venv,ca-certificates"]
     done = subprocess.run(
@@ -214,6 +214,17 @@ def test_an_image_runs_every_engine_and_finds_all_again(podman: Podman, tmp_path
         with connect(engine, place_of(container, instance_id)) as session:
             assert session.read() == [1, 2, 3]
     killed_cell_is_followed(podman, container, made["valkey"])
+    assert container.end() == 0
+
+
+def test_the_demo_walks_inside_with_every_engine(podman: Podman, tmp_path: Path) -> None:
+    """As docs/container.md has it."""
+    container = Container(podman, tmp_path / "volume")
+    container.start()
+    for engine in ENGINES:
+        told = container.inside("menagerie", "demo", "--engine", engine)
+        assert "elephant" in told, engine
+        assert "5400" in told, engine
     assert container.end() == 0
 
 

@@ -19,7 +19,7 @@ UNUSABLE = [
     ("overcommit_cpu", "much", "overcommit_cpu: must be a number"),
     ("rate_limits", "perhaps", "rate_limits: must be true or false"),
     ("log_format", "xml", "log_format: must be 'text' or 'json'"),
-    ("region", "Ä", "region: must be a lower-case letter and up to 30 letters, digits and hyphens"),
+    ("region", "Ä", "region: must be a lowercase letter and up to 30 letters, digits and hyphens"),
     ("gateway_mysql_version", "ten", "gateway_mysql_version: must be a version that begins with"),
     ("acme_directory", "ftp://x", "acme_directory: must be a URL that begins with https://"),
     ("trusted_proxies", "10.0.0.0/8", 'trusted_proxies: must be a list such as ["10.0.0.0/8"]'),

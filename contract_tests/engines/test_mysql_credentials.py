@@ -217,7 +217,7 @@ def test_no_session_outlives_its_password_where_the_cell_cannot_log_in(
     held = use_up_threads(process.pid, lambda: opened(running, former))
     assert running.run(running.driver.health(running.site, running.login)) is Health.FULL
     told = running.run(running.driver.set_credentials(running.site, [running.login]))
-    assert "it did not take new credentials" in told
+    assert "it did not accept new credentials" in told
     assert not process.alive
     for each in held:
         with pytest.raises(pymysql.err.MySQLError):
@@ -241,7 +241,7 @@ def test_no_session_outlives_its_password_where_the_cell_is_refused(
     with contextlib.closing(opened(running, ours)) as connection:
         connection.query("ALTER USER CURRENT_USER() ACCOUNT LOCK")
     told = running.run(running.driver.set_credentials(running.site, [running.login]))
-    assert "it did not take new credentials" in (told or "")
+    assert "it did not accept new credentials" in (told or "")
     assert not process.alive
     with pytest.raises(pymysql.err.MySQLError):
         held.ping(reconnect=False)

@@ -140,7 +140,7 @@ def test_a_session_that_uses_up_locks_keeps_no_overlap_going(rig: Rig) -> None:
         until(lambda: not goes_on(), "the session has ended")
     until(lambda: rig.observe(instance_id)["restarts"] == 1, "it is started again")
     seen = rig.status_is(instance_id, "running")
-    assert "did not take new credentials: out of shared memory" in seen["status_reason"]
+    assert "did not accept new credentials: out of shared memory" in seen["status_reason"]
     assert ask(rig, instance_id, "SELECT 1", new) == 1
     with pytest.raises(psycopg.OperationalError, match="FATAL"):
         ask(rig, instance_id, "SELECT 1", former)

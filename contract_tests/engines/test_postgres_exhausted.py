@@ -50,7 +50,7 @@ def tell(subject: Subject, *logins: Login) -> None:
     if told is None:
         subject.login = logins[0]
         return
-    assert "it did not take new credentials" in (told or "")
+    assert "it did not accept new credentials" in (told or "")
     assert "out of shared memory" in told
     assert not subject.process.alive
     subject.login = logins[0]

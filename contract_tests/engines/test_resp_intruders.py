@@ -194,7 +194,7 @@ def test_an_engine_that_refuses_its_administrator_keeps_no_credential_alive(
     with client(running, "menagerie", secret(running)) as ours:
         ours.execute_command("ACL", "SETUSER", "menagerie", "-acl|setuser")
     told = running.run(running.driver.set_credentials(running.site, [running.login]))
-    assert "it did not take new credentials" in (told or "")
+    assert "it did not accept new credentials" in (told or "")
     assert running.process is not None
     assert not running.process.alive
     running.start()

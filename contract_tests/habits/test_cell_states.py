@@ -37,6 +37,8 @@ ARGUMENTS: dict[str, Any] = {
     "failures_max": 1,
     "verb": "pause",
     "lost": {"db.example.com"},
+    "further": {"db.example.com"},
+    "domains": {"db.example.com"},
 }
 ATTRIBUTES = {name for name in vars(NEW) if name.startswith("_")}
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import yaml
 
 from contract_tests.habits.test_sizes import ROOT
@@ -35,12 +36,32 @@ def test_ci_runs_what_contributors_run() -> None:
     jobs = read(CI)["jobs"]
     assert jobs["change"]["strategy"]["matrix"]["command"] == ["make check", "make test"]
     assert jobs["nightly"]["steps"][-1] == {"run": "make test-nightly"}
+    assert jobs["random-order"]["steps"][-1] == {"run": "make test ARGS='--order random'"}
     mutated = jobs["mutants"]
     assert mutated["strategy"]["matrix"]["room"] == [*ROOMS]
     assert mutated["steps"][-1] == {"run": "make mutants ROOM=${{ matrix.room }}"}
     used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
     assert used
     assert not [one for one in used if not re.search(r"@(v\d+\.\d+\.\d+|[0-9a-f]{40})$", one)]
+
+
+def test_every_folder_of_tests_is_named_and_no_other() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (told,) = re.findall(
+        r"^Tests are in folders named.*?\. `tools/", text, re.MULTILINE | re.DOTALL
+    )
+    folders = {each.name for each in (ROOT / "contract_tests").iterdir() if each.is_dir()}
+    assert set(re.findall(r"`(\w+)`", told)) == folders - {"__pycache__"}
+
+
+@pytest.mark.parametrize(
+    "tool", ["bench", "lint_document", "mutants", "new_operation", "run_tests"]
+)
+def test_a_tool_says_how_it_is_used(tool: str) -> None:
+    command = [sys.executable, "-m", f"tools.{tool}", "--help"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"usage: python -m tools.{tool}" in done.stdout
 
 
 def test_yaml_of_tools_passes_the_lint() -> None:

@@ -26,6 +26,18 @@ def test_every_make_target_says_what_it_does() -> None:
     assert targets == explained
 
 
+def test_every_test_that_a_guide_names_exists() -> None:
+    """A path with its folders is one from `contract_tests`, or from the root."""
+    tests = ROOT / "contract_tests"
+    files = {path.name for path in tests.rglob("test_*.py")}
+    missing = set()
+    for page in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+        for name in re.findall(r"[\w/]*\btest_\w+\.py\b", page.read_text()):
+            there = name in files or any((root / name).exists() for root in (tests, ROOT))
+            missing |= set() if there else {f"{page.name}: {name}"}
+    assert missing == set()
+
+
 def test_every_decision_has_a_number_of_its_own() -> None:
     numbers = [path.name.partition("-")[0] for path in (ROOT / "docs" / "decisions").glob("*.md")]
     assert sorted(numbers) == sorted(set(numbers))

@@ -59,7 +59,7 @@ def test_an_order_is_checked_and_random_gets_a_seed(capsys: pytest.CaptureFixtur
     for wrong in ("sideways", "random:", "reverse:1"):
         with pytest.raises(SystemExit):
             run_tests.main(["--order", wrong])
-        said = f"{wrong} is no order; use reverse, random or random:SEED"
+        said = f"{wrong} is not an order; use reverse, random or random:SEED"
         assert said in capsys.readouterr().err
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ from tools.lint_document import faults
 PATH = "/v1/orgs/{org_id}/instances/{instance_id}/whistles"
 ALLOWED = {
     "tools/new_operation.py",
+    "tools/skeleton_records.py",
     "tools/skeleton_texts.py",
     "contract_tests/habits/test_skeletons.py",
 }
@@ -27,7 +29,7 @@ ALLOWED |= {"tools/document_rules/operations.py", "docs/adding-an-operation.md"}
 def checkout(tmp_path: Path) -> Path:
     for folder in ("handlers", "contract_tests/api", "storage/migrations"):
         (tmp_path / folder).mkdir(parents=True)
-    for name in ("openapi.yaml", "CHANGELOG.md", "storage/records.py"):
+    for name in ("openapi.yaml", "CHANGELOG.md", "storage/records.py", "storage/conflicts.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "openapi", tmp_path / "openapi")
     shutil.copytree(ROOT / "storage/migrations/versions", tmp_path / "storage/migrations/versions")
@@ -63,6 +65,58 @@ def test_a_skeleton_lacks_only_what_its_author_knows(checkout: Path) -> None:
     assert written_of(
         checkout, "storage/migrations/versions/*_whistles.py", 'Constraint."instance_id".*pk'
     )
+    assert explained(checkout, "pk_whistles") == "TODO: the instance already has this whistle"
+    assert "TODO" in view_of(checkout, "instances", "whistle")
+
+
+def explained(checkout: Path, constraint: str) -> str:
+    """What a caller reads where the constraint refuses a change."""
+    conflicts = runpy.run_path(str(checkout / "storage" / "conflicts.py"))
+    return str(conflicts["SENTENCES"][conflicts["CONSTRAINTS"][constraint]])
+
+
+def view_of(checkout: Path, area: str, name: str) -> str:
+    """Its source; the file is one of Python's, and imports the record."""
+    text = (checkout / "handlers" / area / "views.py").read_text()
+    imported = {
+        each.name
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ImportFrom)
+        for each in node.names
+    }
+    (view,) = re.findall(
+        rf"^def {name}\(record: (\w+)\) -> Json:\n((?: .*\n)+)", text, re.MULTILINE
+    )
+    assert view[0] in imported
+    return str(view[1])
+
+
+def test_a_view_comes_after_those_of_its_area(checkout: Path) -> None:
+    folder = checkout / "handlers" / "network"
+    shutil.copytree(ROOT / "handlers" / "network", folder)
+    before = (folder / "views.py").read_text()
+    asked = ["tin_whistles.create", "POST", "/v1/orgs/{org_id}/tin-whistles", "--area", "network"]
+    assert new_operation.main([*asked, "--record", "TinWhistle"], checkout) == 0
+    after = (folder / "views.py").read_text()
+    assert set(before.splitlines()) < set(after.splitlines())
+    assert after.index("\ndef domain(") < after.index("\ndef tin_whistle(")
+    assert "record.todo" in view_of(checkout, "network", "tin_whistle")
+    said = "TODO: the organization already has this tin whistle"
+    assert explained(checkout, "uq_tin_whistles_org_id_todo") == said
+    unique = r'UniqueConstraint."org_id", "todo", name="uq_tin_whistles_org_id_todo"'
+    assert written_of(checkout, "storage/migrations/versions/*_tin_whistles.py", unique)
+    assert written_of(
+        checkout, "storage/network/tin_whistles.py", r'UniqueConstraint."org_id", "todo"'
+    )
+
+
+def test_a_view_that_is_there_is_not_written_again(checkout: Path) -> None:
+    folder = checkout / "handlers" / "network"
+    shutil.copytree(ROOT / "handlers" / "network", folder)
+    asked = ["whistles.create", "POST", "/v1/orgs/{org_id}/whistles", "--area", "network"]
+    with pytest.raises(SystemExit, match=re.escape("views.py has a view domain already")):
+        new_operation.main([*asked, "--record", "Domain"], checkout)
+    assert not [*checkout.rglob("*whistles*.py")]
 
 
 def test_what_a_put_does_not_replace_has_an_id_of_its_own(checkout: Path) -> None:

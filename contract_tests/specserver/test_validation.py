@@ -55,7 +55,7 @@ CANARY = "hunter2-canary"
         (
             {"pattern": "^[a-z]$"},
             "1",
-            [("", "pattern", "does not match the schema")],
+            [("", "pattern", "does not have the required format; see the API document")],
         ),
         ({"format": "hostname"}, "-", [("", "format", "must be a valid host name")]),
         ({"format": "date-time"}, "soon", [("", "format")]),

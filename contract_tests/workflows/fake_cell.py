@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from contract_tests.workflows import fake_queues
+from contract_tests.workflows import fake_backups, fake_queues
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells.answer_checks import Answer, Observations
 from control.cells.client import CellClient, CellRefused, InstanceUnknown
@@ -26,10 +26,10 @@ CREATE TABLE IF NOT EXISTS instances (id TEXT PRIMARY KEY, observation TEXT NOT 
 CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS leases (operation TEXT PRIMARY KEY, lease INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS effects (action TEXT NOT NULL, instance_id TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS backups (id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, told TEXT);
 """
 Hook = Callable[[str, str], None]
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
+NETWORK = ("network_version", "allow_cidrs", "client_ca_pem", "domains")
 USED = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
 
 
@@ -47,7 +47,7 @@ class FakeCell:
         self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
-            file.executescript(SCHEMA + fake_queues.SCHEMA)
+            file.executescript(SCHEMA + fake_queues.SCHEMA + fake_backups.SCHEMA)
 
     # What the control plane asks.
 
@@ -91,7 +91,9 @@ class FakeCell:
 
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
-            told["spec"] = dict(spec)
+            networked = _networked(observed or _new(instance_id), spec)
+            told |= networked
+            told["spec"] = {**spec, **{name: networked["spec"][name] for name in NETWORK}}
             if observed is not None and observed["status"] == "erased":
                 raise CellRefused("cannot put an instance that is erased")
             if observed is None and not held:
@@ -117,6 +119,18 @@ class FakeCell:
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         return self._change("resize", instance_id, _sized(size), key, lease)
 
+    def set_network(
+        self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer:
+        def act(observed: Answer | None) -> Answer:
+            if observed is None:
+                raise InstanceUnknown(f"instance {instance_id} is not here")
+            if observed["status"] == "erased":
+                raise CellRefused("cannot set the network of an instance that is erased")
+            return {**observed, **_networked(observed, network)}
+
+        return self._act("set_network", instance_id, act, key=key, lease=lease)
+
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         # The same for every try of a step, as the stored answer of a cell is.
         snapshot_id = f"snap_{ULID(hashlib.blake2b(key.encode(), digest_size=16).digest())}"
@@ -128,7 +142,7 @@ class FakeCell:
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
     ) -> Answer:
         engine = self.observe(instance_id) or {}
-        told = _backup(backup_id, kind) | {
+        told = fake_backups.told(backup_id, kind) | {
             name: engine[name] for name in ("engine", "engine_version") if name in engine
         }
 
@@ -144,7 +158,7 @@ class FakeCell:
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
     ) -> Answer:
         def act(file: sqlite3.Connection, _observed: Answer) -> Answer:
-            there = [each for each in backup_ids if each in _stored(file, instance_id)]
+            there = [each for each in backup_ids if each in fake_backups.stored(file, instance_id)]
             file.executemany("DELETE FROM backups WHERE id = ?", [(each,) for each in there])
             return {"dropped": there}
 
@@ -152,7 +166,7 @@ class FakeCell:
 
     def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer:
         def act(file: sqlite3.Connection, observed: Answer) -> Answer:
-            if backup_id not in _stored(file, instance_id):
+            if backup_id not in fake_backups.stored(file, instance_id):
                 raise CellRefused(f"there is no backup {backup_id} in the store")
             restored = {**observed, "status": "running", "restored_from": backup_id}
             _write(file, restored)
@@ -210,7 +224,7 @@ class FakeCell:
     def holds(self, instance_id: str, backup_id: str, kind: str, at: datetime) -> Answer:
         """A backup that was made before; as the cell told of it then."""
         moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        told = _backup(backup_id, kind) | {"started_at": moment, "completed_at": moment}
+        told = fake_backups.told(backup_id, kind) | {"started_at": moment, "completed_at": moment}
         with self._open() as file:
             row = (backup_id, instance_id, orjson.dumps(told).decode())
             file.execute("INSERT INTO backups VALUES (?, ?, ?)", row)
@@ -219,7 +233,7 @@ class FakeCell:
     def stored(self, instance_id: str) -> list[str]:
         """The ids of the instance's backups that are in the store."""
         with self._open() as file:
-            return _stored(file, instance_id)
+            return fake_backups.stored(file, instance_id)
 
     def _store(
         self,
@@ -334,26 +348,14 @@ def _write(file: sqlite3.Connection, observation: Answer) -> None:
     file.execute("INSERT OR REPLACE INTO instances VALUES (?, ?)", row)
 
 
-def _stored(file: sqlite3.Connection, instance_id: str) -> list[str]:
-    query = "SELECT id FROM backups WHERE instance_id = ? ORDER BY id"
-    return [row[0] for row in file.execute(query, (instance_id,)).fetchall()]
-
-
-def _backup(backup_id: str, kind: str) -> Answer:
-    moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-    return {
-        "backup_id": backup_id,
-        "kind": kind,
-        "engine": "duckdb",
-        "engine_version": "1.5",
-        "size_bytes": 4096,
-        "stored_bytes": 1024,
-        "started_at": moment,
-        "completed_at": moment,
-        "sha256": hashlib.sha256(backup_id.encode()).hexdigest(),
-        "extensions": [],
-        "verification": {"method": "restored", "at": moment, "digest": "0" * 64},
-    }
+def _networked(observed: Answer, told: Mapping[str, Any]) -> Answer:
+    """What is said of clients and domains, unless something newer was said before."""
+    spec = dict(observed.get("spec", {}))
+    # Absent from what an earlier control plane tells.
+    told = {"network_version": 0, **told}
+    if told["network_version"] >= observed["network_version"]:
+        spec |= {name: told[name] for name in NETWORK}
+    return {"spec": spec, "network_version": spec["network_version"]}
 
 
 def _sized(size: Mapping[str, Any]) -> Answer:
@@ -372,6 +374,7 @@ def _new(instance_id: str) -> Answer:
         "size": "f0",
         "host": "duckdb.local.localhost",
         "port": 8443,
+        "network_version": 0,
         "connections": 0,
         "last_activity_at": None,
         "storage_bytes": 4096,

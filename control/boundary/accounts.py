@@ -82,7 +82,7 @@ class _Attempt:
         if not (self.is_password_right() and guesser.is_at_home):
             raise self._refused(
                 full,
-                "too many attempts for this account, also from your address; sign in from a device"
+                "too many attempts for this account, and from your address; sign in from a device"
                 " that is still signed in (`menagerie login` sends its session; other clients send"
                 " its token as a bearer token) or from the address it signed in from, or wait"
                 f" {full.retry_after_s} s",

@@ -70,6 +70,6 @@ def _missing(permission: str, why: str) -> Forbidden:
 
 def mfa_required() -> Forbidden:
     return Forbidden(
-        "this needs a user session with a second factor given in the last 15 minutes",
+        "this needs a user session with a second factor verified in the last 15 minutes",
         code="mfa_required",
     )

@@ -148,7 +148,7 @@ class Call:
         self._refuse_outside()
         if instance is not None:
             args = {"org_id": instance.org_id, "instance_id": instance.id, **args}
-        lane = lane or (instance.id if instance is not None else None)
+        lane = lane or (started.lane_of(instance.id) if instance is not None else None)
         if lane is None:
             raise ValueError(f"{started.kind} is started in no lane: name one, or an instance")
         args = {"request_id": self.request_id, **args}

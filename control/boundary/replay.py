@@ -180,7 +180,7 @@ class Replays:
     def _opened(self, found: Replay, key: ReplayKey) -> Reply:
         if found.body_sealed is None:
             raise Conflict(
-                f"the response to this {HEADER} was too large to keep beside the others of the last"
+                f"the response to this {HEADER} was too large to keep with the others of the last"
                 " 24 hours; the request took effect and is not repeated",
                 code="idempotency_answer_lost",
             )
@@ -188,7 +188,7 @@ class Replays:
             content = self._sealer.open(found.body_sealed, key.sealing)
         except SealError as error:
             raise Conflict(
-                f"the response to this {HEADER} is lost{_HELD if key.holder else ''};"
+                f"the response to this {HEADER} was lost{_HELD if key.holder else ''};"
                 " the request took effect and is not repeated",
                 code="idempotency_answer_lost",
             ) from error

@@ -12,7 +12,7 @@ import httpx
 import orjson
 from sqlalchemy.orm import Session
 
-from control.cells import refusals
+from control.cells import acts, refusals
 from control.cells.answer_checks import Answer, Observations, fault, observations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
@@ -38,12 +38,6 @@ _UNREADABLE: Final = "the cell's answer cannot be read"
 DESCRIPTION_BYTES_MAX: Final = 1 << 18
 """Each order reads what all cells last said of themselves."""
 _CHALLENGE: Final = re.compile(r"[0-9a-f-]{1,100}")
-_OPERATIONS: Final = {
-    "back-up": "backups.make",
-    "drop-backups": "backups.drop",
-    "restore": "backups.restore",
-}
-"""Of acts that are not named as those of instances."""
 _RETRY_CODES: Final = frozenset({"busy"})
 _RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
 """A signature that is refused is its operators' to mend, within the deadline."""
@@ -89,6 +83,9 @@ class CellClient(Protocol):
     def resume(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def resize(
         self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer: ...
+    def set_network(
+        self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
     ) -> Answer: ...
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
     def back_up(
@@ -165,7 +162,7 @@ class HttpCell:
     def describe(self) -> Answer:
         told = self._ask("cells.get", "/v1/cell")
         if len(orjson.dumps(told)) > DESCRIPTION_BYTES_MAX:
-            raise CellUnavailable(f"{_UNREADABLE}: what it says of itself is too long")
+            raise CellUnavailable(f"{_UNREADABLE}: its description of itself is too long")
         _trusting(told["ca"]["root_pem"])
         return told
 
@@ -198,14 +195,18 @@ class HttpCell:
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         return self._act("resize", instance_id, {"size": dict(size)}, key, lease)
 
+    def set_network(
+        self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
+    ) -> Answer:
+        return self._act("set-network", instance_id, network, key, lease)
+
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         return self._act("snapshot", instance_id, {"label": label}, key, lease)
 
     def back_up(
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
     ) -> Answer:
-        body = {"backup_id": backup_id, "kind": kind}
-        return self._act("back-up", instance_id, body, key, lease)
+        return self._act("back-up", instance_id, {"backup_id": backup_id, "kind": kind}, key, lease)
 
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
@@ -265,8 +266,7 @@ class HttpCell:
     def _act(
         self, action: str, instance_id: str, body: Mapping[str, Any] | None, key: str, lease: int
     ) -> Answer:
-        path = _path(instance_id)
-        method, path = ("PUT", path) if action == "put" else ("POST", f"{path}/actions/{action}")
+        method, path = acts.target(action, _path(instance_id))
         headers = {
             "Operation-Key": key,
             "Operation-Lease": str(lease),
@@ -278,7 +278,7 @@ class HttpCell:
             headers["Content-Type"] = "application/json"
         with self._acts.act():
             said = self._send(method, path, content, headers, ACT_TIMEOUT_S)
-        return _about(instance_id, _described(_OPERATIONS.get(action, f"instances.{action}"), said))
+        return _about(instance_id, _described(acts.operation(action), said))
 
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
@@ -316,7 +316,7 @@ class HttpCell:
         except httpx.TimeoutException as error:
             raise CellUnavailable("the cell did not answer in time") from error
         except bounded_answers.AnswerRefused as error:
-            raise CellUnavailable(f"the cell's answer cannot be taken: {error}") from error
+            raise CellUnavailable(f"the cell's answer cannot be accepted: {error}") from error
         except httpx.HTTPError as error:
             raise CellUnavailable("the cell cannot be reached") from error
 

@@ -25,6 +25,8 @@ class Workflow:
 
     Where `joins`, one that has not begun does for those started after it with the same arguments,
     as it reads what holds when it runs; so however often it is started, two are open at most.
+    One that goes `beside` has a lane of its own for each instance, where it waits for nothing that
+    is under way with the instance.
     One that `asks_strangers`, such as a tenant's name server, takes as long as they like: all of
     these together have a quarter of a worker's threads.
     """
@@ -34,7 +36,11 @@ class Workflow:
     deadline_s: float
     on_failure: OnFailure | None = None
     joins: bool = False
+    beside: bool = False
     asks_strangers: bool = False
+
+    def lane_of(self, instance_id: str) -> str:
+        return f"{instance_id}:{self.kind}" if self.beside else instance_id
 
 
 def workflow(
@@ -43,10 +49,11 @@ def workflow(
     deadline_s: float,
     on_failure: OnFailure | None = None,
     joins: bool = False,
+    beside: bool = False,
     asks_strangers: bool = False,
 ) -> Callable[[Steps], Workflow]:
     """Make a function a workflow, known in the database by its kind."""
-    return lambda run: Workflow(kind, run, deadline_s, on_failure, joins, asks_strangers)
+    return lambda run: Workflow(kind, run, deadline_s, on_failure, joins, beside, asks_strangers)
 
 
 def enqueue(

@@ -73,7 +73,7 @@ class ScramLogin:
     def from_client(self, data: bytes) -> None:
         self._from_client += data
         if len(self._from_client) > MESSAGE_MAX_BYTES:
-            raise Refusal("malformed", "too much was sent before the end of the login")
+            raise Refusal("malformed", "too much data was sent before the login was complete")
 
     def answers(self) -> bytes:
         """What the server may hear now: one message for each of its questions, till the end."""
@@ -88,7 +88,7 @@ class ScramLogin:
         if message is None:
             return b""
         if message[0] != ANSWER:
-            raise Refusal("malformed", "an answer of SASL was expected")
+            raise Refusal("malformed", "a SASL response was expected")
         self._answered += 1
         self._note(message[HEADER_BYTES:])
         return message
@@ -150,8 +150,8 @@ class ScramLogin:
     def _changed(self) -> Refusal:
         return Refusal(
             "changed_login",
-            f'the password of "{self._user}" was changed in the database; only the credential is'
-            " valid, and is being restored: connect again with it",
+            f'the password of "{self._user}" was changed in the database, but only the credential'
+            " is valid; its password is being restored: connect again with it",
         )
 
     @staticmethod

@@ -101,7 +101,7 @@ def _check_life(call: OrgCall, expires_at: datetime | None) -> None:
         return
     if expires_at is None or expires_at > made_by.expires_at:
         limit = instants.timestamp(made_by.expires_at)
-        message = f"must be set to {limit} or earlier, when your own key expires"
+        message = f"must be {limit} or earlier, which is when your own key expires"
         raise instants.refused(message, keyword="maximum", pointer="/expires_at")
 
 

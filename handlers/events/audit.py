@@ -74,12 +74,11 @@ def _check_size(call: OrgCall, chosen: AuditFilter) -> None:
     first_left_out = audit.time_of(call.db, call.org.id, chosen, EXPORT_MAX)
     if first_left_out is None:
         return
-    message = (
-        f"must leave {EXPORT_MAX:,} entries at most, which those after"
-        f" {instants.timestamp(first_left_out)} are"
-    )
+    latest = instants.timestamp(first_left_out)
+    message = f"must be later than {latest}, so that at most {EXPORT_MAX:,} entries match"
     raise Invalid(
-        f"there are too many entries for one export: from {message}",
+        f"there are too many entries for one export: from {message}; export the earlier ones with"
+        " `to` after that",
         code="export_too_large",
         errors=[{"parameter": "from", "keyword": "quota", "message": message}],
     )

@@ -36,7 +36,9 @@ def _place(call: OrgCall, event_id: str) -> tuple[int, str]:
     seq = events.position(call.db, call.org.id, event_id)
     if seq is not None:
         return seq, event_id
-    message = "must be of an event that is kept; leave it out to follow from now on"
+    message = (
+        "must be the id of an event that is still kept; leave it out to receive only new events"
+    )
     raise Invalid(
         f"Last-Event-ID {message}",
         code="event_unknown",

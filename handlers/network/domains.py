@@ -15,7 +15,7 @@ from storage import identifiers
 from storage.access import memberships
 from storage.catalogue import cells
 from storage.instances.instances import Instance
-from storage.network import domains
+from storage.network import domains, networks
 from storage.network.domains import Domain
 
 Body = dict[str, Any]
@@ -46,6 +46,7 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
 def delete(call: OrgCall, instance: Instance, domain: Domain) -> Reply:
     call.db.delete(domain)
     call.audit(target=domain.id, detail={"instance": instance.id, "hostname": domain.hostname})
+    networks.domains_changed(call.db, instance)
     call.start(apply_network, instance)
     return Reply.no_content()
 

@@ -40,8 +40,8 @@ def _reason(record: Network, instance: Instance) -> str | None:
     if record.is_applied:
         return None
     if instance.desired_status in GONE:
-        return "the instance is deleted; the cell is told when it is restored"
-    return record.status_reason or "the instance's cell is being told"
+        return "the instance is deleted; the settings apply once it is restored"
+    return record.status_reason or "the settings are being sent to the instance's cell"
 
 
 def audited(wanted: Json) -> Json:

@@ -36,11 +36,18 @@ def _arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--temp-directory", type=Path, help="where queries spill; emptied at start")
     parser.add_argument("--temp-bytes", type=int, help="how much they may spill")
     parser.add_argument("--storage-bytes", type=int, help="refuse to grow beyond this size")
-    parser.add_argument("--waiting-max", type=int, default=256, help="requests that may wait")
     parser.add_argument(
-        "--interrupt-timeout-s", type=float, default=10, help="for an abandoned query to obey"
+        "--waiting-max", type=int, default=256, help="maximum number of waiting requests"
     )
-    parser.add_argument("--stop-timeout-s", type=int, default=5, help="for running queries to end")
+    parser.add_argument(
+        "--interrupt-timeout-s",
+        type=float,
+        default=10,
+        help="seconds for an abandoned query to stop",
+    )
+    parser.add_argument(
+        "--stop-timeout-s", type=int, default=5, help="seconds for running queries to end"
+    )
     parser.add_argument("--log-level", default="info", help="debug, info, warning, error")
     return parser.parse_args(words)
 

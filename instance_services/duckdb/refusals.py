@@ -92,7 +92,7 @@ class Refusals:
         if "pragma" in sql.lower() or "import" in sql.lower():
             _check_starts(sql)
         if (path := self._path_read(sql)) is not None:
-            raise Refused(f"{path!r} is no table; {_NO_FILES}")
+            raise Refused(f"{path!r} is not a table; {_NO_FILES}")
         if self._stored.blocked and not _HARMLESS.fullmatch(sql):
             self._stored.check(REQUEST_S)
             if self._stored.blocked:
@@ -238,8 +238,8 @@ def _check_create(found: list[str], database: str) -> None:  # noqa: ARG001 - as
     name = kind + 4 if plain[kind + 1 : kind + 4] == ["if", "not", "exists"] else kind + 1
     if _TEMPORARY & set(found[1:kind]) or plain[name : name + 2] == ["temp", "."]:
         raise Refused(
-            f"a temporary {plain[kind].upper()} is not supported; create it without TEMP, as what"
-            " is made of it stays"
+            f"a temporary {plain[kind].upper()} is not supported; create it without TEMP,"
+            " because objects that are created from it are permanent"
         )
 
 

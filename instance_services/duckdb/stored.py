@@ -25,20 +25,20 @@ _GROWTH = 8
 _MADE = frozenset({"function", "macro", "view"})
 _MAY_MAKE = re.compile(r"\b(?:function|macro|view)\b", re.IGNORECASE)
 _LEFT = (
-    "the {kind} {name} uses what is not supported, and it could not be dropped when the instance"
-    " started; until you DROP it, no other statement is run"
+    "the {kind} {name} uses something that is not supported, and it could not be dropped when the"
+    " instance started; until you DROP it, no other statement is run"
 )
 _UNREAD = (
     "the views and macros of this database cannot be read to check them; until those that cause"
     " this are dropped with DROP, no other statement is run"
 )
 _UNFINISHED = (
-    "{count} views and macros, among them {name}, are still to be checked since the start; each"
-    " request goes on with that, so try again, or DROP those that you do not need"
+    "{count} views and macros, among them {name}, have not been checked yet since the instance"
+    " started; each request checks some more, so try again, or DROP those that you do not need"
 )
 _TOO_MANY = (
-    f"views and macros may have {TEXT_BYTES_MAX} bytes of SQL in all, as the engine keeps it; DROP"
-    " some first"
+    f"views and macros can have at most {TEXT_BYTES_MAX} bytes of SQL in total, in the form in"
+    " which the engine stores it; DROP some first"
 )
 
 
@@ -79,7 +79,7 @@ class Stored:
                 self.blocked = _LEFT.format(kind=each.kind, name=each.quoted)
                 catalog.drop(self._connection, each)
                 self.blocked = None
-                log.warning("dropped: it uses what is not supported", name=each.quoted)
+                log.warning("dropped: it uses something that is not supported", name=each.quoted)
             self._checked.add(each)
         self._checked.clear()
 

@@ -62,7 +62,7 @@ def of_database(settings: Settings) -> Iterator[Finding]:
         try:
             home.check(settings.root)
         except SettingsError:
-            yield Finding("database", "note", "not looked at, as the home cannot be used")
+            yield Finding("database", "note", "not checked, because the home cannot be used")
             return
         if not (settings.root / "menagerie.db").exists():
             yield Finding("database", "ok", "SQLite; the first start will create it")

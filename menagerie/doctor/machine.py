@@ -43,7 +43,7 @@ def files() -> Iterator[Finding]:
     """Each part raises its soft limit to the hard one, so that is what counts."""
     hard = open_files.limits()[1]
     relayed = open_files.relayed(hard)
-    detail = f"a process may open {hard}"
+    detail = f"a process can open {hard} files"
     if hard < open_files.LEAST:
         detail += f", and at least {open_files.LEAST} are needed"
         yield Finding("open files", "failure", detail, open_files.REMEDY)
@@ -70,15 +70,18 @@ def confinement_and_engines() -> Iterator[Finding]:
         yield Finding(f"engine {name}", "note", refusal.reason, refusal.remedy)
     if not found.drivers:
         yield Finding(
-            "engines", "failure", "no engine can run on this machine", "fix one of those above"
+            "engines",
+            "failure",
+            "no engine can run on this machine",
+            "fix one of the engines above",
         )
 
 
 def _of_means(name: str, means: Means) -> Finding:
     check = f"confinement {name}"
     if means.enforced:
-        return Finding(check, "ok", "in force")
-    reason = means.reason or "not in force"
+        return Finding(check, "ok", "enforced")
+    reason = means.reason or "not enforced"
     remedy = next((remedy for part, remedy in REMEDIES if part in reason), None)
     return Finding(check, "warning", f"{reason}: {LOST[name]}", remedy)
 
@@ -101,7 +104,7 @@ def clock() -> Iterator[Finding]:
     """Whether anything sets it; how far it is off is told by the database and the service."""
     state = ctypes.create_string_buffer(_TIMEX_BYTES)
     if ctypes.CDLL(None, use_errno=True).adjtimex(state) < 0:
-        yield Finding("clock", "note", "it is unknown whether it is synchronized")
+        yield Finding("clock", "note", "cannot tell whether it is synchronized")
         return
     # struct timex: modes (int, padded), offset, freq, maxerror, esterror (long), status (int)
     status = int.from_bytes(state.raw[40:44], sys.byteorder)

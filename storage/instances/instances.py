@@ -195,7 +195,14 @@ class Instance(Owned, Record):
             raise StateConflict(f"cannot {verb} an instance that is {self.status}{hint}")
 
     def delete(self, purge_after: datetime | None) -> None:
-        """Stop it and keep its data, if it has any, until `purge_after` (None: until erased)."""
+        """Stop it and keep its data, if it has any, until `purge_after` (None: until erased).
+
+        A delete that failed keeps its first time; an erasure that failed is not taken back.
+        """
+        if self.desired_status == "erased":
+            self._refuse_gone("delete")
+        if self.desired_status == "deleted":
+            purge_after = self.purge_after
         gone = {"deleting", "deleted", "erasing", "erased"}
         self._move("delete", set(STATUSES) - gone, "deleting")
         if self.desired_status == "paused":

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools import usage
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
 _SERVICES = ("specserver", "duckdb", "gateway", "gateway_postgres", "work", "neighbour")
 ROOMS = (*_SERVICES, "whole_way", "memory", "command_line")
@@ -41,6 +43,8 @@ def _profile() -> str:
 
 def main(chosen: list[str]) -> int:
     """Run the chosen rooms' benchmarks, all of them by default; only a full run is kept."""
+    if usage.is_asked(chosen, __doc__):
+        return 0
     unknown = set(chosen) - set(ROOMS)
     if unknown:
         print(f"unknown benchmark: {', '.join(sorted(unknown))}; available: {', '.join(ROOMS)}")

@@ -14,8 +14,10 @@ from rich.table import Table
 AT_MOST_MB = 300.0
 SETTLE_S = 15.0
 _NOTES = """\
-RSS counts a page once for each process that has it, so the gateway's three are counted nearly
-three times; PSS divides it among them, and is what stopping `serve` frees.
+The bar is for PSS, the proportional share: a page that several processes have is divided among
+them, so that each page is counted once and the sum is what stopping `serve` frees. RSS counts it
+again for each process, so summed RSS counts what the gateway's three processes share three times
+(decision 0041).
 
 Memory of the API by part: the interpreter 9, settings (pydantic) 16, SQLAlchemy 18, cryptography
 7, httpx 7, Connexion with Flask and requests 19, its own code 25, the document with a validator

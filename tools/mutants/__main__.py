@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tools import usage
 from tools.mutants import listed
 from tools.mutants.listed import Entry
 from tools.mutants.results import Change, Mutant, change_of, counts, where
@@ -38,7 +39,11 @@ _KNOWN: Final = ("killed", "survived", "no tests", "timeout")
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status. Raises SystemExit where the tests fail without any mutant."""
-    parser = argparse.ArgumentParser(prog="make mutants", usage=__doc__, add_help=False)
+    if usage.is_asked(arguments, __doc__):
+        return 0
+    # In a usage argparse takes a percent sign for a name to fill in.
+    told = __doc__.replace("%", "%%")
+    parser = argparse.ArgumentParser(prog="make mutants", usage=told, add_help=False)
     parser.add_argument("room", nargs="?")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int)

@@ -251,7 +251,7 @@ class MySQLFamily:
                 if time.monotonic() - began > (APPLY_FOR_S if gone else HELD_UP_FOR_S):
                     process.signal(signal.SIGKILL)
                     await process.ended()
-                    return f"it did not take new credentials: {error}"
+                    return f"it did not accept new credentials: {error}"
             else:
                 return None
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -175,7 +175,7 @@ class PostgreSQL:
             # Its owner's statements must not keep a credential alive: told at its next start.
             if (process := self._host.find(site)) is not None:
                 await server.quit_at_once(process)
-                return f"it did not take new credentials: {error}"
+                return f"it did not accept new credentials: {error}"
         return None
 
     def proofs(self, site: Site) -> dict[str, str]:

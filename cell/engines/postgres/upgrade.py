@@ -143,7 +143,7 @@ async def _refuse_closed(folder: EnginePath) -> None:
         told = ", ".join(name for (name,) in found)
         raise EngineError(
             f"the data could not be upgraded: these databases allow no connections: {told}; "
-            "ALTER DATABASE … ALLOW_CONNECTIONS true, and try again"
+            "run ALTER DATABASE … ALLOW_CONNECTIONS true, and try again"
         )
 
 

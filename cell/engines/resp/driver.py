@@ -159,7 +159,7 @@ class RespFamily:
                     return None
                 process.signal(signal.SIGKILL)
                 await process.ended()
-                return f"it did not take new credentials within {TOLD_WITHIN_S:.0f} s: {why}"
+                return f"it did not accept new credentials within {TOLD_WITHIN_S:.0f} s: {why}"
             await asyncio.sleep(LOOK_AGAIN_S)
         return None
 

@@ -245,7 +245,7 @@ def test_at_home_the_right_password_is_let_in_however_much_was_tried(
     refused = attempt(house, person.email, away, password=PASSWORD)
     is_problem(refused, 429, "account_rate_limited")
     assert re.fullmatch(
-        "too many attempts for this account, also from your address; sign in from a device that is"
+        "too many attempts for this account, and from your address; sign in from a device that is"
         r" still signed in \(`menagerie login` sends its session; other clients send its token as a"
         r" bearer token\) or from the address it signed in from, or wait [1-9]\d* s",
         refused.json()["detail"],

@@ -13,6 +13,7 @@ from control.cells.client import CellRefused
 from handlers.instances.instances import look_away_s
 from storage.access.api_keys import ApiKey
 from storage.database import now
+from storage.instances import instances
 
 
 @pytest.fixture
@@ -343,6 +344,19 @@ def test_erasing_destroys_also_what_is_deleted(house: House, tenant: Tenant) -> 
     assert look(house, tenant, instance)["status"] == "erased"
     is_problem(house.post(f"{path}/actions/erase", tenant.key), 409)
     assert house.cell.effects(instance["id"])[-1] == "erase"
+
+
+def test_nobody_takes_back_an_erasure_that_failed(house: House, tenant: Tenant) -> None:
+    instance = house.instance(tenant)
+    path = f"{tenant.path}/instances/{instance}"
+    assert house.post(f"{path}/actions/erase", tenant.key).status_code == 202
+    with house.database.write() as db:
+        instances.fetch(db, tenant.org_id, instance).became_failed("the cell does not answer")
+    member = house.key(tenant.org_id, house.member(tenant.org_id, "member"), "member")[0]
+    is_problem(house.request("DELETE", path, member), 409, "conflict")
+    is_problem(house.post(f"{path}/actions/undelete", member), 409, "conflict")
+    found = house.get(path, tenant.key).json()
+    assert (found["status"], found["desired_status"]) == ("failed", "erased")
 
 
 def test_only_an_owner_erases_by_whatever_credential(house: House, tenant: Tenant) -> None:

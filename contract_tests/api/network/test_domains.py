@@ -205,7 +205,7 @@ def test_however_often_it_is_asked_for_one_look_up_waits(house: House, tenant: T
     # The look-up, which may take as long as a name server likes, is before nothing else.
     assert waiting == {
         "domains.verify": f"domain:{domain['id']}",
-        "instances.network": domain["instance_id"],
+        "instances.network": f"{domain['instance_id']}:instances.network",
     }
 
 

@@ -113,19 +113,24 @@ def test_what_is_not_applied_says_why(house: House, here: Estate) -> None:
     told = house.get(path(here), here.tenant.key).json()
     assert (told["applied"], told["status_reason"]) == (True, None)
     told = replace(house, here, {"allow_cidrs": []}).json()
-    assert (told["applied"], told["status_reason"]) == (False, "the instance's cell is being told")
+    assert (told["applied"], told["status_reason"]) == (
+        False,
+        "the settings are being sent to the instance's cell",
+    )
     before = house.cell.before
     try:
         house.cell.before = failing(CellUnavailable("the cell cannot be reached"))
         house.turns(1)
-        assert reason(house, here) == "the cell cannot be reached; it is tried again"
+        assert reason(house, here) == "the cell cannot be reached; it will be tried again"
         house.cell.before = failing(CellRefused("the list is too long"))
         house.settle()
-        assert reason(house, here) == "the list is too long; replace the network to try again"
+        assert (
+            reason(house, here) == "the list is too long; replace the network settings to try again"
+        )
     finally:
         house.cell.before = before
     replace(house, here, {"allow_cidrs": None})
-    assert reason(house, here) == "the instance's cell is being told"
+    assert reason(house, here) == "the settings are being sent to the instance's cell"
     house.settle()
     assert reason(house, here) is None
 
@@ -137,7 +142,7 @@ def test_a_network_replaced_just_before_a_deletion_applies_after_the_return(
     replace(house, here, {"allow_cidrs": []})
     assert house.request("DELETE", base, here.tenant.key).status_code == 202
     house.settle()
-    assert reason(house, here) == "the instance is deleted; the cell is told when it is restored"
+    assert reason(house, here) == "the instance is deleted; the settings apply once it is restored"
     assert house.post(f"{base}/actions/undelete", here.tenant.key).status_code == 202
     house.settle()
     assert reason(house, here) is None

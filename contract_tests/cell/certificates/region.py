@@ -11,7 +11,7 @@ import httpx
 from cryptography import x509
 
 from contract_tests.cell.certificates.pebble import Pebble
-from contract_tests.cell.rig import Rig, until
+from contract_tests.cell.rig import DEADLINE_S, Rig, until
 from contract_tests.forked import Forked, fork
 from contract_tests.gateway.rig import SERVE, WAIT_S
 from contract_tests.name_server import NameServer
@@ -79,12 +79,14 @@ class Region:
         found: dict[str, Any] = until(there, f"{host} has a certificate of the ACME server")
         return found
 
-    def failed(self, instance_id: str, host: str, why: str) -> dict[str, Any]:
+    def failed(
+        self, instance_id: str, host: str, why: str, within_s: float = DEADLINE_S
+    ) -> dict[str, Any]:
         def there() -> dict[str, Any] | None:
             told = self.certificate(instance_id, host)
             return told if told["status"] == "failed" and why in told["status_reason"] else None
 
-        found: dict[str, Any] = until(there, f"{host} is told to have failed: {why}")
+        found: dict[str, Any] = until(there, f"{host} is told to have failed: {why}", within_s)
         return found
 
     # What clients do.

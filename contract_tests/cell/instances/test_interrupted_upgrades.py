@@ -159,3 +159,39 @@ def test_a_domain_leads_to_the_instance_that_was_told_of_it_last(
         assert (former.record.spec.domains, found.record.spec.domains) == ((host, other_host), ())
 
     run(tmp_path, monkeypatch, act)
+
+
+def test_a_list_that_is_told_beside_an_upgrade_holds_at_once_and_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no older specification brings back what it took away, nor loses what it brought."""
+    host, further = "shown.example.com", "further.example.com"
+    office = {"network_version": 3, "allow_cidrs": ["192.0.2.0/24"], "client_ca_pem": None}
+
+    async def act(upgrading: Upgrading) -> None:
+        cell = upgrading.cell
+        upgrading.program = "until [ -e {}/go ]; do sleep 0.05; done"
+        first = replace(SPEC, domains=(host,), network_version=1)
+        instance = await cell.lifecycle.put(new_id(), first)
+        await cell.lifecycle.pause(instance.instance_id)
+        wanted = replace(first, engine_version=WANTED)
+        work = asyncio.create_task(cell.lifecycle.put(instance.instance_id, wanted))
+        await upgrading.began.wait()
+        networks = cell.lifecycle.networks
+        await networks.replace(instance, {**office, "domains": []})
+        spec = instance.record.spec
+        assert (spec.allow_cidrs, spec.domains) == (("192.0.2.0/24",), ())
+        newer = {**office, "network_version": 4, "domains": [further]}
+        adding = asyncio.create_task(networks.replace(instance, newer))
+        # One that comes late, as one that was sent before.
+        late = asyncio.create_task(cell.lifecycle.put(instance.instance_id, wanted))
+        await asyncio.sleep(0.2)
+        assert not adding.done()
+        (instance.site.data.outside / "go").touch()
+        for each in (work, adding, late):
+            await each
+        spec = instance.record.spec
+        assert (spec.engine_version, spec.network_version) == (WANTED, 4)
+        assert (spec.allow_cidrs, spec.domains) == (("192.0.2.0/24",), (further,))
+
+    run(tmp_path, monkeypatch, act)

@@ -126,7 +126,7 @@ def test_an_instance_for_which_there_is_no_uid_is_refused_and_made_later(
             first = await cell.lifecycle.put(new_id(), SPEC)
             other = new_id()
             wanted = replace(SPEC, host=f"duckdb-{other[5:].lower()}.local.localhost")
-            with pytest.raises(Unavailable, match="no user id left for another"):
+            with pytest.raises(Unavailable, match="no user ID left for another"):
                 await cell.lifecycle.put(other, wanted)
             assert set(cell.supervisor.instances) == {first.instance_id}
             await cell.lifecycle.erase(first.instance_id)

@@ -51,11 +51,11 @@ def test_where_no_other_user_can_be_had_no_engine_is_offered(
     assert told["engines"] == []
     assert {each["engine"] for each in told["refused"]} >= {"duckdb", "postgres", "valkey"}
     for each in told["refused"]:
-        assert "no engine runs as root" in each["reason"]
+        assert "engines must not run as root" in each["reason"]
         assert "install bubblewrap and util-linux" in each["remedy"]
     answer = rig.act("PUT", f"/v1/instances/{new_id()}", spec("inst_x"))
     assert answer.status_code == 422
-    assert "no engine runs as root" in answer.text
+    assert "engines must not run as root" in answer.text
 
 
 # Slow for what it adds by day.

@@ -71,6 +71,9 @@ class Lifecycle(RuleBasedStateMachine):
         if self.going and verb in {"became_running", "became_paused", "became_idle", "rename"}:
             # A failed delete stays a delete: nothing brings the instance back to life.
             expected = None
+        elif verb == "delete" and self.instance.desired_status == "erased":
+            # Nor does anything take back a failed erasure.
+            expected = None
         elif verb == "undelete" and self.instance.ready_at is None:
             # What never ran has no data to come back with.
             expected = None

@@ -101,6 +101,25 @@ def test_nothing_brings_one_back_that_is_to_go(status: str) -> None:
     assert refused.value.detail == f"cannot change an instance that is {status}{going}"
 
 
+def test_a_delete_takes_no_erasure_back_that_failed() -> None:
+    instance = one("failed", "erased")
+    with pytest.raises(StateConflict) as refused:
+        instance.delete(LATER)
+    assert refused.value.detail == "cannot delete an instance that is failed and to be erased"
+    assert (instance.status, instance.desired_status, instance.purge_after) == (
+        *("failed", "erased"),
+        None,
+    )
+
+
+def test_a_delete_that_failed_keeps_the_end_of_its_retention() -> None:
+    instance = one("running")
+    instance.delete(LATER)
+    instance.became_failed("no disk")
+    instance.delete(LATER + timedelta(days=30))
+    assert (instance.status, instance.purge_after) == ("deleting", LATER)
+
+
 def test_what_is_wanted_follows_what_was_asked() -> None:
     paused = one("running")
     paused.pause()

@@ -16,7 +16,7 @@ from control.workflows.instances import erasure, findings, lifecycle, resizing
 from control.workflows.instances.apart import by_itself
 from control.workflows.instances.starting import start
 from control.workflows.network import domains
-from control.workflows.network.networks import apply_network
+from control.workflows.network.networks import apply_network, overtake
 from storage.catalogue.cells import Cell
 from storage.data import restores
 from storage.database import Database, now
@@ -77,6 +77,7 @@ def observe(op: Operation, cell: Cell) -> None:
             with by_itself(instance.id):
                 _hold_up(op.database, instance, str(reason))
     domains.note_certificates(op.database, cell.id, said)
+    overtake(op.database, cell.id, known, said)
 
 
 def _record(database: Database, read: Instance, observation: Answer | None) -> None:
@@ -140,7 +141,7 @@ def _workflow_of(db: Session, instance: Instance) -> Workflow:
 
 def _tell_network(db: Session, instance: Instance) -> None:
     settled = instance.desired_status not in instances.GONE
-    if settled and not queue.is_open(db, instance.id):
+    if settled and not queue.is_open(db, apply_network.lane_of(instance.id)):
         start(db, apply_network, instance)
 
 

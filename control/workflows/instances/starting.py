@@ -10,6 +10,6 @@ from storage.work import Work
 
 
 def start(db: Session, started: Workflow, instance: Instance, **args: Any) -> Work:
-    """Start a workflow in the instance's lane, with the transaction that changed the instance."""
+    """Start a workflow in its lane of the instance, with the transaction that changed it."""
     subject = {"org_id": instance.org_id, "instance_id": instance.id}
-    return enqueue(db, started, instance.id, {**subject, **args})
+    return enqueue(db, started, started.lane_of(instance.id), {**subject, **args})

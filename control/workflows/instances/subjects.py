@@ -18,6 +18,7 @@ from storage.events import events
 from storage.instances import instances
 from storage.instances.instances import Instance
 from storage.network import domains, networks
+from storage.network.networks import Network
 
 
 def load(op: Operation, db: Session) -> Instance:
@@ -117,7 +118,6 @@ def size_of(instance: Instance) -> dict[str, Any]:
 def specification(db: Session, services: Services, instance: Instance) -> dict[str, Any]:
     """All that a cell must know to run the instance."""
     plan = PLANS[organizations.fetch(db, instance.org_id).plan]
-    network = networks.of_instance(db, instance)
     owner = memberships.first_owner(db, instance.org_id)
     return {
         "engine": instance.engine,
@@ -125,15 +125,23 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "size": size_of(instance),
         "host": instance.host,
         "idle_pause_s": services.settings.idle_pause_s if plan.pauses_when_idle else None,
-        "allow_cidrs": network.allow_cidrs,
         "rotation_overlap_s": services.settings.rotation_overlap_s,
-        "client_ca_pem": network.client_ca_pem,
-        "domains": domains.verified_hostnames(db, instance),
+        **network_settings(db, instance, networks.of_instance(db, instance)),
         "source_snapshot": None,
         "source_backup": None,
         # A cell need not know which organization it is, nor whose.
         "tenant": _opaque(instance.org_id),
         "person": "" if owner is None else _opaque(owner),
+    }
+
+
+def network_settings(db: Session, instance: Instance, network: Network) -> dict[str, Any]:
+    """Who can connect, and by which domains: these are read after the version, so are no older."""
+    return {
+        "network_version": network.cell_version,
+        "allow_cidrs": network.allow_cidrs,
+        "client_ca_pem": network.client_ca_pem,
+        "domains": domains.verified_hostnames(db, instance),
     }
 
 

@@ -11,9 +11,8 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer, Observations
 from control.work import Operation, workflow
 from control.workflows.instances.apart import by_itself
-from control.workflows.instances.starting import start
 from control.workflows.network.dns import LookupFailed
-from control.workflows.network.networks import apply_network
+from control.workflows.network.networks import tell_domains
 from storage.database import Database, now
 from storage.errors import RecordNotFound
 from storage.instances import instances
@@ -66,7 +65,7 @@ def _record(op: Operation, db: Session, reason: str | None) -> None:
             _take_from(db, other)
         domain.became_verified(now(db))
     if was_verified != (domain.status == "verified"):
-        start(db, apply_network, instance)
+        tell_domains(db, instance)
 
 
 def _take_from(db: Session, other: Domain) -> None:
@@ -74,7 +73,7 @@ def _take_from(db: Session, other: Domain) -> None:
     moved = f"the CNAME record of {other.hostname} now points to another instance"
     other.became_failed(moved, now(db))
     db.flush()
-    start(db, apply_network, instances.fetch(db, other.org_id, other.instance_id))
+    tell_domains(db, instances.fetch(db, other.org_id, other.instance_id))
 
 
 def _load(op: Operation, db: Session, *, lock: bool = False) -> Domain | None:

@@ -5,8 +5,8 @@ from alembic import op
 
 from storage.columns import Json, Timestamp
 
-revision = "202611252250"
-down_revision = "202611231735"
+revision = "202611252359"
+down_revision = "202611252320"
 
 _BEFORE = (
     *("requested", "provisioning", "running", "pausing", "paused", "resuming", "resizing"),
