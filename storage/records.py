@@ -9,6 +9,9 @@ from storage.access.teams import Team, TeamMember
 from storage.access.users import User
 from storage.catalogue.cells import Cell
 from storage.columns import Record
+from storage.data.backup_settings import BackupSettings
+from storage.data.backups import Backup
+from storage.data.restores import Restore
 from storage.events.audit import AuditEntry
 from storage.events.events import Event, EventCount
 from storage.instances.changes import Change
@@ -24,6 +27,8 @@ from storage.work import Work
 __all__ = [
     "ApiKey",
     "AuditEntry",
+    "Backup",
+    "BackupSettings",
     "Cell",
     "Change",
     "Domain",
@@ -38,6 +43,7 @@ __all__ = [
     "RateWindow",
     "Record",
     "Replay",
+    "Restore",
     "Sample",
     "Team",
     "TeamMember",

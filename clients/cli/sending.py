@@ -99,7 +99,11 @@ def _awaited(
     ending = operation.ending
     if ending is None:
         return shown
-    path = {one.name: arguments[one.name] for one in ending.reader.at("path")}
+    # What was made by the request, such as a backup, is not among its arguments.
+    path = {
+        one.name: arguments[one.name] if one.name in arguments else shown["id"]
+        for one in ending.reader.at("path")
+    }
 
     def read() -> Mapping[str, Any]:
         if ending.reader.is_page:

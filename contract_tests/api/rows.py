@@ -25,6 +25,8 @@ class Estate:
     tenant: Tenant
     instance_id: str
     domain_id: str = f"dom_{NEVER}"
+    backup_id: str = f"bkp_{NEVER}"
+    restore_id: str = f"rst_{NEVER}"
     queue_name: str = "orders"
 
     @property
@@ -35,6 +37,8 @@ class Estate:
             "instance_id": self.instance_id,
             "key_id": self.tenant.key_id,
             "domain_id": self.domain_id,
+            "backup_id": self.backup_id,
+            "restore_id": self.restore_id,
             "queue_name": self.queue_name,
             "session_id": "current",
         }
@@ -46,6 +50,8 @@ NOBODY = {
     "instance_id": f"inst_{NEVER}",
     "key_id": f"key_{NEVER}",
     "domain_id": f"dom_{NEVER}",
+    "backup_id": f"bkp_{NEVER}",
+    "restore_id": f"rst_{NEVER}",
     "queue_name": "never",
     "session_id": f"ses_{NEVER}",
 }
@@ -54,7 +60,8 @@ NOBODY = {
 def estate(house: House, name: str = "Estate", *, plan: str = "team") -> Estate:
     tenant = house.tenant(name, plan=plan)
     instance_id = house.instance(tenant)
-    return Estate(tenant, instance_id, domain(house, tenant, instance_id))
+    domain_id = domain(house, tenant, instance_id)
+    return Estate(tenant, instance_id, domain_id, *restored(house, tenant, instance_id))
 
 
 def domain(house: House, tenant: Tenant, instance_id: str) -> str:
@@ -62,6 +69,17 @@ def domain(house: House, tenant: Tenant, instance_id: str) -> str:
     path = f"{tenant.path}/instances/{instance_id}/domains"
     body = {"hostname": f"{instance_id[-8:].lower()}.example.com"}
     return str(house.post(path, tenant.key, json=body).json()["id"])
+
+
+def restored(house: House, tenant: Tenant, instance_id: str) -> tuple[str, str]:
+    """The ids of a manual backup of the instance, and of a restore of it into a new one."""
+    path = f"{tenant.path}/instances/{instance_id}/backups"
+    label = f"of {tenant.org_id}"
+    backup_id = str(house.post(path, tenant.key, json={"label": label}).json()["id"])
+    house.settle()
+    made = house.post(f"{path}/{backup_id}/actions/restore", tenant.key, json={})
+    house.settle()
+    return backup_id, str(made.json()["id"])
 
 
 def path_of(operation: Operation, ids: dict[str, str]) -> str:

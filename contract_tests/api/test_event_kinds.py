@@ -45,6 +45,34 @@ def paused_and(then: Act) -> Act:
     return act
 
 
+def backed_up(then: Act) -> Act:
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        asked("POST", "/backups", label="before")(house, tenant, instance_id)
+        then(house, tenant, instance_id)
+
+    return act
+
+
+def restored(**body: str) -> Act:
+    """Of the instance's backup."""
+
+    def act(house: House, tenant: Tenant, instance_id: str) -> None:
+        path = f"{tenant.path}/instances/{instance_id}"
+        listed = house.get(f"{path}/backups", tenant.key).json()["items"]
+        name = house.get(path, tenant.key).json()["name"]
+        confirmed = {"confirm_name": name} if body["mode"] == "in_place" else {}
+        rest = f"/backups/{listed[0]['id']}/actions/restore"
+        asked("POST", rest, **body, **confirmed)(house, tenant, instance_id)
+
+    return act
+
+
+def lost(house: House, tenant: Tenant, instance_id: str) -> None:
+    """A backup of what the cell no longer has."""
+    house.cell.forget(instance_id)
+    asked("POST", "/backups", label="too late")(house, tenant, instance_id)
+
+
 ROTATED = {"generation": 2, "overlap_until": "2030-01-01T00:00:00.000Z"}
 ACTS: dict[str, list[Act]] = {
     "instance.requested.v1": [asked("POST", "/branches", name="branch")],
@@ -61,6 +89,12 @@ ACTS: dict[str, list[Act]] = {
     "instance.resized.v1": [asked("PATCH", "", size="s0")],
     "instance.deleted.v1": [asked("DELETE", ""), asked("POST", "/actions/erase")],
     "instance.credentials.rotated.v1": [observed(credentials=ROTATED)],
+    "backup.completed.v1": [asked("POST", "/backups", label="now")],
+    "backup.failed.v1": [lost],
+    "restore.completed.v1": [
+        backed_up(restored(mode="new_instance")),
+        backed_up(restored(mode="in_place")),
+    ],
 }
 
 

@@ -14,6 +14,7 @@ from contract_tests.api.rows import (
     estate,
     is_problem,
     path_of,
+    restored,
 )
 from specserver import Operation
 from storage.access import memberships
@@ -44,7 +45,8 @@ class Owners:
                 memberships.create(db, each.tenant.org_id, person.id, "owner")
         sibling = house.instance(mine.tenant)
         self.mine = mine.ids
-        self.sibling = Estate(mine.tenant, sibling, domain(house, mine.tenant, sibling)).ids
+        of_sibling = domain(house, mine.tenant, sibling), *restored(house, mine.tenant, sibling)
+        self.sibling = Estate(mine.tenant, sibling, *of_sibling).ids
         stranger = house.person()
         session_id = house.get("/v1/me", stranger.session).json()["session_id"]
         self.other = {**other.ids, "session_id": session_id}
@@ -53,8 +55,8 @@ class Owners:
         """What the path may name, of which one is another organization's or instance's."""
         names = records(operation)
         varied = [(name, self.other[name]) for name in names]
-        if {"instance_id", "domain_id"} <= set(names):
-            varied += [(name, self.sibling[name]) for name in ("instance_id", "domain_id")]
+        if set(names) & {"domain_id", "backup_id", "restore_id"}:
+            varied += [(name, self.sibling[name]) for name in names if name != "org_id"]
         return [(name, {**self.mine, name: value}) for name, value in varied]
 
 
@@ -116,6 +118,8 @@ HELD = {
     "domains.create": {"instances"},
     "domains.verify": {"domains"},
     "domains.delete": {"instances", "domains"},
+    "backups.delete": {"instances", "backups"},
+    "backups.restore": {"instances", "backups"},
     "credentials.reveal": set(),
 }
 

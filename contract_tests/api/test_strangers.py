@@ -1,5 +1,7 @@
 """Strangers against every operation: no key, a bad key, a revoked key, another org's key."""
 
+from dataclasses import replace
+
 import pytest
 
 from contract_tests.api.conftest import MakeHouse
@@ -34,6 +36,8 @@ ELSEWHERE = {
     "sessions.list": "the caller's own, which have no organization",
 }
 """Lists outside of any organization, and whose they are."""
+NAMELESS = {"instances.metrics", "restores.list"}
+"""Lists of what has no name, but figures and ids."""
 CANARY = "canary-7c1f0e"
 
 every = pytest.mark.parametrize
@@ -62,6 +66,7 @@ def victim(house: House) -> Estate:
         ("PATCH", path, {"name": f"{CANARY}-renamed"}),
         ("POST", f"{path}/branches", {"name": f"{CANARY}-branch"}),
         ("POST", f"{path}/domains", {"hostname": f"{CANARY}.example.com"}),
+        ("POST", f"{path}/backups", {"label": CANARY}),
     ):
         assert house.request(method, where, key, json=body).is_success
     hour = house.now().replace(minute=0, second=0, microsecond=0)
@@ -121,6 +126,7 @@ def test_what_is_not_in_the_org_of_the_path_is_404(
     owner = house.person(mfa=True)
     mine = house.tenant(owner=owner)
     twin = Estate(house.tenant(owner=owner), victim.instance_id, victim.domain_id)
+    twin = replace(twin, backup_id=victim.backup_id, restore_id=victim.restore_id)
     for foreign in (victim.ids, twin.ids, NOBODY):
         answer = send(house, operation, {**foreign, "org_id": mine.org_id}, owner.session)
         is_problem(answer, 404, "not_found")
@@ -143,8 +149,7 @@ def test_each_list_shows_its_owners_and_no_others(
 ) -> None:
     owners = send(house, operation, victim.ids, victim.tenant.key)
     assert owners.json()["items"]
-    # No figure has a name.
-    assert (CANARY in owners.text) is (operation.id != "instances.metrics")
+    assert (CANARY in owners.text) is (operation.id not in NAMELESS)
     shown = send(house, operation, stranger.ids, stranger.tenant.key).text
     theirs = {value for name, value in victim.ids.items() if name.endswith("_id")} - {"current"}
     assert not {each for each in theirs if each in shown}

@@ -15,7 +15,7 @@ DOCUMENT = Document(openapi())
 TAKES_AWAY = re.compile(r"\.(close|delete|drop|erase|purge|remove|revoke|restore|load)")
 ASKING = [one for one in DOCUMENT.operations.values() if one.loss]
 # Each undone by doing something ordinary, as the document says beside it.
-ORDINARY = {"sessions.revoke", "queues.delete_messages"}
+ORDINARY = {"sessions.revoke", "queues.delete_messages", "backups.restore"}
 
 
 def line(operation: Operation) -> list[str]:

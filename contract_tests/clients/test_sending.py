@@ -30,6 +30,7 @@ def test_whatever_goes_on_after_its_answer_can_be_waited_for() -> None:
     # Its answer is what there is of it: the organization is closed at once.
     expected -= {"orgs.close"}
     expected |= {"instances.create", "branches.create", "network.replace", "instances.get"}
+    expected |= {"backups.create", "backups.restore"}
     assert {one.id for one in DOCUMENT.operations.values() if one.can_be_waited_for} == expected
 
 
@@ -69,6 +70,27 @@ def test_a_domain_is_waited_for(
     assert "db.example.com is pending" in ran.err
     assert ("no CNAME record" in ran.err) == bool(code)
     assert not code or not ran.out
+
+
+@pytest.mark.parametrize(("end", "code"), [("completed", 0), ("failed", 1)])
+@pytest.mark.parametrize("noun", ["backups", "restores"])
+def test_what_a_request_made_is_waited_for(
+    noun: str, end: str, code: int, sales: str, plane: ControlPlane, cli: Cli
+) -> None:
+    """Its id is in the answer, and not among what was asked."""
+    made: dict[str, Any] = {"id": new_id("bkp"), "status": "pending", "status_reason": None}
+    ended = made | {"status": end, "status_reason": "the store is full" if code else None}
+    listed = at(plane, sales, f"/{noun}")
+    plane.script("GET", f"{listed}/{made['id']}", *[(200, {}, one) for one in (made, ended)])
+    source = new_id("bkp")
+    asked = "" if noun == "backups" else f"/{source}/actions/restore"
+    plane.script("POST", at(plane, sales, f"/backups{asked}"), (201, {}, made))
+    words = ("create", "sales") if noun == "backups" else ("restore", "sales", source)
+    ran = cli("backups", *words, "--wait", "-o", "json")
+    assert ran.code == code, ran.err
+    assert f"{made['id']} is pending" in ran.err
+    assert ("the store is full" in ran.err) == bool(code)
+    assert bool(code) or json.loads(ran.out)["status"] == end
 
 
 def network(**members: object) -> dict[str, object]:

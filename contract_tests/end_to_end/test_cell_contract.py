@@ -11,7 +11,7 @@ from contract_tests.cell import rig
 from contract_tests.cell.rig import LARGER, new_id
 from contract_tests.end_to_end.patient import patient
 from contract_tests.workflows.fake_cell import FakeCell
-from control.cells.client import CellClient, CellRefused, HttpCell, InstanceUnknown
+from control.cells.client import CellClient, CellFailed, CellRefused, HttpCell, InstanceUnknown
 from control.cells.signing import Signer
 from control.work import LeaseLost
 
@@ -74,6 +74,66 @@ def test_an_instance_begins_with_a_snapshot_of_another(
     with pytest.raises(CellRefused, match="no snapshot"):
         cell.put(other, missing, key=f"put-{other}:put", lease=1)
     assert cell.observe(other) is None
+
+
+def back_up(cell: CellClient, instance: str) -> str:
+    """The id of a new backup."""
+    backup_id = new_id().replace("inst_", "bkp_")
+    cell.back_up(instance, backup_id, "manual", key=f"copy-{backup_id}:copy", lease=1)
+    return backup_id
+
+
+def test_a_backup_is_made_once_and_tells_what_it_is(cell: CellClient, instance: str) -> None:
+    backup_id = new_id().replace("inst_", "bkp_")
+    made, again = (
+        cell.back_up(instance, backup_id, "manual", key=f"{name}-{backup_id}:copy", lease=1)
+        for name in ("first", "second")
+    )
+    assert made == again
+    assert (made["backup_id"], made["kind"]) == (backup_id, "manual")
+    assert made["verification"]["method"] in {"restored", "checksums"}
+    assert {"engine_version", "size_bytes", "stored_bytes", "sha256", "extensions"} <= set(made)
+    assert made["started_at"] <= made["completed_at"]
+
+
+def test_an_instance_begins_with_a_backup_of_another(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
+    backup_id, restored, other = back_up(cell, instance), new_id(), new_id()
+    begun = spec(restored, source_backup=f"{instance}/{backup_id}")
+    made = cell.put(restored, begun, key=f"put-{restored}:put", lease=1)
+    assert (made["instance_id"], made["status"]) == (restored, "running")
+    assert made["credentials"]["generation"] == 1
+    missing = spec(other, source_backup=f"{instance}/bkp_{other.removeprefix('inst_')}")
+    with pytest.raises((CellRefused, CellFailed), match="there is no backup"):
+        cell.put(other, missing, key=f"put-{other}:put", lease=1)
+
+
+def test_an_instance_is_restored_in_place(cell: CellClient, instance: str) -> None:
+    backup_id = back_up(cell, instance)
+    restored = cell.restore(instance, backup_id, key=f"restore-{instance}:restore", lease=1)
+    assert (restored["instance_id"], restored["status"]) == (instance, "running")
+    missing = new_id().replace("inst_", "bkp_")
+    with pytest.raises(CellRefused):
+        cell.restore(instance, missing, key=f"restore-{missing}:restore", lease=1)
+
+
+def test_dropped_backups_are_gone_and_deleted_instances_keep_theirs(
+    cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
+) -> None:
+    gone, kept = back_up(cell, instance), back_up(cell, instance)
+    for name in ("first", "second"):
+        cell.drop_backups(instance, [gone], key=f"{name}-{gone}:drop", lease=1)
+    with pytest.raises(CellRefused):
+        cell.restore(instance, gone, key=f"restore-{gone}:restore", lease=1)
+    cell.delete(instance, key=f"delete-{instance}:delete", lease=1)
+    restored = new_id()
+    begun = spec(restored, source_backup=f"{instance}/{kept}")
+    assert cell.put(restored, begun, key=f"put-{restored}:put", lease=1)["status"] == "running"
+    cell.drop_backups(instance, [kept], key=f"drop-{kept}:drop", lease=1)
+    cell.erase(instance, key=f"erase-{instance}:erase", lease=1)
+    with pytest.raises(CellRefused):
+        back_up(cell, instance)
 
 
 def test_an_instance_put_is_observed(

@@ -114,7 +114,7 @@ def test_a_branch_is_as_its_source_but_for_what_is_asked() -> None:
     [
         (
             Alteration(storage_bytes=15 * GB), "/storage_bytes", "minimum",
-            "a branch needs at least the storage of its source, 20000000000 bytes",
+            "it needs at least the storage of its source, 20000000000 bytes",
         ),
         (
             Alteration(storage_bytes=205 * GB), "/storage_bytes", "maximum",

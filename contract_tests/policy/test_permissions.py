@@ -14,18 +14,18 @@ EXPECTED = {
         "org:read", "members:read", "api-keys:read", "api-keys:write", "projects:read",
         "projects:write", "instances:read", "instances:write", "instances:delete",
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
-        "queues:read", "queues:write",
+        "queues:read", "queues:write", "backups:read", "backups:write",
         "console:open",
     },
     "member": {
         "org:read", "members:read", "projects:read", "instances:read", "instances:write",
         "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
         "console:open",
-        "queues:read", "queues:write",
+        "queues:read", "queues:write", "backups:read", "backups:write",
     },
     "auditor": {
         "org:read", "members:read", "api-keys:read", "projects:read", "instances:read",
-        "usage:read", "audit:read", "queues:read",
+        "usage:read", "audit:read", "queues:read", "backups:read",
     },
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from control.policy.quotas import (
     check_more_storage,
     check_one_more,
     check_one_more_api_key,
+    check_one_more_backup,
     check_one_more_domain,
     check_one_more_org,
     check_one_more_project,
@@ -169,3 +170,10 @@ def test_a_refusal_tells_the_first_or_how_many_and_lists_all() -> None:
             refuse(violations, several)
         assert raised.value.detail == detail
         assert raised.value.errors == violations
+
+
+def test_manual_backups_have_a_quota() -> None:
+    assert check_one_more_backup(PLANS["solo"], 4) == []
+    (refused,) = check_one_more_backup(PLANS["solo"], 5)
+    assert refused["keyword"] == "quota"
+    assert "5 manual backups and you have 5" in refused["message"]

@@ -6,6 +6,7 @@ from storage import conflicts, records
 from storage.columns import Record
 
 OUR_OWN = {
+    "ix_backups_instance_id_slot": "whoever comes second leaves the slot to the first",
     "ix_domains_verified_hostname": "the workflow that verifies one looks, and tells the domain",
     "uq_api_keys_token_hash": "256 random bits",
     "uq_instances_host": "made of a new id",

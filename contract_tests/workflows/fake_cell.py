@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from contract_tests.workflows import fake_queues
+from contract_tests.workflows import fake_backups, fake_queues
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells.answer_checks import Answer, Observations
 from control.cells.client import CellClient, CellRefused, InstanceUnknown
@@ -47,7 +47,7 @@ class FakeCell:
         self.before: Hook = nothing
         self.after: Hook = nothing
         with self._open() as file:
-            file.executescript(SCHEMA + fake_queues.SCHEMA)
+            file.executescript(SCHEMA + fake_queues.SCHEMA + fake_backups.SCHEMA)
 
     # What the control plane asks.
 
@@ -84,6 +84,10 @@ class FakeCell:
     def put(self, instance_id: str, spec: Mapping[str, Any], *, key: str, lease: int) -> Answer:
         source = spec["source_snapshot"]
         held = source is None or any(one.get("snapshot") == source for one in self.observations())
+        backup = spec.get("source_backup")
+        stored = backup is None or backup.rpartition("/")[2] in self.stored(
+            backup.partition("/")[0]
+        )
 
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
@@ -94,6 +98,8 @@ class FakeCell:
                 raise CellRefused("cannot put an instance that is erased")
             if observed is None and not held:
                 raise CellRefused(f"the cell has no snapshot {source}")
+            if observed is None and not stored:
+                raise CellRefused(f"there is no backup {backup} in the store")
             if observed is not None:
                 undeleted = {"status": "paused", "paused_by": "request"}
                 more = undeleted if observed["status"] == "stopped" else {}
@@ -132,11 +138,50 @@ class FakeCell:
         self._change("snapshot", instance_id, copies, key, lease)
         return {"snapshot_id": snapshot_id, "size_bytes": 1}
 
+    def back_up(
+        self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
+    ) -> Answer:
+        engine = self.observe(instance_id) or {}
+        told = fake_backups.told(backup_id, kind) | {
+            name: engine[name] for name in ("engine", "engine_version") if name in engine
+        }
+
+        def act(file: sqlite3.Connection, _observed: Answer) -> Answer:
+            row = (backup_id, instance_id, orjson.dumps(told).decode())
+            file.execute("INSERT OR IGNORE INTO backups VALUES (?, ?, ?)", row)
+            query = "SELECT told FROM backups WHERE id = ?"
+            return dict(orjson.loads(file.execute(query, (backup_id,)).fetchone()[0]))
+
+        return self._store("back_up", instance_id, act, key=key, lease=lease)
+
+    def drop_backups(
+        self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
+    ) -> Answer:
+        def act(file: sqlite3.Connection, _observed: Answer) -> Answer:
+            there = [each for each in backup_ids if each in fake_backups.stored(file, instance_id)]
+            file.executemany("DELETE FROM backups WHERE id = ?", [(each,) for each in there])
+            return {"dropped": there}
+
+        return self._store("drop_backups", instance_id, act, key=key, lease=lease)
+
+    def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer:
+        def act(file: sqlite3.Connection, observed: Answer) -> Answer:
+            if backup_id not in fake_backups.stored(file, instance_id):
+                raise CellRefused(f"there is no backup {backup_id} in the store")
+            restored = {**observed, "status": "running", "restored_from": backup_id}
+            _write(file, restored)
+            return restored
+
+        return self._store("restore", instance_id, act, key=key, lease=lease)
+
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._change("delete", instance_id, {"status": "stopped"}, key, lease)
 
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer:
-        return self._change("erase", instance_id, {"status": "erased"}, key, lease)
+        answer = self._change("erase", instance_id, {"status": "erased"}, key, lease)
+        with self._open() as file:
+            file.execute("DELETE FROM backups WHERE instance_id = ?", (instance_id,))
+        return answer
 
     def end_access(self, instance_id: str, holders: list[str], urls: Mapping[str, float]) -> None:
         self.before("end_access", instance_id)
@@ -175,6 +220,47 @@ class FakeCell:
         query = "SELECT action FROM effects WHERE ? IN (instance_id, '') ORDER BY rowid"
         with self._open() as file:
             return [row[0] for row in file.execute(query, (instance_id or "",)).fetchall()]
+
+    def holds(self, instance_id: str, backup_id: str, kind: str, at: datetime) -> Answer:
+        """A backup that was made before; as the cell told of it then."""
+        moment = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        told = fake_backups.told(backup_id, kind) | {"started_at": moment, "completed_at": moment}
+        with self._open() as file:
+            row = (backup_id, instance_id, orjson.dumps(told).decode())
+            file.execute("INSERT INTO backups VALUES (?, ?, ?)", row)
+        return told
+
+    def stored(self, instance_id: str) -> list[str]:
+        """The ids of the instance's backups that are in the store."""
+        with self._open() as file:
+            return fake_backups.stored(file, instance_id)
+
+    def _store(
+        self,
+        action: str,
+        instance_id: str,
+        act: Callable[[sqlite3.Connection, Answer], Answer],
+        *,
+        key: str,
+        lease: int,
+    ) -> Answer:
+        """An act on the store. The instance may be stopped, and not erased."""
+        self.before(action, instance_id)
+        with self._open() as file:
+            _check_lease(file, key.rpartition(":")[0], lease)
+            answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+            if answered is not None:
+                return dict(orjson.loads(answered[0]))
+            observed = _read(file, instance_id)
+            if observed is None:
+                raise InstanceUnknown(f"instance {instance_id} is not here")
+            if observed["status"] == "erased":
+                raise CellRefused(f"cannot {action} an instance that is erased")
+            answer = act(file, observed)
+            file.execute("INSERT INTO answers VALUES (?, ?)", (key, orjson.dumps(answer).decode()))
+            file.execute("INSERT INTO effects VALUES (?, ?)", (action, instance_id))
+        self.after(action, instance_id)
+        return answer
 
     def _change(
         self, action: str, instance_id: str, values: Mapping[str, Any], key: str, lease: int

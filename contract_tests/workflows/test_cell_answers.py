@@ -25,9 +25,10 @@ from storage.catalogue.cells import Cell
 
 ID = "inst_01JD0000000000000000000000"
 OTHER = "inst_01JD0000000000000000000001"
+BACKUP = "bkp_01JD0000000000000000000000"
 OLDER = {
     "cells.get": {"refused", "clock", "capacity", "confinement"},
-    "instances.get": {"connections_peaks", "domains", "network_version"},
+    "instances.get": {"connections_peaks", "domains", "network_version", "backup", "restore"},
 }
 """What cells of earlier releases do not say."""
 ASKED: dict[str, Callable[[HttpCell], Any]] = {
@@ -36,6 +37,8 @@ ASKED: dict[str, Callable[[HttpCell], Any]] = {
     "instances.capacity": lambda c: c.capacity(ID),
     "instances.pause": lambda c: c.pause(ID, key="op_1:pause", lease=1),
     "instances.snapshot": lambda c: c.snapshot(ID, "before", key="op_1:copy", lease=1),
+    "backups.make": lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:copy", lease=1),
+    "backups.drop": lambda c: c.drop_backups(ID, [BACKUP], key="op_1:drop", lease=1),
 }
 SCALARS = st.one_of(
     st.none(),
@@ -209,6 +212,10 @@ def test_the_fake_cell_is_as_the_document_says(tmp_path: Path) -> None:
     assert answer_checks.fault("instances.capacity", fake.capacity(ID)) is None
     made = fake.snapshot(ID, "before", key="op_1:copy", lease=1)
     assert answer_checks.fault("instances.snapshot", made) is None
+    backup = fake.back_up(ID, BACKUP, "manual", key="op_2:copy", lease=1)
+    assert answer_checks.fault("backups.make", backup) is None
+    dropped = fake.drop_backups(ID, [BACKUP], key="op_3:drop", lease=1)
+    assert answer_checks.fault("backups.drop", dropped) is None
 
 
 def test_a_ca_that_cannot_be_read_makes_a_cell_unavailable_and_no_more_clients() -> None:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from contract_tests.workflows.cell_server import Server, said, serving
 from control.cells.client import (
     CellClient,
+    CellFailed,
     CellRefused,
     CellUnavailable,
     HttpCell,
@@ -29,6 +30,7 @@ from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
 
 ID = "inst_01JD0000000000000000000000"
+BACKUP = "bkp_01JD0000000000000000000000"
 SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
 
 
@@ -73,6 +75,24 @@ ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
         "/actions/snapshot",
         {"label": "before"},
     ),
+    "back_up": (
+        lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:put", lease=3),
+        "POST",
+        "/actions/back-up",
+        {"backup_id": BACKUP, "kind": "manual"},
+    ),
+    "drop_backups": (
+        lambda c: c.drop_backups(ID, [BACKUP], key="op_1:put", lease=3),
+        "POST",
+        "/actions/drop-backups",
+        {"backup_ids": [BACKUP]},
+    ),
+    "restore": (
+        lambda c: c.restore(ID, BACKUP, key="op_1:put", lease=3),
+        "POST",
+        "/actions/restore",
+        {"backup_id": BACKUP},
+    ),
     "delete": (
         lambda c: c.delete(ID, key="op_1:put", lease=3),
         "POST",
@@ -83,13 +103,21 @@ ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
 }
 
 
+OPERATIONS = {
+    "back_up": "backups.make",
+    "drop_backups": "backups.drop",
+    "restore": "backups.restore",
+}
+
+
 @pytest.mark.parametrize("name", ACTS)
 def test_acts_carry_signature_key_and_lease(
     server: Server, client: HttpCell, key: Ed25519PrivateKey, name: str
 ) -> None:
     act, method, path, body = ACTS[name]
-    server.answer = (200, said(f"instances.{name}"))
-    assert act(client) == said(f"instances.{name}")
+    operation = OPERATIONS.get(name, f"instances.{name}")
+    server.answer = (200, said(operation))
+    assert act(client) == said(operation)
     ((asked, at, headers, sent),) = server.asked
     assert (asked, at) == (method, f"/v1/instances/{ID}{path}")
     assert (orjson.loads(sent) if sent else None) == body
@@ -141,9 +169,9 @@ def test_questions_are_signed_and_carry_no_key(
         (401, {"detail": "the signature is not current"}, CellUnavailable),
         (404, {"detail": "no such instance"}, InstanceUnknown),
         (429, {}, CellUnavailable),
-        (500, {}, CellUnavailable),
-        (503, {"detail": "starting"}, CellUnavailable),
-        (502, b"<html>", CellUnavailable),
+        (500, {}, CellFailed),
+        (503, {"detail": "starting"}, CellFailed),
+        (502, b"<html>", CellFailed),
     ],
 )
 def test_what_each_answer_means(

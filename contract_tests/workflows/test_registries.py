@@ -14,12 +14,14 @@ from contract_tests import published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
 from contract_tests.workflows import known
+from contract_tests.workflows.data import stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
 from specserver import Document
+from storage.data import backups
 from storage.identifiers import new
 from storage.network.domains import Domain
 from storage.work import Work
@@ -49,9 +51,31 @@ def of_a_domain(stage: Stage) -> None:
         start(db, verify_domain, instance, domain_id=made)
 
 
+def of_a_backup(kind: str) -> Callable[[Stage], None]:
+    """One that is to be made, and one that is to be removed."""
+
+    def begin(stage: Stage) -> None:
+        instance = stage.instance("running")
+        kept = stored.backup(stage.database, stage.cell, instance)
+        with stage.database.write() as db:
+            backups.fetch(db, instance, kept, lock=True).delete()
+            made = backups.request(db, instance, "manual")
+            known.enqueue(
+                db,
+                *(kind, f"{kind}:{instance.id}"),
+                {"org_id": stage.org_id, "instance_id": instance.id, "backup_id": made.id},
+            )
+
+    return begin
+
+
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
+    "backups.create": of_a_backup("backups.create"),
+    "backups.drop": of_a_backup("backups.drop"),
+    "backups.expire": by_itself("backups.expire"),
+    "backups.schedule": by_itself("backups.schedule"),
     "cells.hear": by_itself("cells.hear", cell_id="cell_fake"),
     "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),
     "domains.verify": of_a_domain,

@@ -11,9 +11,11 @@ from sqlalchemy.orm import Session
 
 from contract_tests.by_day import one_in
 from contract_tests.databases import DIALECTS, Databases
+from contract_tests.workflows.data import stored
 from contract_tests.workflows.fake_cell import nothing
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from control.work import GiveUp, Operation
+from storage.data import backups, restores
 from storage.database import now
 from storage.instances import changes, instances
 from storage.instances.instances import Instance
@@ -30,6 +32,7 @@ class Case:
     event: str
     when_refused: str
     before_delete: str = ""
+    told_before: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -73,14 +76,33 @@ CASES = {
             "instances.resize",
             "running",
             "running",
-            ("snapshot", "resize"),
+            ("back_up", "resize"),
             "instance.resized.v1",
             "running",
+            told_before=("backup.completed.v1",),
         ),
         Case(
             "instances.delete", "deleting", "deleted", ("delete",), "instance.deleted.v1", "failed"
         ),
         Case("instances.erase", "erasing", "erased", ("erase",), "instance.deleted.v1", "failed"),
+        Case(
+            "restores.in_place",
+            "restoring",
+            "running",
+            ("back_up", "restore"),
+            "restore.completed.v1",
+            "running",
+            told_before=("backup.completed.v1",),
+        ),
+        Case(
+            "restores.new_instance",
+            "requested",
+            "running",
+            ("put",),
+            "restore.completed.v1",
+            "failed",
+            told_before=("instance.ready.v1",),
+        ),
     )
 }
 STEPS = {
@@ -89,9 +111,13 @@ STEPS = {
     "instances.resume": ("wanted", "put", "resume", "usable", "record"),
     "undelete what was running": ("wanted", "put", "resume", "usable", "record"),
     "undelete what was paused": ("wanted", "put", "record"),
-    "instances.resize": ("plan", "snapshot", "apply", "usable", "record"),
+    "instances.resize": ("plan", "protect", "back_up", "backed_up", "apply", "usable", "record"),
     "instances.delete": ("delete", "record"),
     "instances.erase": ("erase", "record"),
+    "restores.in_place": (
+        *("begin", "protect", "back_up", "backed_up", "restore", "usable", "record"),
+    ),
+    "restores.new_instance": ("begin", "put", "usable", "record"),
 }
 OFTEN_KILLED = {"instances.provision", "instances.pause"}
 EACH_STEP = [(kind, step) for kind, steps in STEPS.items() for step in steps]
@@ -162,6 +188,10 @@ def begin(stage: Stage, case: Case) -> Instance:
         with stage.database.write() as db:
             row = instances.fetch(db, stage.org_id, instance.id)
             changes.order(db, row, {"size": "s0"}, requested_by=None, now=now(db))
+    if case.kind.startswith("restores."):
+        source = stage.instance("running") if case.before == "requested" else instance
+        backup_id = stored.backup(stage.database, stage.cell, source)
+        stored.restore(stage, source, backup_id, instance, case.kind.removeprefix("restores."))
     stage.start(case.kind, instance)
     return instance
 
@@ -177,7 +207,7 @@ def _undelete(stage: Stage, instance: Instance, *, paused: bool) -> None:
 def check_ended_once(stage: Stage, case: Case, instance: Instance) -> None:
     assert stage.fetch(instance).status == case.after
     assert tuple(stage.cell.effects(instance.id)) == case.effects
-    assert stage.kinds_of_events(instance) == [case.event]
+    assert stage.kinds_of_events(instance) == [*case.told_before, case.event]
     assert stage.open_work() == []
 
 
@@ -255,11 +285,14 @@ def test_a_step_that_can_never_succeed_leads_out(stage: Stage, kind: str, step: 
     assert found.status == case.when_refused
     assert found.status_reason is not None
     assert found.status_reason.endswith(": made up")
-    assert stage.kinds_of_events(instance) == ["instance.failed.v1"]
-    (failed,) = stage.events(instance)
+    *before, failed = stage.events(instance)
+    assert {one.type for one in before} <= {"backup.completed.v1", "backup.failed.v1"}
+    assert failed.type == "instance.failed.v1"
     assert (failed.data["status"], failed.data["reason"]) == (case.when_refused, "made up")
     with stage.database.read() as db:
         assert changes.pending(db, stage.org_id, instance.id) == []
+        assert backups.first_open(db, instance, *backups.KINDS) is None
+        assert restores.into(db, instance, case.kind.removeprefix("restores.")) is None
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
@@ -316,7 +349,7 @@ def test_killed_at_each_statement_change_and_event_stay_together(
             kill_at = None
             ended = stage.fetch(instance).status == case.after and case.before != case.after
             changed = stage.fetch(instance).updated_at > instance.updated_at
-            told = stage.kinds_of_events(instance) == [case.event]
+            told = case.event in stage.kinds_of_events(instance)
             assert told == (
                 ended or (case.before == case.after and changed and _applied(stage, instance))
             )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from control.boundary.authorization import authorize_for
 from specserver.binding import argument_name
 from storage.access import api_keys, projects, sessions
+from storage.data import backups, restores
 from storage.instances import instances
 from storage.network import domains
 
@@ -58,6 +59,14 @@ def _domain(call: "Call", found: Records, domain_id: str, *, lock: bool) -> doma
     return domains.fetch(call.db, found["instance"], domain_id, lock=lock)
 
 
+def _backup(call: "Call", found: Records, backup_id: str, *, lock: bool) -> backups.Backup:
+    return backups.fetch(call.db, found["instance"], backup_id, lock=lock)
+
+
+def _restore(call: "Call", found: Records, restore_id: str, *, lock: bool) -> restores.Restore:
+    return restores.fetch(call.db, found["instance"], restore_id, lock=lock)
+
+
 def _api_key(call: "Call", _found: Records, key_id: str, *, lock: bool) -> api_keys.ApiKey:
     return api_keys.fetch(call.db, _org_id(call), key_id, lock=lock)
 
@@ -78,6 +87,8 @@ KINDS: Final[Mapping[str, RecordKind]] = {
     "project": RecordKind(ORG, _project, shown_by="projects:read"),
     "instance": RecordKind(ORG, _instance, shown_by="instances:read"),
     "domain": RecordKind("instance", _domain),
+    "backup": RecordKind("instance", _backup),
+    "restore": RecordKind("instance", _restore),
     "api_key": RecordKind(ORG, _api_key),
     "session": RecordKind(CALLER, _session),
 }

@@ -12,6 +12,7 @@ import httpx
 import orjson
 from sqlalchemy.orm import Session
 
+from control.cells import acts, refusals
 from control.cells.answer_checks import Answer, Observations, fault, observations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
@@ -36,8 +37,6 @@ _UNIX: Final = "http+unix://"
 _UNREADABLE: Final = "the cell's answer cannot be read"
 DESCRIPTION_BYTES_MAX: Final = 1 << 18
 """Each order reads what all cells last said of themselves."""
-ERRORS_MAX: Final = 100
-_AGAIN_MAX_S: Final = 60.0
 _CHALLENGE: Final = re.compile(r"[0-9a-f-]{1,100}")
 _RETRY_CODES: Final = frozenset({"busy"})
 _RETRY_STATUSES: Final = frozenset({401, 403, 408, 425, 429})
@@ -52,6 +51,10 @@ class CellUnavailable(Exception):  # noqa: N818 - a state of the cell
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
         self.detail = detail
+
+
+class CellFailed(CellUnavailable):
+    """The cell tried, and could not; so it may be the next time too."""
 
 
 class CellRefused(GiveUp):
@@ -85,6 +88,13 @@ class CellClient(Protocol):
         self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
     ) -> Answer: ...
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
+    def back_up(
+        self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
+    ) -> Answer: ...
+    def drop_backups(
+        self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
+    ) -> Answer: ...
+    def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer: ...
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def erase(self, instance_id: str, *, key: str, lease: int) -> Answer: ...
     def end_access(
@@ -193,6 +203,19 @@ class HttpCell:
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer:
         return self._act("snapshot", instance_id, {"label": label}, key, lease)
 
+    def back_up(
+        self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
+    ) -> Answer:
+        return self._act("back-up", instance_id, {"backup_id": backup_id, "kind": kind}, key, lease)
+
+    def drop_backups(
+        self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
+    ) -> Answer:
+        return self._act("drop-backups", instance_id, {"backup_ids": backup_ids}, key, lease)
+
+    def restore(self, instance_id: str, backup_id: str, *, key: str, lease: int) -> Answer:
+        return self._act("restore", instance_id, {"backup_id": backup_id}, key, lease)
+
     def delete(self, instance_id: str, *, key: str, lease: int) -> Answer:
         return self._act("delete", instance_id, None, key, lease)
 
@@ -229,7 +252,10 @@ class HttpCell:
         if answer.status_code in _QUEUES_REFUSE:
             said = _said(answer)
             raise QueueRefused(
-                answer.status_code, _detail(answer, said), _code(said), _errors(said)
+                answer.status_code,
+                refusals.detail(answer, said),
+                refusals.code(said),
+                refusals.errors(said),
             )
         # What messages hold is their owners', to the letter, and is kept nowhere here.
         return _described(operation, _read(answer) if answer.is_success else _meaning(answer))
@@ -240,8 +266,7 @@ class HttpCell:
     def _act(
         self, action: str, instance_id: str, body: Mapping[str, Any] | None, key: str, lease: int
     ) -> Answer:
-        path = _path(instance_id)
-        method, path = ("PUT", path) if action == "put" else ("POST", f"{path}/actions/{action}")
+        method, path = acts.target(action, _path(instance_id))
         headers = {
             "Operation-Key": key,
             "Operation-Lease": str(lease),
@@ -253,8 +278,7 @@ class HttpCell:
             headers["Content-Type"] = "application/json"
         with self._acts.act():
             said = self._send(method, path, content, headers, ACT_TIMEOUT_S)
-        operation = f"instances.{action.replace('-', '_')}"
-        return _about(instance_id, _described(operation, said))
+        return _about(instance_id, _described(acts.operation(action), said))
 
     def _send(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
@@ -356,43 +380,21 @@ def _said(answer: httpx.Response) -> Answer:
     return said
 
 
-def _detail(answer: httpx.Response, said: Answer) -> str:
-    told = said.get("detail")
-    return told if told and isinstance(told, str) else f"the cell returned {answer.status_code}"
-
-
-def _code(said: Answer) -> str:
-    told = said.get("code")
-    return told if isinstance(told, str) else ""
-
-
-def _errors(said: Answer) -> list[Answer]:
-    told = said.get("errors")
-    listed = told[:ERRORS_MAX] if isinstance(told, list) else []
-    return [each for each in listed if isinstance(each, dict)]
-
-
-def _wait_s(answer: httpx.Response) -> float:
-    """How long the cell wants to be left alone, within reason."""
-    try:
-        return min(_AGAIN_MAX_S, max(0.0, float(answer.headers.get("Retry-After", "1"))))
-    except ValueError:
-        return 1.0
-
-
 def _meaning(answer: httpx.Response) -> Answer:
     """The answer's body, or the exception its status stands for."""
     body = _said(answer)
     if answer.is_success:
         return body
-    detail, code = _detail(answer, body), _code(body)
+    detail, code = refusals.detail(answer, body), refusals.code(body)
     if answer.status_code == httpx.codes.CONFLICT and code == "stale_lease":
         raise LeaseLost(detail)
     if code == "in_flight":
-        raise Again(_wait_s(answer))
+        raise Again(refusals.wait_s(answer))
     if answer.status_code == httpx.codes.NOT_FOUND:
         raise InstanceUnknown(detail)
     passing = answer.status_code in _RETRY_STATUSES or code in _RETRY_CODES
+    if answer.is_server_error and code not in _RETRY_CODES:
+        raise CellFailed(detail)
     if answer.is_server_error or passing:
         raise CellUnavailable(detail)
     raise CellRefused(detail)

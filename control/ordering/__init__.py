@@ -11,6 +11,7 @@ from control.ordering.placing import (
     kept_until,
     place,
     place_branch,
+    place_restored,
     preview,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "kept_until",
     "place",
     "place_branch",
+    "place_restored",
     "preview",
 ]

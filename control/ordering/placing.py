@@ -20,6 +20,7 @@ from storage import identifiers
 from storage.access.projects import Project
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
+from storage.data.backups import Backup
 from storage.database import now
 from storage.errors import StateConflict, StorageUnavailable
 from storage.instances import changes, instances
@@ -93,12 +94,11 @@ def check_return(by: Requester, instance: Instance) -> None:
         capacity.check_wake(by, instance, "undelete")
 
 
-def settle_branch(by: Requester, source: Instance, body: Body) -> Order:
-    """The order that the branch comes to; raises Invalid with all that is wrong."""
-    current = Order(**{name: getattr(source, name) for name in _ORDERED})
+def settle_copy(by: Requester, source: Order, body: Body) -> Order:
+    """The order that a copy of the data of `source` comes to; raises Invalid with all wrong."""
     asked = Alteration(**{name: body[name] for name in _ALTERED if name in body})
-    refuse(orders.check_branch(current, asked, terms(by)), BREAKS)
-    return orders.branch(current, asked)
+    refuse(orders.check_branch(source, asked, terms(by)), BREAKS)
+    return orders.branch(source, asked)
 
 
 def preview(by: Requester, project: Project, body: Body) -> Body:
@@ -136,17 +136,42 @@ def place(by: Requester, project: Project, body: Body) -> Instance:
 
 def place_branch(by: Requester, source: Instance, body: Body) -> Instance:
     """The branch, in status `requested`, on the cell of its source, where the data is."""
-    order = settle_branch(by, source, body)
+    current = Order(**{name: getattr(source, name) for name in _ORDERED})
     details = {
         "project_id": source.project_id,
         "team_id": source.team_id,
         "branch_of": source.id,
     }
+    return _place_copy(by, source, current, details, body)
+
+
+def place_restored(
+    by: Requester, source: Instance, backup: Backup, project: Project, body: Body
+) -> Instance:
+    """A new instance for the data of a backup of `source`, in status `requested`.
+
+    On the cell of its source, which alone has the key of the backup.
+    """
+    of_backup = {name: getattr(backup, name) for name in ("engine", "size", "engine_version")}
+    current = Order(
+        **of_backup,
+        region=source.region,
+        placement=source.placement,
+        storage_bytes=backup.storage_bytes,
+    )
+    details = {"project_id": project.id, "team_id": project.team_id}
+    return _place_copy(by, source, current, details, body)
+
+
+def _place_copy(
+    by: Requester, source: Instance, current: Order, details: Body, body: Body
+) -> Instance:
+    order = settle_copy(by, current, body)
     cell = cells.fetch(by.db, source.cell_id)
     capacity.with_room(by, order, [cell], storage_asked="storage_bytes" in body, lock=True)
-    branch = _add(by, order, cell, body.get("name"), details)
-    networks.hand_on(by.db, source, branch)
-    return branch
+    copy = _add(by, order, cell, body.get("name"), details)
+    networks.hand_on(by.db, source, copy)
+    return copy
 
 
 def _add(by: Requester, order: Order, cell: Cell, name: str | None, details: Body) -> Instance:

@@ -148,7 +148,7 @@ def _check_room(source: Order, asked: Alteration, order: Order) -> Iterator[Viol
     held, storage_bytes = source.storage_bytes or 0, order.storage_bytes or 0
     size = SIZES.get(order.size)
     if storage_bytes < held:
-        message = f"a branch needs at least the storage of its source, {held} bytes"
+        message = f"it needs at least the storage of its source, {held} bytes"
         yield wrong("storage_bytes", "minimum", message)
     elif asked.storage_bytes is not None:
         yield from _check_storage(order.size, storage_bytes)

@@ -23,6 +23,8 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "console:open": "open the SQL console of an instance",
         "credentials:reveal": "see an instance's credentials, through a one-time URL",
         "credentials:rotate": "create a new credential for an instance",
+        "backups:read": "see backups, restores and backup settings",
+        "backups:write": "make, delete and restore backups, and change backup settings",
         "queues:read": "see the queues of an instance and how full they are",
         "queues:write": "create and delete queues, and send, read, delete and archive messages",
         "logs:read": "read engine logs",
@@ -35,13 +37,16 @@ ALL: Final = frozenset(CATALOGUE)
 
 _READ_ALL = frozenset(name for name in CATALOGUE if name.endswith(":read"))
 # Logs are left out of what only reads: engines write statements, and so data, into them.
-_VIEWER = frozenset({"projects:read", "instances:read", "queues:read", "usage:read"})
+_VIEWER = frozenset(
+    {"projects:read", "instances:read", "backups:read", "queues:read", "usage:read"}
+)
 _OPERATOR = _VIEWER | {
     "instances:write",
     "instances:delete",
     "console:open",
     "credentials:reveal",
     "credentials:rotate",
+    "backups:write",
     "queues:write",
     "logs:read",
 }

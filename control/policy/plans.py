@@ -29,6 +29,7 @@ class Plan:
     api_keys_max: int | None
     teams_max: int | None
     manual_backups_max: int
+    backup_frequency_max: str
     backup_retention_days: int
     pitr_days: int
     retention_days: int
@@ -50,6 +51,7 @@ FREE: Final = Plan(
     api_keys_max=10,
     teams_max=1,
     manual_backups_max=1,
+    backup_frequency_max="daily",
     backup_retention_days=3,
     pitr_days=0,
     retention_days=3,
@@ -70,6 +72,7 @@ SOLO: Final = Plan(
     api_keys_max=50,
     teams_max=1,
     manual_backups_max=5,
+    backup_frequency_max="daily",
     backup_retention_days=7,
     pitr_days=2,
     retention_days=7,
@@ -90,6 +93,7 @@ TEAM: Final = Plan(
     api_keys_max=500,
     teams_max=None,
     manual_backups_max=25,
+    backup_frequency_max="hourly",
     backup_retention_days=30,
     pitr_days=7,
     retention_days=14,
@@ -110,6 +114,7 @@ ENTERPRISE: Final = Plan(
     api_keys_max=None,
     teams_max=None,
     manual_backups_max=100,
+    backup_frequency_max="hourly",
     backup_retention_days=90,
     pitr_days=30,
     retention_days=30,

@@ -137,3 +137,14 @@ def check_one_more_domain(plan: Plan, count: int) -> list[Violation]:
         message = f"an instance can have at most {DOMAINS_MAX} domains; remove one first"
         return [wrong("", "quota", message)]
     return []
+
+
+def check_one_more_backup(plan: Plan, count: int) -> list[Violation]:
+    """Whether an organization that holds so many manual backups may have one more."""
+    if count < plan.manual_backups_max:
+        return []
+    message = (
+        f"the {plan.id} plan allows {plan.manual_backups_max} manual backups and you have {count};"
+        " delete one or change the plan"
+    )
+    return [wrong("", "quota", message)]

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from control.work import Operation, Schedule, queue, workflow
 from storage import rate_windows, replays
 from storage.access import sessions
+from storage.data import backups, restores
 from storage.database import now
 from storage.events import audit, events
 from storage.instances import changes, one_time_urls
@@ -17,6 +18,9 @@ KEEP_FINISHED_WORK: Final = timedelta(days=1)
 KEEP_ENDED_SESSIONS: Final = timedelta(days=30)
 KEEP_IDLE_WINDOWS: Final = timedelta(minutes=20)
 """Longer than any window, so that what is forgotten counts in none; and no longer than needed."""
+
+KEEP_REMOVED_BACKUPS: Final = timedelta(days=100)
+"""The health of the last three months is told of them."""
 
 REPLAYS_MAX: Final = 100_000
 """Responses that an organization or a user keeps for repeated requests, between two runs."""
@@ -37,6 +41,8 @@ def clean(op: Operation) -> None:
     _forget(op, queue.forget_finished, KEEP_FINISHED_WORK)
     _forget(op, audit.forget_old, timedelta(days=settings.audit_kept_days))
     _forget(op, changes.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, restores.forget_old, timedelta(days=settings.audit_kept_days))
+    _forget(op, backups.forget_old, KEEP_REMOVED_BACKUPS)
     _forget(op, events.forget_old, timedelta(days=settings.events_kept_days))
 
 

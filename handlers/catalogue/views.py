@@ -46,6 +46,7 @@ def plan(record: Plan, idle_pause_s: int) -> Json:
             "manual_backups": record.manual_backups_max,
         },
         "deleted_retention_days": record.retention_days,
+        "backup_frequency_max": record.backup_frequency_max,
         "backup_retention_days": record.backup_retention_days,
         "pitr_days": record.pitr_days,
         "idle_pause_s": idle_pause_s if record.pauses_when_idle else None,

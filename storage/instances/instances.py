@@ -35,6 +35,7 @@ STATUSES: Final = (
     "paused",
     "resuming",
     "resizing",
+    "restoring",
     "failed",
     "deleting",
     "deleted",
@@ -46,7 +47,10 @@ PLACEMENTS: Final = ("shared", "secure")
 GONE: Final = ("deleted", "erased")
 ERASABLE: Final = tuple(status for status in STATUSES if status not in ("erasing", "erased"))
 TRANSITIONAL: Final = frozenset(
-    {"requested", "provisioning", "pausing", "resuming", "resizing", "deleting", "erasing"}
+    {
+        *("requested", "provisioning", "pausing", "resuming", "resizing", "restoring"),
+        *("deleting", "erasing"),
+    }
 )
 """Statuses in which some operation must be under way."""
 _ENGINE_RUNS: Final = frozenset({"running", "pausing", "resizing"})
@@ -156,13 +160,28 @@ class Instance(Owned, Record):
         One that failed for want of storage runs again with more.
         """
         if waits:
-            if self.status == "failed":
-                self._refuse_gone("change")
-            # Without data there is nothing to change; and one to be paused would run afterwards.
-            kept = self.ready_at is not None and self.desired_status == "running"
-            self._move("change", {"running", "failed"} if kept else {"running"}, "resizing")
+            self._interrupt("change", "resizing")
         else:
             self._refuse_gone("change")
+
+    def restore(self) -> None:
+        """Replace its data by that of a backup; it may be what makes one that failed run again."""
+        hint = "; resume it first" if self.status == "paused" else ""
+        self._interrupt("restore", "restoring", hint)
+
+    def _interrupt(self, verb: str, status: str, hint: str = "") -> None:
+        if self.status == "failed":
+            self._refuse_gone(verb)
+        # Without data there is nothing to change; and one to be paused would run afterwards.
+        kept = self.ready_at is not None and self.desired_status == "running"
+        self._move(verb, {"running", "failed"} if kept else {"running"}, status, hint)
+
+    def check_backed_up(self) -> None:
+        """StateConflict unless there is data, and nothing under way that changes it."""
+        if self.status == "failed":
+            self._refuse_gone("back up")
+        if self.ready_at is None or self.status not in {"running", "paused", "failed"}:
+            raise StateConflict(f"cannot back up an instance that is {self.status}")
 
     def check_branchable(self) -> None:
         """StateConflict unless there is data that a branch could begin with."""
@@ -223,9 +242,9 @@ class Instance(Owned, Record):
 
     def became_running(self, at: datetime) -> None:
         """Usable: a real login worked at that moment."""
-        usable = {"provisioning", "resuming", "resizing", "pausing", "paused", "failed", "running"}
+        usable = {"provisioning", "resuming", "resizing", "restoring", "pausing", "paused"}
         self._refuse_gone("run")
-        self._move("run", usable, "running")
+        self._move("run", usable | {"failed", "running"}, "running")
         self.desired_status = "running"
         self.paused_by = None
         self.ready_at = self.ready_at or at

@@ -296,7 +296,7 @@ def test_a_change_of_size_is_carried_out_one_at_a_time(house: House, tenant: Ten
     assert (change["kind"], change["old"], change["new"]) == ("size", "s0", "s1")
     assert change["status"] == "applied"
     assert kinds_of_events(house, tenant)[-1] == "instance.resized.v1"
-    assert house.cell.effects(instance["id"]) == ["put", "snapshot", "resize"]
+    assert house.cell.effects(instance["id"]) == ["put", "back_up", "resize"]
 
 
 def test_a_change_that_may_not_be_says_everything_wrong(house: House, tenant: Tenant) -> None:

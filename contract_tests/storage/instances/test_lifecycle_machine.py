@@ -18,13 +18,17 @@ ALLOWED: Final = {
     "pause": {"running": "pausing"},
     "resume": {"paused": "resuming"},
     "resize": dict.fromkeys(("running", "failed"), "resizing"),
+    "restore": dict.fromkeys(("running", "failed"), "restoring"),
     "rename": {status: status for status in LIVE},
     "delete": dict.fromkeys(LIVE, "deleting"),
     "undelete": {"deleted": "resuming"},
     "erase": dict.fromkeys(LIVE | {"deleting", "deleted"}, "erasing"),
     "provisioning": dict.fromkeys(("requested", "provisioning"), "provisioning"),
     "became_running": dict.fromkeys(
-        ("provisioning", "resuming", "resizing", "pausing", "paused", "failed", "running"),
+        (
+            *("provisioning", "resuming", "resizing", "restoring", "pausing", "paused"),
+            *("failed", "running"),
+        ),
         "running",
     ),
     "became_paused": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
@@ -37,6 +41,7 @@ ACTS: Final = {
     "pause": lambda instance: instance.pause(),
     "resume": lambda instance: instance.resume(),
     "resize": lambda instance: instance.change(waits=True),
+    "restore": lambda instance: instance.restore(),
     "rename": lambda instance: instance.change(waits=False),
     "delete": lambda instance: instance.delete(None),
     "undelete": lambda instance: instance.undelete(EPOCH),
@@ -72,7 +77,7 @@ class Lifecycle(RuleBasedStateMachine):
         elif verb == "undelete" and self.instance.ready_at is None:
             # What never ran has no data to come back with.
             expected = None
-        elif verb == "resize" and self.status == "failed" and not self._is_to_run():
+        elif verb in {"resize", "restore"} and self.status == "failed" and not self._is_to_run():
             expected = None
         else:
             expected = ALLOWED[verb].get(self.status)

@@ -24,6 +24,7 @@ MOVES: dict[str, tuple[Callable[[Instance], None], set[str], str]] = {
     "pause": (Instance.pause, {"running"}, "pausing"),
     "resume": (Instance.resume, {"paused"}, "resuming"),
     "change": (lambda it: it.change(waits=True), {"running", "failed"}, "resizing"),
+    "restore": (Instance.restore, {"running", "failed"}, "restoring"),
     "delete": (
         lambda it: it.delete(LATER),
         ALL - {"deleting", "deleted", "erasing", "erased"},
@@ -34,7 +35,10 @@ MOVES: dict[str, tuple[Callable[[Instance], None], set[str], str]] = {
     "provision": (Instance.provisioning, {"requested", "provisioning"}, "provisioning"),
     "run": (
         lambda it: it.became_running(LATER),
-        {"provisioning", "resuming", "resizing", "pausing", "paused", "failed", "running"},
+        {
+            *("provisioning", "resuming", "resizing", "restoring", "pausing", "paused"),
+            *("failed", "running"),
+        },
         "running",
     ),
     "record as paused": (
@@ -47,6 +51,12 @@ MOVES: dict[str, tuple[Callable[[Instance], None], set[str], str]] = {
 }
 
 
+HINTS = {
+    ("undelete", "deleting"): "; wait until it is deleted",
+    ("restore", "paused"): "; resume it first",
+}
+
+
 @pytest.mark.parametrize("verb", MOVES)
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_move_is_made_from_where_it_may_be_and_else_refused(verb: str, status: str) -> None:
@@ -56,7 +66,7 @@ def test_a_move_is_made_from_where_it_may_be_and_else_refused(verb: str, status:
         move(instance)
         assert (instance.status, instance.status_reason) == (then, None)
         return
-    hint = "; wait until it is deleted" if (verb, status) == ("undelete", "deleting") else ""
+    hint = HINTS.get((verb, status), "")
     with pytest.raises(StateConflict) as refused:
         move(instance)
     assert refused.value.detail == f"cannot {verb} an instance that is {status}{hint}"

@@ -46,7 +46,7 @@ def test_pause_and_resume(stage: Stage) -> None:
     assert stage.cell.effects(instance.id) == ["pause", "put", "resume"]
 
 
-def test_resize_takes_a_snapshot_before_it_applies_the_change(stage: Stage) -> None:
+def test_resize_backs_up_before_it_applies_the_change(stage: Stage) -> None:
     instance = stage.instance("running")
     with stage.database.write() as db:
         row = instances.fetch(db, stage.org_id, instance.id)
@@ -63,11 +63,12 @@ def test_resize_takes_a_snapshot_before_it_applies_the_change(stage: Stage) -> N
     stage.settle()
     found = stage.fetch(instance)
     assert (found.status, found.size, found.storage_bytes) == ("running", "s0", 5 * 10**9)
-    assert stage.cell.effects(instance.id) == ["snapshot", "resize"]
+    assert stage.cell.effects(instance.id) == ["back_up", "resize"]
     observed = stage.cell.observe(instance.id)
     assert observed is not None
     assert (observed["size"], observed["figures"]["storage_bytes"]) == ("s0", 5 * 10**9)
-    (event,) = stage.events(instance)
+    before, event = stage.events(instance)
+    assert (before.type, before.data["kind"]) == ("backup.completed.v1", "pre_change")
     assert event.type == "instance.resized.v1"
     assert {c["kind"] for c in event.data["changes"]} == {"size", "storage"}
     with stage.database.read() as db:
@@ -94,7 +95,7 @@ def test_a_change_that_the_cell_refuses_leaves_the_instance_as_it_was(stage: Sta
     observed = stage.cell.observe(instance.id)
     assert observed is not None
     assert observed["size"] == "f0"
-    assert stage.kinds_of_events(instance) == ["instance.failed.v1"]
+    assert stage.kinds_of_events(instance) == ["backup.completed.v1", "instance.failed.v1"]
 
 
 def test_delete_then_erase(stage: Stage) -> None:

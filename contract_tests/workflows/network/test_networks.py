@@ -53,7 +53,7 @@ def test_a_list_holds_while_the_instance_is_resized(stage: Stage) -> None:
         changes.order(db, found, {"size": "s1"}, requested_by=None, now=now(db))
 
     def copies_for_hours(action: str, _: str) -> None:
-        if action == "snapshot":
+        if action == "back_up":
             raise Again(5)
 
     stage.cell.before = copies_for_hours

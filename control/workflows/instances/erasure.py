@@ -15,6 +15,7 @@ from control.workflows.instances.subjects import (
     record,
     rfc3339,
 )
+from storage.data import backup_settings, backups, restores
 from storage.instances import changes
 from storage.instances.instances import Instance
 
@@ -55,6 +56,10 @@ def erase(op: Operation) -> None:
     def erased(db: Session, instance: Instance) -> None:
         instance.became_erased()
         changes.give_up(db, instance.org_id, instance.id)
+        # The cell has erased what they tell of.
+        restores.forget(db, instance)
+        backups.forget(db, instance)
+        backup_settings.forget(db, instance)
         publish(db, instance, "instance.deleted.v1", erased=True, purge_after=None)
 
     call(

@@ -37,18 +37,20 @@ def provision(op: Operation) -> None:
             instance.provisioning()
         return instance.branch_of
 
-    def ready(db: Session, instance: Instance) -> None:
-        assert observed is not None
-        instance.became_running(now(db))
-        instance.port = observed.get("port") or instance.port
-        instance.credentials_generation = observed["credentials"]["generation"]
-        publish_ready(db, instance)
-
     source_id = op.step_in_transaction("begin", begin)
     snapshot = None if source_id is None else op.step("copy", lambda: _copy(op, source_id))
     call(op, "put", "provisioning", put(op, snapshot))
     observed = call(op, "usable", "provisioning", usable)
-    record(op, "provisioning", ready)
+    record(op, "provisioning", lambda db, instance: became_ready(db, instance, observed))
+
+
+def became_ready(db: Session, instance: Instance, observed: Answer | None) -> None:
+    """It is usable for the first time; `observed` is what its cell says of it."""
+    assert observed is not None
+    instance.became_running(now(db))
+    instance.port = observed.get("port") or instance.port
+    instance.credentials_generation = observed["credentials"]["generation"]
+    publish_ready(db, instance)
 
 
 def pausing_failed(op: Operation, db: Session, reason: str) -> None:
@@ -120,14 +122,16 @@ def _copy(op: Operation, source_id: str) -> str | None:
     return f"{source_id}/{made['snapshot_id']}"
 
 
-def put(op: Operation, source_snapshot: str | None = None) -> Callable[..., Answer]:
+def put(
+    op: Operation, source_snapshot: str | None = None, source_backup: str | None = None
+) -> Callable[..., Answer]:
     """Declares the instance to its cell as the record wants it now."""
 
     def declare(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
         with op.database.read() as db:
             instance = instances.fetch(db, op.args["org_id"], instance_id)
             wanted = specification(db, op.services, instance)
-        wanted["source_snapshot"] = source_snapshot
+        wanted |= {"source_snapshot": source_snapshot, "source_backup": source_backup}
         return cell.put(instance_id, wanted, key=key, lease=lease)
 
     return declare

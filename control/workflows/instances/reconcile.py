@@ -11,12 +11,14 @@ from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
+from control.workflows.data import restores as restoring
 from control.workflows.instances import erasure, findings, lifecycle, resizing
 from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.network import domains
 from control.workflows.network.networks import apply_network, overtake
 from storage.catalogue.cells import Cell
+from storage.data import restores
 from storage.database import Database, now
 from storage.errors import RecordNotFound
 from storage.instances import instances
@@ -34,6 +36,7 @@ BY_STATUS: Final[dict[str, Workflow]] = {
     "pausing": lifecycle.pause,
     "resuming": lifecycle.resume,
     "resizing": resizing.resize,
+    "restoring": restoring.in_place,
     "deleting": erasure.delete,
     "erasing": erasure.erase,
 }
@@ -125,7 +128,15 @@ def _restart(db: Session, instance: Instance) -> None:
         instance.erase()
     if instance.status in TRANSITIONAL:
         _log.warning("lost work restarted", instance_id=instance.id, status=instance.status)
-        start(db, BY_STATUS[instance.status], instance)
+        start(db, _workflow_of(db, instance), instance)
+
+
+def _workflow_of(db: Session, instance: Instance) -> Workflow:
+    found = BY_STATUS[instance.status]
+    begins = found is lifecycle.provision
+    if begins and restores.into(db, instance, "new_instance") is not None:
+        return restoring.new_instance
+    return found
 
 
 def _tell_network(db: Session, instance: Instance) -> None:

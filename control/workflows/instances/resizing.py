@@ -1,4 +1,4 @@
-"""Changes that the cell must make: a snapshot first, then the new figures, then the record."""
+"""Changes that the cell must make: a backup first, then the new figures, then the record."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from control.cells.answer_checks import Answer
 from control.cells.client import CellClient
 from control.work import Operation, workflow
+from control.workflows.data.before_change import before_change, give_up
 from control.workflows.instances.lifecycle import put_what_was_kept, usable
 from control.workflows.instances.starting import start
 from control.workflows.instances.subjects import (
@@ -25,12 +26,13 @@ from storage.instances.changes import COLUMNS, Change
 from storage.instances.instances import Instance
 
 TOUCHES_DATA: Final = frozenset({"size", "storage", "engine_version"})
-"""Kinds that a snapshot goes before; a placement is only a note as long as hosts are alike."""
+"""Kinds that a backup goes before; a placement is only a note as long as hosts are alike."""
 
 
 def resizing_failed(op: Operation, db: Session, reason: str) -> None:
     instance = load(op, db)
     changes.give_up(db, instance.org_id, instance.id)
+    give_up(db, instance, reason)
     if instance.status == "resizing":
         instance.became_running(now(db))
         instance.status_reason = f"the change failed: {reason}"
@@ -59,7 +61,7 @@ def resize(op: Operation) -> None:
 
     kinds = set(op.step("plan", lambda: _kinds(op)))
     if kinds & TOUCHES_DATA:
-        call(op, "snapshot", "resizing", _snapshot)
+        before_change(op, "resizing")
         call(op, "apply", "resizing", _apply(op, kinds))
         call(op, "usable", "resizing", usable)
     record(op, "resizing", apply_all)
@@ -75,10 +77,6 @@ def _kinds(op: Operation) -> list[str]:
     with op.database.read() as db:
         pending = changes.pending(db, op.args["org_id"], op.args["instance_id"])
         return sorted(change.kind for change in pending)
-
-
-def _snapshot(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
-    return cell.snapshot(instance_id, "before-change", key=key, lease=lease)
 
 
 def _apply(op: Operation, kinds: set[str]) -> Callable[..., Answer]:

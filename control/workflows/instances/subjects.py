@@ -69,7 +69,7 @@ def record(
     op.step_in_transaction(name, transition)
 
 
-def publish(db: Session, instance: Instance, kind: str, **data: Any) -> None:
+def publish(db: Session, instance: Instance, kind: str, /, **data: Any) -> None:
     """Tell of a change of the instance, in the transaction that made it."""
     events.append(
         db, instance.org_id, kind, {"instance_id": instance.id, **data}, instance_id=instance.id
@@ -128,6 +128,7 @@ def specification(db: Session, services: Services, instance: Instance) -> dict[s
         "rotation_overlap_s": services.settings.rotation_overlap_s,
         **network_settings(db, instance, networks.of_instance(db, instance)),
         "source_snapshot": None,
+        "source_backup": None,
         # A cell need not know which organization it is, nor whose.
         "tenant": _opaque(instance.org_id),
         "person": "" if owner is None else _opaque(owner),

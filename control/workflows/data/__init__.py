@@ -1,0 +1,1 @@
+"""Data: copies of what instances hold, made, kept and restored."""

@@ -1,0 +1,115 @@
+"""Schedules of backups: each that is due is begun, once."""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from sqlalchemy.orm import Session
+
+from control.policy import backups as rules
+from control.policy.backups import BackupHistory, BackupOverrides, BackupSchedule
+from control.policy.plans import PLANS
+from control.work import Operation, Schedule, queue, workflow
+from control.workflows.data.backups import create, lane, start
+from control.workflows.data.before_change import failed
+from control.workflows.instances.fault_isolation import isolated
+from storage.data import backup_settings, backups
+from storage.data.backup_settings import Scheduled
+from storage.data.backups import Backup
+from storage.database import Database, now
+from storage.errors import StateConflict
+from storage.instances import instances
+from storage.instances.instances import Instance
+
+DUE_STATUSES: Final = ("running", "paused")
+BEGUN_MAX: Final = 500
+"""In one turn; more are begun in the next, a minute later."""
+LOST_AFTER: Final = timedelta(minutes=5)
+"""A backup under way without work is touched only after this time, so that races settle."""
+_PAGE: Final = 500
+_log = structlog.get_logger("backups")
+
+
+@workflow("backups.schedule", deadline_s=300)
+def begin_due(op: Operation) -> None:
+    restart_lost(op.database)
+    begun = 0
+    for each, moment in every(op.database, DUE_STATUSES):
+        slot = due_slot(each, moment)
+        if slot is None or begun == BEGUN_MAX:
+            continue
+        with isolated(each.instance_id):
+            begun += _begin(op.database, each, slot)
+
+
+def due_slot(each: Scheduled, moment: datetime) -> datetime | None:
+    """The turn that a backup of the instance is to be begun for now."""
+    turns = BackupHistory(
+        ready_at=each.ready_at,
+        # Later than the pause where something else of it changed: then one too many is made.
+        paused_since=each.updated_at if each.status == "paused" else None,
+        newest_slot=each.newest_slot,
+        newest_data=each.newest_data,
+    )
+    return rules.due_slot(schedule_of(each), each.instance_id, turns, moment)
+
+
+def schedule_of(each: Scheduled) -> BackupSchedule:
+    chosen = BackupOverrides(each.frequency, each.retention_days, each.window_start)
+    return rules.effective(PLANS[each.plan], chosen)
+
+
+def every(database: Database, statuses: Collection[str]) -> Iterator[tuple[Scheduled, datetime]]:
+    """Each instance that a schedule concerns, and the moment at which it was read."""
+    after = ""
+    while True:
+        with database.read() as db:
+            moment = now(db)
+            found = backup_settings.scheduled(db, statuses, after=after, limit=_PAGE)
+        for each in found:
+            yield each, moment
+        if len(found) < _PAGE:
+            return
+        after = found[-1].instance_id
+
+
+def _begin(database: Database, each: Scheduled, slot: datetime) -> int:
+    """How many were begun: one, unless the instance or another worker was faster."""
+    with suppress(StateConflict), database.write() as db:
+        instance = instances.fetch(db, each.org_id, each.instance_id, lock=True)
+        open_ = backups.first_open(db, instance, "scheduled", "manual")
+        if instance.status in DUE_STATUSES and open_ is None:
+            backup = backups.request(db, instance, "scheduled", slot=slot)
+            start(db, create, instance, backup_id=backup.id)
+            return 1
+    return 0
+
+
+def restart_lost(database: Database) -> None:
+    """Start again what is to make a backup and was lost, as with a database that was restored."""
+    with database.read() as db:
+        found = backups.open_since(db, now(db) - LOST_AFTER, _PAGE)
+    for read in found:
+        with isolated(read.instance_id), database.write() as db:
+            instance = instances.fetch(db, read.org_id, read.instance_id, lock=True)
+            backup = backups.fetch(db, instance, read.id, lock=True)
+            if backup.status in backups.OPEN_STATUSES and not _is_worked_at(db, instance, backup):
+                _restart(db, instance, backup)
+
+
+def _is_worked_at(db: Session, instance: Instance, backup: Backup) -> bool:
+    before_change = backup.kind == "pre_change"
+    return queue.is_open(db, instance.id if before_change else lane(create, instance.id))
+
+
+def _restart(db: Session, instance: Instance, backup: Backup) -> None:
+    _log.warning("lost work restarted", instance_id=instance.id, backup_id=backup.id)
+    if backup.kind == "pre_change":
+        failed(db, instance, backup, "the change that it was made for was given up")
+    else:
+        start(db, create, instance, backup_id=backup.id)
+
+
+SCHEDULE: Final = Schedule("backups", begin_due, every_s=60)

@@ -1,0 +1,137 @@
+"""Restores: a backup becomes the data of a new instance, or again that of its own."""
+
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from control.cells.answer_checks import Answer
+from control.cells.client import CellClient
+from control.work import GiveUp, Operation, workflow
+from control.workflows.data.backups import DEADLINE_S
+from control.workflows.data.before_change import before_change, give_up, patiently
+from control.workflows.instances.lifecycle import became_ready, put, usable
+from control.workflows.instances.resizing import converge
+from control.workflows.instances.starting import start
+from control.workflows.instances.subjects import call, load, publish, publish_failed
+from storage.data import restores
+from storage.data.backups import Backup
+from storage.data.restores import Restore
+from storage.database import now
+from storage.instances.instances import Instance
+
+GONE: Final = "the backup is gone: its instance was erased"
+
+
+def new_instance_failed(op: Operation, db: Session, reason: str) -> None:
+    instance = load(op, db)
+    restore = restores.into(db, instance, "new_instance")
+    if restore is not None:
+        restore.became_failed(reason, now(db))
+    if instance.status in {"requested", "provisioning"}:
+        instance.became_failed(f"provisioning failed: {reason}")
+        publish_failed(db, instance, "provision", reason)
+
+
+@workflow("restores.new_instance", deadline_s=DEADLINE_S, on_failure=new_instance_failed)
+def new_instance(op: Operation) -> None:
+    """Provision it as any other, with the data of a backup."""
+
+    def begin(db: Session) -> str | None:
+        instance = load(op, db)
+        if instance.status == "requested":
+            instance.provisioning()
+        restore = _begun(db, instance, "new_instance")
+        return None if restore is None else f"{restore.instance_id}/{restore.backup_id}"
+
+    def ready(db: Session) -> None:
+        instance = load(op, db)
+        if instance.status == "provisioning":
+            became_ready(db, instance, observed)
+            _completed(db, instance, "new_instance")
+        else:
+            _left(db, instance, "new_instance")
+
+    source = op.step_in_transaction("begin", begin)
+    if source is None:
+        raise GiveUp(GONE)
+    call(op, "put", "provisioning", patiently(op, put(op, source_backup=source)))
+    observed = call(op, "usable", "provisioning", usable)
+    op.step_in_transaction("record", ready)
+
+
+def in_place_failed(op: Operation, db: Session, reason: str) -> None:
+    instance = load(op, db)
+    give_up(db, instance, reason)
+    restore = restores.into(db, instance, "in_place")
+    if restore is not None:
+        restore.became_failed(reason, now(db))
+    if instance.status == "restoring":
+        # The cell has put the former data back; if it does not run, the reconciler will see.
+        instance.became_running(now(db))
+        instance.status_reason = f"the restore failed: {reason}"
+        publish_failed(db, instance, "restore", reason)
+        start(db, converge, instance)
+
+
+@workflow("restores.in_place", deadline_s=DEADLINE_S, on_failure=in_place_failed)
+def in_place(op: Operation) -> None:
+    """Back up what there is, replace it, and let clients in again."""
+
+    def begin(db: Session) -> str | None:
+        restore = _begun(db, load(op, db), "in_place")
+        return None if restore is None else restore.backup_id
+
+    def protected(db: Session, backup: Backup) -> None:
+        restore = restores.into(db, load(op, db), "in_place")
+        if restore is not None:
+            restore.pre_change_backup_id = backup.id
+
+    def restored(db: Session) -> None:
+        instance = load(op, db)
+        if instance.status == "restoring":
+            instance.became_running(now(db))
+            _completed(db, instance, "in_place")
+        else:
+            _left(db, instance, "in_place")
+
+    backup_id = op.step_in_transaction("begin", begin)
+    if backup_id is None:
+        raise GiveUp(GONE)
+    before_change(op, "restoring", protected)
+
+    def replace(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
+        return cell.restore(instance_id, backup_id, key=key, lease=lease)
+
+    call(op, "restore", "restoring", patiently(op, replace))
+    call(op, "usable", "restoring", usable)
+    op.step_in_transaction("record", restored)
+
+
+def _begun(db: Session, instance: Instance, mode: str) -> Restore | None:
+    restore = restores.into(db, instance, mode)
+    if restore is not None:
+        restore.begin(now(db))
+    return restore
+
+
+def _completed(db: Session, instance: Instance, mode: str) -> None:
+    restore = restores.into(db, instance, mode)
+    if restore is None:
+        return
+    restore.became_completed(now(db))
+    publish(
+        db,
+        instance,
+        "restore.completed.v1",
+        restore_id=restore.id,
+        backup_id=restore.backup_id,
+        mode=mode,
+        target_instance_id=instance.id,
+    )
+
+
+def _left(db: Session, instance: Instance, mode: str) -> None:
+    """What was asked later, such as a delete, ended it."""
+    restore = restores.into(db, instance, mode)
+    if restore is not None:
+        restore.became_failed(f"the instance is {instance.status}", now(db))

@@ -1,0 +1,55 @@
+"""Retention: backups that are kept no longer are removed, and what failed ones may have left."""
+
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from control.policy import backups as rules
+from control.policy.backups import KeptBackup
+from control.work import Operation, Schedule, workflow
+from control.workflows.data.backup_schedules import every, schedule_of
+from control.workflows.data.backups import FAILED_REST, drop, start
+from control.workflows.instances.fault_isolation import isolated
+from storage.data import backups, restores
+from storage.data.backup_settings import Scheduled
+from storage.database import now
+from storage.instances import instances
+from storage.instances.instances import GONE, STATUSES
+
+DROPS_MAX: Final = 500
+"""Instances that some are removed of in one turn; others have theirs."""
+
+
+@workflow("backups.expire", deadline_s=300)
+def expire_old(op: Operation) -> None:
+    for each, moment in every(op.database, STATUSES):
+        days = schedule_of(each).retention_days
+        if each.oldest_kept is not None and each.oldest_kept + timedelta(days=days) <= moment:
+            with isolated(each.instance_id), op.database.write() as db:
+                _expire(db, each, days)
+    with op.database.write() as db:
+        for org_id, instance_id in backups.instances_to_drop(db, now(db) - FAILED_REST, DROPS_MAX):
+            start(db, drop, instances.fetch(db, org_id, instance_id))
+
+
+def _expire(db: Session, each: Scheduled, days: int) -> None:
+    instance = instances.fetch(db, each.org_id, each.instance_id, lock=True)
+    if instance.desired_status in GONE:
+        # Until it is erased a deleted instance keeps what it had.
+        return
+    completed = {backup.id: backup for backup in backups.completed(db, instance)}
+    kept = [
+        KeptBackup(one.id, one.kind, one.completed_at)
+        for one in completed.values()
+        if one.completed_at is not None
+    ]
+    over = rules.expired(kept, days, now(db), restores.needed(db, instance))
+    for backup_id in over:
+        completed[backup_id].expire(f"its retention of {days} days is over")
+    if over:
+        db.flush()
+        start(db, drop, instance)
+
+
+SCHEDULE: Final = Schedule("retention", expire_old, every_s=300)

@@ -1,0 +1,110 @@
+"""Backups and their settings as the JSON that openapi.yaml describes."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from control.policy import backups as rules
+from control.policy.backups import BackupOverrides, BackupSchedule
+from control.policy.plans import PLANS
+from handlers.calls import OrgCall
+from handlers.instants import timestamp, timestamp_or_none
+from storage.data import backup_settings
+from storage.data.backup_settings import BackupSettings
+from storage.data.backups import Backup
+from storage.instances.instances import Instance
+
+Json = dict[str, Any]
+_SCHEDULED = frozenset({"running", "paused"})
+
+
+def of(call: OrgCall, instance: Instance) -> Callable[[Backup], Json]:
+    """The view of the instance's backups: when one expires follows from the settings."""
+    held = schedule(call, backup_settings.of_instance(call.db, instance))
+
+    def view(record: Backup, /) -> Json:
+        return backup(record, held.retention_days)
+
+    return view
+
+
+def schedule(call: OrgCall, chosen: BackupSettings) -> BackupSchedule:
+    """What holds for the instance of these settings."""
+    choices = BackupOverrides(chosen.frequency, chosen.retention_days, chosen.window_start)
+    return rules.effective(PLANS[call.org.plan], choices)
+
+
+def backup(record: Backup, retention_days: int) -> Json:
+    expires = record.completed_at is not None and record.kind != "manual"
+    kept = timedelta(days=retention_days)
+    return {
+        "id": record.id,
+        "instance_id": record.instance_id,
+        "kind": record.kind,
+        "label": record.label,
+        "status": record.status,
+        "status_reason": record.status_reason,
+        "engine": record.engine,
+        "engine_version": record.engine_version,
+        "size": record.size,
+        "storage_bytes": record.storage_bytes,
+        "size_bytes": record.size_bytes,
+        "stored_bytes": record.stored_bytes,
+        "extensions": record.extensions or [],
+        "sha256": record.sha256,
+        "verification": _verification(record),
+        "progress": None,
+        "requested_by": record.requested_by,
+        "created_at": timestamp(record.created_at),
+        "started_at": timestamp_or_none(record.started_at),
+        "completed_at": timestamp_or_none(record.completed_at),
+        "expires_at": timestamp(record.completed_at + kept)
+        if expires and record.completed_at
+        else None,
+    }
+
+
+def _verification(record: Backup) -> Json | None:
+    """With the moment as we write moments, whatever its cell writes."""
+    told = record.verification
+    return told and {**told, "at": timestamp(datetime.fromisoformat(told["at"]))}
+
+
+def health(month: str, ended: tuple[int, int, int], oldest: datetime | None) -> Json:
+    completed, failed, verified = ended
+    return {
+        "month": month,
+        "expected": completed + failed,
+        "completed": completed,
+        "failed": failed,
+        "verified": verified,
+        "score": rules.score(completed, failed, verified),
+        "oldest_restorable_at": timestamp_or_none(oldest),
+    }
+
+
+def settings(call: OrgCall, instance: Instance, chosen: BackupSettings) -> Json:
+    plan, held = PLANS[call.org.plan], schedule(call, chosen)
+    is_due = instance.status in _SCHEDULED and instance.ready_at is not None
+    return {
+        "instance_id": instance.id,
+        "plan": {
+            "frequencies": rules.frequencies(plan),
+            "retention_days_max": plan.backup_retention_days,
+            "manual_backups_max": plan.manual_backups_max,
+        },
+        "overrides": {
+            "frequency": chosen.frequency,
+            "retention_days": chosen.retention_days,
+            "window_start": chosen.window_start,
+        },
+        "effective": {
+            "frequency": held.frequency,
+            "retention_days": held.retention_days,
+            "window_start": held.window_start,
+            "window_end": held.window_end,
+            "next_backup_at": timestamp(held.next_slot(instance.id, call.now)) if is_due else None,
+        },
+        "updated_by": chosen.updated_by,
+        "updated_at": timestamp(chosen.updated_at),
+    }

@@ -1,0 +1,1 @@
+"""Data: backups of instances, and restores of them."""
