@@ -77,7 +77,9 @@ class Verifier:
         """
         stream_bytes = made.content.stream_bytes
         progress.begin("verifying", stream_bytes)
-        if made.size_bytes > self._settings.backup_verify_bytes_max:
+        if made.size_bytes > self._settings.backup_verify_bytes_max or source.status == "failed":
+            # What the instance's own engine does not start with starts no other either. Without a
+            # backup it could not be changed, as by more memory, so that it does.
             slot = CopySlot(self._pools.copies, self._host, source)
             async with bounds.in_turn_unlocked(source, slot):
                 with budget.limit(stream_bytes, ended=source.why_backup_ends):
