@@ -75,7 +75,7 @@ def test_an_answer_ends_at_the_moment_that_was_said(db: Session, kept: Replays) 
     assert kept.answer(db, KEY, before) is None
 
 
-LOST = "the response to this Idempotency-Key is lost"
+LOST = "the response to this Idempotency-Key was lost"
 TAKEN = "the request took effect and is not repeated"
 
 
