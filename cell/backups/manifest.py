@@ -60,11 +60,15 @@ class StoredContent:
 
 @dataclass(frozen=True)
 class Verification:
-    """`at` is in unix seconds; `digest` of what was counted in the data, or of the stream."""
+    """`at` is in unix seconds; `digest` of what was counted in the data, or of the stream.
+
+    `notice` is what the engine that was started with it could not read, for the owner.
+    """
 
     method: Method
     at: float
     digest: str
+    notice: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from ulid import ULID
 
 from cell.backups.manifest import Manifest, Verification
 from cell.backups.repository import Repository
-from cell.engines.driver import ChecksFiles, Contents, Login
+from cell.engines.driver import ChecksFiles, Contents, EngineError, Login
 from cell.instances import bounds, starting
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot
 from cell.instances.hosted import BackupProgress, HostedInstance
 from cell.instances.pools import Pools
+from cell.instances.reasons import for_owner
 from cell.instances.records import InstanceRecord
 from cell.instances.start_slots import StartSlot
 from cell.instances.uids import Uids
@@ -35,6 +36,7 @@ from cell.settings import CellSettings
 log = structlog.get_logger("cell.verification")
 
 PREFIX = "inst_verify_"
+NOTICE_CHARACTERS = 500
 VERIFIED = "verified"
 
 
@@ -44,6 +46,9 @@ class ScratchInstance(HostedInstance):
     def __init__(self, record: InstanceRecord, layout: Layout, source: HostedInstance) -> None:
         super().__init__(record, layout.site(record.instance_id, record.uid), source.driver)
         self.source = source
+        self.login = Login(source.driver.username(1), secrets.token_urlsafe(32))
+        # Whether a login worked.
+        self.has_begun = False
 
     def why_work_ends(self) -> str | None:
         return self.source.why_backup_ends()
@@ -88,11 +93,19 @@ class Verifier:
             return Verification("checksums", time.time(), digest), ()
         async with self._scratch(source) as scratch:
             contents = await self._started(scratch, made, progress)
+        if isinstance(contents, str):
+            digest = made.content.stream_sha256
+            return Verification("checksums", time.time(), digest, contents), ()
         return Verification("restored", time.time(), contents.digest), contents.extensions
 
     async def _started(
         self, scratch: ScratchInstance, made: Manifest, progress: BackupProgress
-    ) -> Contents:
+    ) -> Contents | str:
+        """What the engine read, or why it could not; before a change also why it did not start.
+
+        The instance's own engine does no better, and whoever left one table that cannot be read
+        would keep all the others from being backed up, and the instance from being changed.
+        """
         driver, site = scratch.driver, scratch.site
         bytes_max = max(scratch.ceiling_bytes, made.content.stream_bytes)
         limits = (bytes_max, self._settings.backup_verify_timeout_s)
@@ -108,17 +121,29 @@ class Verifier:
             with budget.limit(bytes_max):
                 await driver.restore(site, folder)
             await in_own_thread(engine_files.remove, folder)
-            if isinstance(driver, ChecksFiles):
-                await driver.check_files(site)
-            login = Login(driver.username(1), secrets.token_urlsafe(32))
-            await driver.set_credentials(site, [login])
-            await driver.provision(site, scratch.record.spec)
-            await asyncio.to_thread(site.empty_run)
-            await self._start(scratch, login)
-            return await driver.examine(site, login)
+            try:
+                await self._begin(scratch)
+                return await driver.examine(site, scratch.login)
+            except EngineError as error:
+                if (why := scratch.why_work_ends()) is not None:
+                    raise EngineError(why) from error
+                if not scratch.has_begun and made.kind != "pre_change":
+                    raise
+                log.warning("cell.backup_not_read", instance_id=made.instance_id, reason=str(error))
+                return for_owner(str(error))[:NOTICE_CHARACTERS]
+
+    async def _begin(self, scratch: ScratchInstance) -> None:
+        """Returns when the login works."""
+        driver, site = scratch.driver, scratch.site
+        if isinstance(driver, ChecksFiles):
+            await driver.check_files(site)
+        await driver.set_credentials(site, [scratch.login])
+        await driver.provision(site, scratch.record.spec)
+        await asyncio.to_thread(site.empty_run)
+        await self._start(scratch, scratch.login)
+        scratch.has_begun = True
 
     async def _start(self, scratch: ScratchInstance, login: Login) -> None:
-        """Returns when the login works."""
         spec = scratch.record.spec
         async with StartSlot(self._pools, self._host, scratch) as slot:
             process = await scratch.driver.start(scratch.site, spec)

@@ -95,9 +95,7 @@ def test_an_instance_lives_and_is_erased(installation: Installation, path: str) 
         "instance.ready.v1",
         "instance.paused.v1",
         "instance.resumed.v1",
-        # Before the size is changed.
-        "backup.completed.v1",
-        "instance.resized.v1",
+        *("backup.completed.v1", "instance.resized.v1"),
         "instance.deleted.v1",
         "instance.resumed.v1",
         "instance.deleted.v1",

@@ -145,3 +145,34 @@ def flip(path: Path, place: float = 0.5) -> None:
         content = file.read(64)
         file.seek(-len(content), 1)
         file.write(bytes(each ^ 0x55 for each in content))
+
+
+@pytest.mark.parametrize("subject", ["postgres"], indirect=True)
+def test_data_of_every_encoding_is_read_and_no_database_that_is_half_dropped(
+    running: Subject,
+) -> None:
+    def connect(database: str) -> psycopg.Connection[tuple[str, ...]]:
+        return psycopg.connect(
+            host=str(running.site.run),
+            dbname=database,
+            user=running.login.username,
+            password=running.login.password,
+            autocommit=True,
+        )
+
+    with connect("app") as connection:
+        for encoding in ("SQL_ASCII", "WIN1252"):
+            made = f"CREATE DATABASE {encoding} ENCODING '{encoding}' LOCALE 'C'"
+            connection.execute(f"{made} TEMPLATE template0".encode())
+        connection.execute("CREATE DATABASE half")
+        connection.execute("SET statement_timeout = '1ms'")
+        with contextlib.suppress(psycopg.errors.QueryCanceled):
+            connection.execute("DROP DATABASE half")
+    for encoding in ("sql_ascii", "win1252"):
+        with connect(encoding) as connection:
+            connection.execute("CREATE TABLE t (x text)")
+            # Of neither is there one in UTF-8.
+            octet = "convert_from('\\x81'::bytea, getdatabaseencoding()::name)"
+            connection.execute(f"INSERT INTO t VALUES ({octet})".encode())
+    found = running.run(running.driver.examine(running.site, running.login))
+    assert len(found.digest) == 64

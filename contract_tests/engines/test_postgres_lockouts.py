@@ -166,6 +166,17 @@ def test_a_database_that_is_gone_is_made_anew_beside_its_former_name(lent: Subje
     assert ask(lent, "SELECT * FROM kept") == []
 
 
+@newest_lent
+def test_a_database_whose_removal_was_interrupted_is_made_anew(lent: Subject) -> None:
+    """As by a time limit, or by whoever presses Ctrl-C."""
+    with session(lent, superuser(lent), "postgres") as connection:
+        connection.execute("UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'app'")
+    assert not lets_in(lent)
+    lent.accept(lent.login)
+    assert lets_in(lent)
+    assert value(lent, "SELECT datconnlimit FROM pg_database WHERE datname = 'app'") == -1
+
+
 @every_version_shared
 def test_what_would_lock_others_out_is_refused(shared: Subject) -> None:
     for statement in REFUSED:

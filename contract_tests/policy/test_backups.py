@@ -173,7 +173,11 @@ def test_retention_takes_what_is_over_and_leaves_what_is_needed(
     for one in kept:
         age = NOW - one.completed_at
         is_newest = one.completed_at == max(each.completed_at for each in kept)
-        if one.kind == "manual" or age < timedelta(days=days):
+        if one.kind == "pre_change" and age < timedelta(days=days):
+            later = [each for each in kept if each.completed_at >= one.completed_at]
+            changes = [each for each in later if each.kind == "pre_change" and each is not one]
+            assert one.id not in gone or len(changes) >= backups.PRE_CHANGE_KEPT
+        elif one.kind == "manual" or age < timedelta(days=days):
             assert one.id not in gone
         elif not is_newest and one.id not in needed:
             assert one.id in gone
@@ -192,3 +196,28 @@ def test_a_month_ends_where_the_next_begins() -> None:
         datetime(2027, 1, 1, tzinfo=UTC),
     )
     assert backups.month("2028-02")[1] == datetime(2028, 3, 1, tzinfo=UTC)
+
+
+def test_moving_the_window_brings_no_more_backups_than_the_plan_allows() -> None:
+    moment = datetime.fromisoformat("2026-11-26T00:43:00+00:00")
+    made = None
+    slots = []
+    for minute in range(0, 36 * 60, 7):
+        now = moment + timedelta(minutes=minute)
+        chosen = BackupSchedule("daily", 3, f"{now - timedelta(hours=2):%H:%M}")
+        turns = BackupHistory(moment - timedelta(days=9), None, made, None)
+        slot = backups.due_slot(chosen, "inst_1", turns, now)
+        if slot is not None:
+            slots.append(slot)
+            made = slot
+    assert 1 <= len(slots) <= 2
+
+
+def test_of_backups_before_changes_the_newest_are_kept() -> None:
+    moment = datetime.fromisoformat("2026-11-26T00:43:00+00:00")
+    kept = [
+        KeptBackup(f"bkp_{number}", kind, moment + timedelta(minutes=number))
+        for number, kind in enumerate(["scheduled", "manual", *["pre_change"] * 9])
+    ]
+    assert backups.expired(kept, 3, moment) == ["bkp_2", "bkp_3", "bkp_4", "bkp_5"]
+    assert backups.expired(kept, 3, moment, needed=["bkp_3"]) == ["bkp_2", "bkp_4", "bkp_5"]

@@ -33,5 +33,5 @@ def told(backup_id: str, kind: str) -> Answer:
         "completed_at": moment,
         "sha256": hashlib.sha256(backup_id.encode()).hexdigest(),
         "extensions": [],
-        "verification": {"method": "restored", "at": moment, "digest": "0" * 64},
+        "verification": {"method": "restored", "at": moment, "digest": "0" * 64, "notice": None},
     }

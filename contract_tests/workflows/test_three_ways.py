@@ -89,7 +89,7 @@ CASES = {
             "restores.in_place",
             "restoring",
             "running",
-            ("back_up", "restore"),
+            ("pause", "back_up", "restore", "resume"),
             "restore.completed.v1",
             "running",
             told_before=("backup.completed.v1",),
@@ -115,7 +115,8 @@ STEPS = {
     "instances.delete": ("delete", "record"),
     "instances.erase": ("erase", "record"),
     "restores.in_place": (
-        *("begin", "protect", "back_up", "backed_up", "restore", "usable", "record"),
+        *("begin", "close", "protect", "back_up", "backed_up"),
+        *("restore", "open", "usable", "record"),
     ),
     "restores.new_instance": ("begin", "put", "usable", "record"),
 }

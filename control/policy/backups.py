@@ -18,6 +18,8 @@ DEFAULT_FREQUENCY: Final = "daily"
 DEFAULT_START: Final = "02:00"
 WINDOW: Final = timedelta(hours=2)
 """Instances begin spread over this time, so that those of a cell do not all copy at once."""
+PRE_CHANGE_KEPT: Final = 5
+"""Of an instance: as many changes as one likes are made in a day."""
 HEALTH_PLANS: Final = ("team", "enterprise")
 _MONDAY: Final = datetime.fromisoformat("1970-01-05T00:00:00+00:00")
 
@@ -50,6 +52,15 @@ class BackupSchedule:
 
     def next_slot(self, instance_id: str, moment: datetime) -> datetime:
         return self.last_slot(instance_id, moment) + PERIODS[self.frequency]
+
+    @property
+    def apart(self) -> timedelta:
+        """How far slots are apart at least, also where the window is moved between them.
+
+        Of a week the day stays the same.
+        """
+        period = min(PERIODS[self.frequency], PERIODS["daily"])
+        return period - min(WINDOW, period / 2)
 
     @property
     def window_end(self) -> str:
@@ -151,6 +162,8 @@ def due_slot(
     if turns.newest_slot is None and schedule.frequency == "weekly":
         schedule = BackupSchedule("daily", schedule.retention_days, schedule.window_start)
     slot = schedule.last_slot(instance_id, moment)
+    if turns.newest_slot is not None and slot - turns.newest_slot < schedule.apart:
+        return None
     begun = max(turns.ready_at, turns.newest_slot or turns.ready_at)
     return slot if slot > begun else None
 
@@ -170,15 +183,18 @@ def expired(
     """The ids of those of an instance whose retention is over.
 
     Never of the newest, whatever its age, nor of those that restores under way read from. Manual
-    backups have no retention: who asked for one deletes it.
+    backups have no retention: who asked for one deletes it. Of those before changes, which nobody
+    waits for, the newest `PRE_CHANGE_KEPT` are kept.
     """
     by_age = sorted(kept, key=lambda each: (each.completed_at, each.id))
+    changes = [each.id for each in by_age if each.kind == "pre_change"]
+    outnumbered = set(changes[:-PRE_CHANGE_KEPT])
     return [
         each.id
         for each in by_age[:-1]
         if each.kind != "manual"
         and each.id not in needed
-        and each.completed_at + timedelta(days=days) <= moment
+        and (each.id in outnumbered or each.completed_at + timedelta(days=days) <= moment)
     ]
 
 

@@ -67,7 +67,8 @@ def backup(record: Backup, retention_days: int) -> Json:
 def _verification(record: Backup) -> Json | None:
     """With the moment as we write moments, whatever its cell writes."""
     told = record.verification
-    return told and {**told, "at": timestamp(datetime.fromisoformat(told["at"]))}
+    at = told and timestamp(datetime.fromisoformat(told["at"]))
+    return told and {"notice": None, **told, "at": at}
 
 
 def health(month: str, ended: tuple[int, int, int], oldest: datetime | None) -> Json:

@@ -11,7 +11,8 @@ from cell.runtime.engine_files import EnginePath
 ANSWER_TIMEOUT_S = 6 * 3600.0
 WELL = ("OK", "Table is already up to date")
 TABLES = """
-SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE = 'BASE TABLE'
+SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES
+WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED')
 AND TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema', 'sys')
 """
 
@@ -38,7 +39,7 @@ def _look(found: tuple[tuple[Any, ...], ...], table: str) -> None:
     """At the rows of an answer; notes and warnings are of tables that can be read."""
     for _, _, kind, text in found:
         if kind.lower() == "error" or (kind.lower() == "status" and text not in WELL):
-            raise EngineError(f"the table {table} is damaged: {text}")
+            raise EngineError(f"the table {table} cannot be read: {text}")
 
 
 def _quoted(name: str) -> str:

@@ -20,12 +20,14 @@ from cell.runtime.process import LaunchError
 CHECK_TIMEOUT_S = 6 * 3600.0
 # Of clusters that were made without, as those of other services.
 WITHOUT_CHECKSUMS = "checksums are not enabled"
+# Not those whose removal was broken off, which the server lets nobody into.
 DATABASES = """
 SELECT pg_catalog.encode(pg_catalog.textsend(datname::pg_catalog.text), 'hex')
-FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate
+FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate AND datconnlimit <> -2
 """
 EXTENSIONS = "SELECT extname FROM pg_catalog.pg_extension WHERE extname <> 'plpgsql'"
-# Names may be of any bytes, and so they stay on the server.
+# Names may be of any bytes, and so they stay on the server. Values are not converted: there are
+# encodings of which not every text has one in that of the session.
 TABLES = f"""
 SELECT c.oid, pg_catalog.encode(pg_catalog.textsend(n.nspname || '.' || c.relname), 'hex')
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -40,7 +42,8 @@ BEGIN
     SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) INTO named
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE c.oid = {0};
-    EXECUTE 'COPY ' || named || ' TO ''/dev/null''';
+    EXECUTE 'COPY ' || named || ' TO ''/dev/null'' WITH (ENCODING '
+        || pg_catalog.quote_literal(pg_catalog.getdatabaseencoding()) || ')';
     GET DIAGNOSTICS read = ROW_COUNT;
     PERFORM pg_catalog.set_config('menagerie.rows', read::text, false);
 END $$

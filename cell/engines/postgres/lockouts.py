@@ -69,7 +69,7 @@ BEGIN
 END $$
 """
 STATE = f"""
-SELECT datallowconn, datconnlimit = 0,
+SELECT datconnlimit <> -2, datallowconn, datconnlimit = 0,
     pg_catalog.has_database_privilege('{OWNER}', oid, 'CONNECT'),
     datdba = '{OWNER}'::pg_catalog.regrole, {USABLE}
 FROM pg_catalog.pg_database d WHERE datname = '{DATABASE}'
@@ -134,6 +134,10 @@ async def _reset(connection: Connection, folder: EnginePath, login: Login) -> No
 async def _open_database(connection: Connection) -> None:
     """There is one to connect to, empty where the former was dropped or has another name now."""
     row = await (await connection.execute(STATE)).fetchone()
+    if row is not None and not row[0]:
+        # Its removal was broken off: the server lets nobody in, and it can only be removed.
+        await _run(connection, "DROP DATABASE {} WITH (FORCE)")
+        row = None
     if row is not None and not row[-1]:
         await _set_aside(connection)
         row = None
@@ -142,7 +146,7 @@ async def _open_database(connection: Connection) -> None:
         await _run(connection, "CREATE DATABASE {} OWNER {} TEMPLATE template0")
         log.warning("cell.postgres.database_made")
         return
-    allowed, full, may_connect, is_owners, _ = row
+    _, allowed, full, may_connect, is_owners, _ = row
     if not is_owners:
         # Who held a credential may have dropped it, and had a role of his make another.
         await _run(connection, "ALTER DATABASE {} OWNER TO {}")

@@ -33,7 +33,10 @@ SETTINGS = (
     "SET vacuum_cost_delay = '2ms'",
     "SET client_connection_check_interval = '1s'",
 )
-DATABASES = "SELECT datname FROM pg_catalog.pg_database WHERE datallowconn AND NOT datistemplate"
+DATABASES = (
+    "SELECT datname FROM pg_catalog.pg_database"
+    " WHERE datallowconn AND NOT datistemplate AND datconnlimit <> -2"
+)
 # pg_upgrade takes statistics along from 18 on, but those that the owner created. The small first.
 UNCOUNTED = """
 SELECT nspname, relname FROM pg_catalog.pg_class AS c

@@ -67,7 +67,14 @@ BROKEN = r"SELECT datname FROM pg_catalog.pg_database WHERE datname::text ~ E'[\
 ALIEN = f"SELECT datname FROM pg_catalog.pg_database d WHERE NOT {lockouts.USABLE} ORDER BY 1"  # noqa: S608 - our own words
 # It would have to look into them.
 CLOSED = "SELECT datname FROM pg_catalog.pg_database WHERE NOT datallowconn AND NOT datistemplate"
+# Their removal was broken off, and it refuses them.
+INVALID = "SELECT datname FROM pg_catalog.pg_database WHERE datconnlimit = -2"
 REFUSED = (
+    (
+        INVALID,
+        "the removal of these databases was interrupted",
+        "DROP DATABASE …",
+    ),
     (
         BROKEN,
         "the names of these databases contain line breaks",

@@ -66,7 +66,7 @@ def in_place_failed(op: Operation, db: Session, reason: str) -> None:
     if restore is not None:
         restore.became_failed(reason, now(db))
     if instance.status == "restoring":
-        # The cell has put the former data back; if it does not run, the reconciler will see.
+        # The cell has put the former data back; `converge` lets clients in again.
         instance.became_running(now(db))
         instance.status_reason = f"the restore failed: {reason}"
         publish_failed(db, instance, "restore", reason)
@@ -97,14 +97,28 @@ def in_place(op: Operation) -> None:
     backup_id = op.step_in_transaction("begin", begin)
     if backup_id is None:
         raise GiveUp(GONE)
+    # What is written after the present data was backed up would be in neither.
+    call(op, "close", "restoring", _close)
     before_change(op, "restoring", protected)
 
     def replace(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
         return cell.restore(instance_id, backup_id, key=key, lease=lease)
 
     call(op, "restore", "restoring", patiently(op, replace))
+    call(op, "open", "restoring", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
     call(op, "usable", "restoring", usable)
     op.step_in_transaction("record", restored)
+
+
+def _close(cell: CellClient, instance_id: str, *, key: str, lease: int) -> Answer:
+    """Nobody is let in, until it is resumed. Nor is anybody where it failed, which is to be told.
+
+    What cannot start is backed up all the same.
+    """
+    observed = cell.observe(instance_id)
+    if observed is not None and observed["status"] == "failed":
+        return observed
+    return cell.pause(instance_id, key=key, lease=lease)
 
 
 def _begun(db: Session, instance: Instance, mode: str) -> Restore | None:

@@ -70,7 +70,10 @@ def resize(op: Operation) -> None:
 @workflow("instances.converge", deadline_s=600)
 def converge(op: Operation) -> None:
     """Declare to the cell what the record holds, after a change that did not succeed."""
-    call(op, "put", "running", put_what_was_kept(op))
+    told = call(op, "put", "running", put_what_was_kept(op))
+    if told is not None and told["paused_by"] == "request":
+        # Closed for a change that was not made.
+        call(op, "resume", "running", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
 
 
 def _kinds(op: Operation) -> list[str]:
