@@ -25,6 +25,7 @@ from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.process import mark_of, strays
 from cell.sealing import Sealer, read_or_make_key
+from contract_tests.by_day import one_in
 from contract_tests.cell.backups.backup_calls import (
     asked,
     back_up,
@@ -141,7 +142,7 @@ def phase_is(rig: Rig, instance_id: str, work: str, phase: str) -> None:
     until(seen, f"the {work} is {phase}")
 
 
-@pytest.mark.parametrize("phase", ["copying", "verifying"])
+@pytest.mark.parametrize("phase", one_in(2, ["verifying", "copying"]))
 def test_a_killed_cell_leaves_no_half_backup(make_rig: Callable[..., Rig], phase: str) -> None:
     rig = make_rig()
     rig.usual = VALKEY
@@ -184,7 +185,7 @@ def test_no_route_leads_to_a_scratch_instance_and_nothing_of_it_is_left(light_ri
     assert light_rig.status_is(instance_id, "running")["restarts"] == 0
 
 
-@pytest.mark.parametrize("phase", ["copying", "verifying"])
+@pytest.mark.parametrize("phase", one_in(2, ["verifying", "copying"]))
 def test_a_cell_that_is_asked_to_end_waits_for_no_backup(
     make_rig: Callable[..., Rig], phase: str
 ) -> None:
@@ -208,7 +209,7 @@ def test_a_cell_that_is_asked_to_end_waits_for_no_backup(
     )
 
 
-@pytest.mark.parametrize("phase", ["downloading", "starting"])
+@pytest.mark.parametrize("phase", one_in(2, ["starting", "downloading"]))
 def test_a_killed_cell_has_the_former_data_or_all_of_the_backup(
     make_rig: Callable[..., Rig], phase: str
 ) -> None:
