@@ -140,17 +140,17 @@ class Verifier:
         await driver.set_credentials(site, [scratch.login])
         await driver.provision(site, scratch.record.spec)
         await asyncio.to_thread(site.empty_run)
-        await self._start(scratch, scratch.login)
+        await self._start(scratch)
         scratch.has_begun = True
 
-    async def _start(self, scratch: ScratchInstance, login: Login) -> None:
+    async def _start(self, scratch: ScratchInstance) -> None:
         spec = scratch.record.spec
         async with StartSlot(self._pools, self._host, scratch) as slot:
             process = await scratch.driver.start(scratch.site, spec)
             scratch.engine_started(process)
             slot.limit_cpu()
             self._host.headroom.give(process.group, spec.size.memory_bytes)
-            await starting.until_usable(scratch, process, login, self._settings, slot)
+            await starting.until_usable(scratch, process, scratch.login, self._settings, slot)
             await starting.limit(self._host, scratch, process)
 
     @contextlib.asynccontextmanager

@@ -2,13 +2,13 @@
 
 import os
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from contract_tests import small_disks
 from contract_tests.cell.rig import until
 from contract_tests.end_to_end.installation import Installation, order, query, reveal
 
@@ -17,20 +17,8 @@ SIZE_BYTES = 64 * 1024 * 1024
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", disk],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
-    try:
+    with small_disks.mounted(tmp_path / "disk", SIZE_BYTES) as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def fill(path: Path) -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import shutil
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.process import mark_of, strays
 from cell.sealing import Sealer, read_or_make_key
+from contract_tests import small_disks
 from contract_tests.by_day import one_in
 from contract_tests.cell.backups.backup_calls import (
     asked,
@@ -293,20 +293,8 @@ def test_a_branch_of_what_does_not_start_is_not_made(
 
 @pytest.fixture
 def small_store(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={STORE_BYTES}", "tmpfs", disk],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
-    try:
+    with small_disks.mounted(tmp_path / "disk", STORE_BYTES) as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_a_full_store_is_told_and_keeps_nothing(
