@@ -62,7 +62,7 @@ class StoredContent:
 class Verification:
     """`at` is in unix seconds; `digest` of what was counted in the data, or of the stream.
 
-    `notice` is what the engine that was started with it could not read, for the owner.
+    `notice` is what the engine that was started with it could not read or left out, for the owner.
     """
 
     method: Method

@@ -71,8 +71,8 @@ class _Work:
 
 async def sparing(
     instance: HostedInstance, start: Callable[[HostedInstance], Awaitable[None]]
-) -> None:
-    """Without its owner's code where it does not start with it.
+) -> str | None:
+    """Without its owner's code where it does not start with it: then what its owner is told.
 
     What ended it may pass, so that it is tried once more with all there is; not so its slowness.
     """
@@ -89,15 +89,17 @@ async def sparing(
             raise
         reason = str(error)
     else:
-        return
+        return None
     try:
         await start(instance)
     except BaseException:
         await asyncio.to_thread(put_back)
         raise
-    instance.explain(f"started without {driver.code}, because it did not start with them")
-    log_files.write(instance.site.log, f"{moment(time.time())} menagerie: {instance.reason}")
+    told = f"started without {driver.code}, because it did not start with them"
+    instance.explain(told)
+    log_files.write(instance.site.log, f"{moment(time.time())} menagerie: {told}")
     log.warning("cell.started_without_code", instance_id=instance.instance_id, reason=reason)
+    return told
 
 
 async def is_loading(instance: HostedInstance) -> bool:
