@@ -245,22 +245,16 @@ class FakeCell:
         lease: int,
     ) -> Answer:
         """An act on the store. The instance may be stopped, and not erased."""
-        self.before(action, instance_id)
-        with self._open() as file:
-            _check_lease(file, key.rpartition(":")[0], lease)
-            answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-            if answered is not None:
-                return dict(orjson.loads(answered[0]))
+
+        def do(file: sqlite3.Connection) -> Answer:
             observed = _read(file, instance_id)
             if observed is None:
                 raise InstanceUnknown(f"instance {instance_id} is not here")
             if observed["status"] == "erased":
                 raise CellRefused(f"cannot {action} an instance that is erased")
-            answer = act(file, observed)
-            file.execute("INSERT INTO answers VALUES (?, ?)", (key, orjson.dumps(answer).decode()))
-            file.execute("INSERT INTO effects VALUES (?, ?)", (action, instance_id))
-        self.after(action, instance_id)
-        return answer
+            return act(file, observed)
+
+        return self._once(action, instance_id, do, key=key, lease=lease)
 
     def _change(
         self, action: str, instance_id: str, values: Mapping[str, Any], key: str, lease: int
@@ -283,19 +277,34 @@ class FakeCell:
         key: str,
         lease: int,
     ) -> Answer:
+        def do(file: sqlite3.Connection) -> Answer:
+            observation = act(_read(file, instance_id))
+            _write(file, observation)
+            return observation
+
+        return self._once(action, instance_id, do, key=key, lease=lease)
+
+    def _once(
+        self,
+        action: str,
+        instance_id: str,
+        do: Callable[[sqlite3.Connection], Answer],
+        *,
+        key: str,
+        lease: int,
+    ) -> Answer:
+        """What was answered to that key before is answered again."""
         self.before(action, instance_id)
         with self._open() as file:
             _check_lease(file, key.rpartition(":")[0], lease)
             answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             if answered is not None:
                 return dict(orjson.loads(answered[0]))
-            observation = act(_read(file, instance_id))
-            _write(file, observation)
-            stored = (key, orjson.dumps(observation).decode())
-            file.execute("INSERT INTO answers VALUES (?, ?)", stored)
+            answer = do(file)
+            file.execute("INSERT INTO answers VALUES (?, ?)", (key, orjson.dumps(answer).decode()))
             file.execute("INSERT INTO effects VALUES (?, ?)", (action, instance_id))
         self.after(action, instance_id)
-        return observation
+        return answer
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
