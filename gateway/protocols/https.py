@@ -60,13 +60,14 @@ class HttpsDialogue(TlsFirst):
         return _response("400 Bad Request", {"error": TLS_REQUIRED}, first)
 
     def begin(self, received: bytearray) -> FirstRequest | None:
-        whole = len(received) >= HEAD_MAX_BYTES or any(end in received for end in HEAD_ENDS)
-        if not whole:
+        whole = any(end in received for end in HEAD_ENDS)
+        if not whole and len(received) < HEAD_MAX_BYTES:
             return None
         self._first = bytes(received[:FIRST_BYTES])
         head = re.split(rb"\r?\n\r?\n", received, maxsplit=1)[0]
         self._has_credentials = bool(ASKS_FOR_ITS_OWN.match(head) and CREDENTIALS.search(head))
-        self._to_come = _bytes_to_come(bytes(received), bytes(head))
+        # An engine waits for the rest of a head that is not whole, and works on nothing meanwhile.
+        self._to_come = _bytes_to_come(bytes(received), bytes(head)) if whole else None
         return FirstRequest(bytes(received))
 
     # A client that shows no credentials with its first request, or wrong ones, stays among those
