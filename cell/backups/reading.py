@@ -128,7 +128,8 @@ def _unpack(stream: _Stream, target: Path) -> None:
     with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=BLOCK_BYTES) as tar:
         for member in tar:
             parts = PurePosixPath(member.name).parts
-            plain = member.isdir() or member.isreg()
+            # A sparse file is longer than what is in the archive.
+            plain = member.isdir() or (member.isreg() and not member.issparse())
             if not plain or ".." in parts or member.name.startswith("/") or not parts:
                 raise DamagedError("the backup contains an unexpected entry")
             place = target.joinpath(*parts)
