@@ -87,8 +87,7 @@ def with_long_transaction(rig: Rig) -> str:
             for number in range(first, first + AT_ONCE):
                 pipeline.xadd("stream", {"a": "b"}, id=f"{number + 1}-1")
             pipeline.execute()
-        words = ("GROUP", "group", "one", "COUNT", ENTRIES, "STREAMS", "stream", ">")
-        own.execute_command("XREADGROUP", *words)
+        own.xreadgroup("group", "one", {"stream": ">"}, count=ENTRIES)
     rig.action(instance_id, "pause")
     rig.action(instance_id, "resize", {"size": LITTLE})
     return instance_id
