@@ -318,6 +318,22 @@ class RefusesWrites(Protocol):
 
 
 @runtime_checkable
+class RewritesLog(Protocol):
+    """A driver whose engine reads a log when it starts, however it ended.
+
+    That may take more memory than its data does, and not be given back.
+    """
+
+    async def rewrite_log(self, site: Site, size: Size, room: Room) -> bool:
+        """Makes the log as short as the data, of an engine that runs and that nobody else uses.
+
+        False where its next start would need no less: the log is that short already, or the data
+        alone takes more memory than the size has. EngineError where it cannot be done, as for want
+        of room for it.
+        """
+
+
+@runtime_checkable
 class WritesAnew(Protocol):
     """A driver whose engine deletes by writing what stays once more, before it frees the rest."""
 

@@ -204,9 +204,11 @@ def test_one_that_failed_with_data_can_be_given_more_storage(database: Database)
         instance.ready_at, instance.desired_status = moment, "deleted"
         with pytest.raises(StateConflict, match="failed and to be deleted"):
             changes.order(db, instance, more, requested_by=None, now=moment)
-        instance.desired_status = "running"
+        # As after a resume that failed, which more storage would have helped.
+        instance.desired_status = "paused"
         (change,) = changes.order(db, instance, more, requested_by=None, now=moment)
         assert (change.status, instance.status) == ("pending", "resizing")
+        assert instance.desired_status == "running"
 
 
 def test_sessions_end_by_expiry_and_by_revocation(database: Database) -> None:

@@ -75,6 +75,8 @@ def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
     refuse(orders.check_alteration(current, asked, terms(by)), BREAKS)
     if asked.size is not None or asked.storage_bytes is not None:
         capacity.check_growth(by, instance, asked)
+    elif instance.needs_room and (asked.engine_version or asked.placement):
+        capacity.check_wake(by, instance, "change")
 
 
 def kept_until(by: Requester, instance: Instance, now: datetime) -> datetime:

@@ -85,6 +85,8 @@ def restore(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> Re
 
 def _replaced(call: OrgCall, instance: Instance, backup: Backup, _body: Body) -> Instance:
     call.require("instances:write", instance.team_id)
+    if instance.needs_room:
+        ordering.check_wake(call.requester, instance, "restore")
     instance.restore()
     if backup.engine_version != instance.engine_version:
         raise Conflict(

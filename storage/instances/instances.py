@@ -172,9 +172,17 @@ class Instance(Owned, Record):
     def _interrupt(self, verb: str, status: str, hint: str = "") -> None:
         if self.status == "failed":
             self._refuse_gone(verb)
-        # Without data there is nothing to change; and one to be paused would run afterwards.
-        kept = self.ready_at is not None and self.desired_status == "running"
+        # Without data there is nothing to change.
+        kept = self.ready_at is not None
         self._move(verb, {"running", "failed"} if kept else {"running"}, status, hint)
+        # It failed to be resumed, or to wake, if it was to be paused.
+        self.desired_status = "running"
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether a change makes it run that has given its CPU and memory back."""
+        failed_to_resume = self.status == "failed" and self.desired_status == "paused"
+        return failed_to_resume and self.paused_by != "idle"
 
     def check_backed_up(self) -> None:
         """StateConflict unless there is data, and nothing under way that changes it."""

@@ -37,6 +37,7 @@ from cell.engines.resp.configuration import (
     users,
 )
 from cell.engines.resp.connection import RefusalError, RespConnection, connected, is_full
+from cell.engines.resp.rewriting import rewrite
 from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_servers
 from cell.engines.resp.storage import Writers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
@@ -101,6 +102,13 @@ class RespFamily:
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
         argv = [str(binary), str(view.configuration / CONFIGURATION)]
         return await self._host.start(site, argv, {}, spec.size, mounts=mounts)
+
+    async def rewrite_log(self, site: Site, size: Size, room: Room) -> bool:
+        try:
+            async with self._connected(site, DUMP_TIMEOUT_S) as connection:
+                return await rewrite(connection, size, room)
+        except (OSError, RefusalError) as error:
+            raise EngineError(f"the engine did not write its log anew: {error}") from error
 
     async def leave_out(self, site: Site) -> Callable[[], None] | None:
         logs = await asyncio.to_thread(files.log_files, site.data)

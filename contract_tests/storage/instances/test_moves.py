@@ -180,12 +180,29 @@ def test_what_has_no_data_any_more_is_not_taken_back() -> None:
     )
 
 
-def test_what_cannot_be_changed_has_no_data_or_is_to_be_paused() -> None:
+def test_what_cannot_be_changed_has_no_data() -> None:
     for instance in (one("failed", "paused"), one("failed")):
-        instance.ready_at = AT if instance.desired_status == "paused" else None
+        instance.ready_at = None
         with pytest.raises(StateConflict, match=r"^cannot change an instance that is failed$"):
             instance.change(waits=True)
     one("paused", "paused").change(waits=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "then"),
+    [(lambda it: it.change(waits=True), "resizing"), (Instance.restore, "restoring")],
+)
+@pytest.mark.parametrize(("by", "needs_room"), [("user", True), ("idle", False)])
+def test_one_that_failed_to_resume_or_wake_is_changed_to_run(
+    change: Callable[[Instance], None], then: str, by: str, *, needs_room: bool
+) -> None:
+    instance = one("failed", "paused", by=by)
+    assert instance.needs_room is needs_room
+    change(instance)
+    assert (instance.status, instance.desired_status, instance.needs_room) == (
+        *(then, "running"),
+        False,
+    )
 
 
 @pytest.mark.parametrize("status", STATUSES)
