@@ -1,6 +1,6 @@
 """Every benchmark in one run; what is printed is also what docs/benchmarks.md holds.
 
-usage: python -m tools.bench [specserver|duckdb|gateway|backups …]     exit status 1: a limit is exceeded
+usage: python -m tools.bench [specserver|gateway|backups …]     exit status 1: a limit is exceeded
 """
 
 import os
