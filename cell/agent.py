@@ -34,6 +34,8 @@ from cell.engines.driver import EngineError, HasExtensions
 from cell.instances import replaced_data, snapshots
 from cell.instances.backups import InstanceBackups
 from cell.instances.beginnings import Beginnings
+from cell.instances.downloads import Downloads
+from cell.instances.dumps import Dumps
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.queues import QueueDatabases
@@ -105,12 +107,14 @@ class Cell:
         self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
         self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
         self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
+        self.dumps = Dumps(settings, self.supervisor)
+        self.downloads = Downloads(settings, self.repository)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
         )
-        logs = self.supervisor.pools.followed_logs
-        self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
+        logs, data = pools.followed_logs, pools.data_streams
+        self.lasting_access = LastingAccess({"console": self.console, "data": data, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
@@ -230,6 +234,7 @@ class Cell:
                 replaced_data.put_back(instance.site)
                 log.warning("cell.restore_abandoned", instance_id=instance.instance_id)
             replaced_data.clear(instance.site)
+            self.dumps.clear(instance)
 
     async def _adopt_all(self, wanted: list[HostedInstance]) -> set[str]:
         """The instances whose engines are kept; those that take long keep nobody else waiting."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+from control.policy.catalogue import ENGINES
 from control.policy.plans import Plan
 from control.policy.violations import Violation, wrong
 
@@ -21,6 +22,8 @@ WINDOW: Final = timedelta(hours=2)
 PRE_CHANGE_KEPT: Final = 5
 """Of an instance: as many changes as one likes are made in a day."""
 HEALTH_PLANS: Final = ("team", "enterprise")
+SEVERAL_DATABASES: Final = frozenset({"postgres", "mysql"})
+"""Protocols of engines of which one database is dumped, and not all that there is."""
 _MONDAY: Final = datetime.fromisoformat("1970-01-05T00:00:00+00:00")
 
 
@@ -133,6 +136,15 @@ def check_restore(body: Mapping[str, Any], name: str) -> list[Violation]:
         message = "a restore in place replaces all data: type the instance's name to confirm it"
         found.append(wrong("confirm_name", "const", message))
     return found
+
+
+def check_dump(engine_id: str, body: Mapping[str, Any]) -> list[Violation]:
+    """Everything wrong with a request for a dump of an instance of that engine."""
+    engine = ENGINES[engine_id]
+    if "database" not in body or engine.protocol in SEVERAL_DATABASES:
+        return []
+    message = f"a dump of {engine.name} has all that there is; leave the database out"
+    return [wrong("database", "engine", message)]
 
 
 @dataclass(frozen=True)

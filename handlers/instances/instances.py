@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control import ordering
+from control.policy import backups as rules
+from control.policy.violations import refuse
 from control.workflows.instances import erasure, lifecycle, resizing
 from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions
@@ -214,3 +216,12 @@ def logs(call: OrgCall, instance: Instance) -> Body:
     one_time.check_provisioned(instance, "read the logs of")
     call.audit(target=instance.id, detail={"name": instance.name})
     return one_time.url(call, instance, "logs", "GET")
+
+
+def dump(call: OrgCall, instance: Instance, body: Body | None = None) -> Body:
+    instance.check_running("dump")
+    one_time.check_reach(call, instance, "a request for a dump")
+    wanted = body or {}
+    refuse(rules.check_dump(instance.engine, wanted))
+    call.audit(target=instance.id, detail={"name": instance.name, **wanted})
+    return one_time.url(call, instance, "dump", "GET", name=instance.name, **wanted)

@@ -101,11 +101,11 @@ class Backup(Owned, Record):
 
     # What callers ask.
 
-    def check_restorable(self) -> None:
+    def check_restorable(self, verb: str = "restore") -> None:
         """StateConflict unless all of it is in the store."""
         if self.status != "completed":
             reason = f": {self.status_reason}" if self.status_reason else ""
-            raise StateConflict(f"cannot restore a backup that is {self.status}{reason}")
+            raise StateConflict(f"cannot {verb} a backup that is {self.status}{reason}")
 
     def delete(self) -> None:
         """Remove it from the store. Those that nobody asked for go by themselves."""

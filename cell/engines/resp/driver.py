@@ -66,6 +66,7 @@ class RespFamily:
     engine: str
     protocol = "resp"
     lent_share = 2.0
+    dump_suffix = "rdb"
     missing: EngineRefusal
     slow_start = SLOW_START
     code = "its function libraries"
@@ -230,6 +231,10 @@ class RespFamily:
             raise EngineError(f"the engine did not write its data: {error}") from error
         finally:
             await asyncio.to_thread(engine_files.remove, dump)
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
+        await self.snapshot(site, process, login, folder)
+        return folder / files.BASE
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(files.restore, self._host, site, source)
