@@ -1,5 +1,7 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
+from dataclasses import replace
+
 from cell.backups.manifest import BackupName
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
@@ -44,6 +46,14 @@ class Beginnings:
         spec = instance.record.spec
         source = spec.source_snapshot or spec.source_backup
         return source is not None and not (instance.site.directory / BEGUN).exists()
+
+    def kept(self, instance: HostedInstance, spec: Spec) -> Spec:
+        """What an instance is to begin with does not change until it has begun."""
+        if not self.is_owed(instance):
+            return spec
+        former = instance.record.spec
+        sources = {"source_snapshot": former.source_snapshot, "source_backup": former.source_backup}
+        return replace(spec, **sources)
 
     async def begin(self, instance: HostedInstance) -> None:
         """Puts the data in place where that `is_owed`.

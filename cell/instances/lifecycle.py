@@ -137,6 +137,7 @@ class Lifecycle:
         former = instance.record.spec
         if former.engine_version != spec.engine_version:
             await self._upgrade(instance, spec, slot)
+        spec = self._supervisor.beginnings.kept(instance, spec)
         # What was told later than this of who may reach it holds already.
         instance.specify(instance.with_told_network(spec, domains))
         if former.domains or spec.domains:

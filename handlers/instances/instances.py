@@ -7,7 +7,7 @@ from typing import Any, Final
 from control import ordering
 from control.policy import backups as rules
 from control.policy.violations import refuse
-from control.workflows.instances import erasure, lifecycle, resizing
+from control.workflows.instances import erasure, lifecycle, resizing, resuming
 from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions
 from handlers.calls import OrgCall
@@ -129,7 +129,7 @@ def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> 
     changes.give_up(call.db, call.org.id, instance.id)
     ordering.check_return(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start(lifecycle.resume, instance)
+    call.start(resuming.resume, instance)
     if not networks.of_instance(call.db, instance).is_applied:
         # Replaced in the moment before it was deleted.
         call.start(apply_network, instance)
@@ -159,7 +159,7 @@ def resume(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     if not held:
         ordering.check_wake(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start(lifecycle.resume, instance)
+    call.start(resuming.resume, instance)
     return _accepted(call, instance)
 
 
