@@ -21,6 +21,7 @@ from cell.access.signatures import Signatures, last_heard
 from cell.access.steps import Steps
 from cell.access.tokens import Tokens
 from cell.backups.keys import BackupKeys, Recovery
+from cell.backups.rate import Rate
 from cell.backups.repository import Repository
 from cell.backups.store import Store
 from cell.certificates import pki
@@ -124,6 +125,7 @@ class Cell:
             Store(
                 settings.backup_store_url or (home / "backups").as_uri(),
                 makes_folder=not settings.backup_store_url,
+                rate=Rate(settings.backup_bytes_per_s),
             ),
             BackupKeys(self.database, Sealer(key, "cell backups v1")),
             Recovery(home, settings.backup_recovery_recipient),

@@ -19,6 +19,10 @@ class EngineError(Exception):
     """The engine did not do what was asked; the text is for the owner and holds no secret."""
 
 
+class FinalError(EngineError):
+    """Trying again does not help."""
+
+
 class NewLoginError(EngineError):
     """The newest login does not work, so that the former stay: else nobody could get in."""
 

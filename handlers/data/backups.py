@@ -43,11 +43,9 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_backed_up()
     if backups.first_open(call.db, instance, "manual") is not None:
         raise Conflict("a manual backup of the instance is being made; wait until it is completed")
-    refuse(
-        quotas.check_one_more_backup(
-            PLANS[call.org.plan], backups.count_manual(call.db, call.org.id)
-        )
-    )
+    held = backups.count_manual(call.db, call.org.id)
+    stored_bytes = backups.stored_bytes(call.db, call.org.id)
+    refuse(quotas.check_one_more_backup(PLANS[call.org.plan], held, stored_bytes))
     by = {"label": body.get("label"), "requested_by": call.caller.id}
     backup = backups.request(call.db, instance, "manual", **by)
     call.audit(target=backup.id, detail={"instance": instance.id, **body})

@@ -10,6 +10,7 @@ from contract_tests.workflows.data import stored
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
 from control.policy.backups import BackupSchedule
+from control.policy.sizes import GB
 from control.workflows.data import backup_schedules
 from storage.access import organizations
 from storage.columns import EPOCH
@@ -229,3 +230,30 @@ def test_a_turn_leaves_nothing_behind(stage: Stage, instance: Instance) -> None:
         states = {work.state for work in db.query(Work)}
     assert states == {"done"}
     assert stage.kinds_of_events(instance) == ["backup.completed.v1"]
+
+
+def test_what_an_organization_stores_is_bounded(stage: Stage) -> None:
+    """Of the oldest first, and never the last that an instance has."""
+    small = 10 * GB
+    with stage.database.write() as db:
+        organizations.fetch(db, stage.org_id).plan = "free"
+    first, second, gone = (stage.instance("running", ready_at=LONG_AGO) for _ in range(3))
+    stored.change(stage, gone, status="deleted", desired_status="deleted")
+
+    def made(of: Instance, hours: int, size_bytes: int, kind: str = "scheduled") -> str:
+        age = timedelta(hours=hours)
+        backup_id = stored.backup(stage.database, stage.cell, of, kind, age=age)
+        with stage.database.write() as db:
+            backups.fetch(db, of, backup_id, lock=True).stored_bytes = size_bytes
+        return backup_id
+
+    oldest, manual = made(first, 9, GB), made(first, 8, 2 * GB, "manual")
+    kept = [made(first, 7, 4 * GB), made(second, 6, 4 * GB), made(gone, 5, 3 * small)]
+    turn(stage, "backups.expire")
+    assert stored.fetch(stage, first, oldest).status == "deleted"
+    assert "more than the free plan allows" in str(stored.fetch(stage, first, oldest).status_reason)
+    for of, backup_id in zip((first, second, gone), kept, strict=True):
+        assert stored.fetch(stage, of, backup_id).status == "completed"
+    assert stored.fetch(stage, first, manual).status == "completed"
+    turn(stage, "backups.expire")
+    assert stored.fetch(stage, second, kept[1]).status == "completed"
