@@ -52,8 +52,8 @@ class Beginnings:
         if not self.is_owed(instance):
             return spec
         former = instance.record.spec
-        sources = {"source_snapshot": former.source_snapshot, "source_backup": former.source_backup}
-        return replace(spec, **sources)
+        snapshot, backup = former.source_snapshot, former.source_backup
+        return replace(spec, source_snapshot=snapshot, source_backup=backup)
 
     async def begin(self, instance: HostedInstance) -> None:
         """Puts the data in place where that `is_owed`.

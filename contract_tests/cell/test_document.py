@@ -113,7 +113,7 @@ class Estate:
         subject = self.subject(operation_id)
         if "token" in case.path_parameters:
             action = operation_id.removeprefix("one_time.")
-            claims = {"backup_id": self.backup_id} if action == "download" else {}
+            claims: dict[str, Any] = {"backup_id": self.backup_id} if action == "download" else {}
             case.path_parameters["token"] = self.rig.token(subject, action, **claims)
             if str(case.query.get("follow")).lower() == "true":
                 # That answer would never end; test_one_time.py reads one.

@@ -21,6 +21,8 @@ WINDOW: Final = timedelta(hours=2)
 """Instances begin spread over this time, so that those of a cell do not all copy at once."""
 PRE_CHANGE_KEPT: Final = 5
 """Of an instance: as many changes as one likes are made in a day."""
+MISSED_MAX: Final = 100
+"""Of an instance, for which it is noted that no backup was begun: hourly ones of four days."""
 HEALTH_PLANS: Final = ("team", "enterprise")
 SEVERAL_DATABASES: Final = frozenset({"postgres", "mysql"})
 """Protocols of engines of which one database is dumped, and not all that there is."""
@@ -178,6 +180,16 @@ def due_slot(
         return None
     begun = max(turns.ready_at, turns.newest_slot or turns.ready_at)
     return slot if slot > begun else None
+
+
+def missed_slots(schedule: BackupSchedule, since: datetime, slot: datetime) -> list[datetime]:
+    """Those between, newest first and not more than MISSED_MAX; they are not made up for."""
+    at = slot - PERIODS[schedule.frequency]
+    found: list[datetime] = []
+    while at - since >= schedule.apart and len(found) < MISSED_MAX:
+        found.append(at)
+        at -= PERIODS[schedule.frequency]
+    return found
 
 
 @dataclass(frozen=True)

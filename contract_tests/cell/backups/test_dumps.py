@@ -46,10 +46,19 @@ def postgres(shared_rig: Rig) -> Hosted:
     return made
 
 
+def connected(source: Hosted, database: str = "app") -> psycopg.Connection[Any]:
+    login = source.login
+    return psycopg.connect(
+        host=str(source.site.run),
+        user=login.username,
+        password=login.password,
+        dbname=database,
+        autocommit=True,
+    )
+
+
 def sql(source: Hosted, *statements: str, database: str = "app") -> None:
-    login, folder = source.login, str(source.site.run)
-    words = {"host": folder, "user": login.username, "password": login.password}
-    with psycopg.connect(**words, dbname=database, autocommit=True) as connection:
+    with connected(source, database) as connection:
         for statement in statements:
             connection.execute(statement.encode())
 
@@ -151,10 +160,8 @@ def test_a_dump_that_fails_in_its_middle_is_broken_off(postgres: Hosted) -> None
 
 
 def dumping(source: Hosted) -> int:
-    login = source.login
-    words = {"host": str(source.site.run), "user": login.username, "password": login.password}
-    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'menagerie dump'"
-    with psycopg.connect(**words, dbname="app") as connection:
+    query = b"SELECT count(*) FROM pg_stat_activity WHERE application_name = 'menagerie dump'"
+    with connected(source) as connection:
         row = connection.execute(query).fetchone()
         assert row is not None
         return int(row[0])

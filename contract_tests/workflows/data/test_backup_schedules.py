@@ -70,7 +70,27 @@ def test_each_slot_is_begun_once(stage: Stage, instance: Instance) -> None:
     stage.pass_time(50 * 3600)
     turn(stage)
     turn(stage)
-    assert len(all_of(stage, instance)) == 5, "only the last slot is made up for"
+    made = [one for one in all_of(stage, instance) if one.status_reason is None]
+    assert len(made) == 5, "only the last slot is made up for"
+    missed = [one for one in all_of(stage, instance) if one.status == "failed"]
+    assert len(missed) == 49
+    assert {one.status_reason for one in missed} == {backup_schedules.MISSED}
+    assert len({one.slot for one in (*made, *missed)}) == 54
+    assert all(one.dropped_at is not None for one in missed)
+    assert stage.kinds_of_events(instance) == ["backup.completed.v1"] * 5
+
+
+def test_what_was_not_due_is_not_missed(stage: Stage, instance: Instance) -> None:
+    """It was paused meanwhile, as far as is known: what changed it was later."""
+    choose(stage, instance, frequency="hourly")
+    turn(stage)
+    stage.pass_time(50 * 3600)
+    stored.change(stage, instance, updated_at=moment(stage))
+    turn(stage)
+    assert [one.status_reason for one in all_of(stage, instance)] == [None, None]
+    stage.pass_time(3 * 3600)
+    turn(stage)
+    assert len(all_of(stage, instance)) == 5
 
 
 def test_a_daily_backup_waits_for_its_window(stage: Stage, instance: Instance) -> None:
@@ -149,7 +169,8 @@ def test_a_paused_instance_is_backed_up_once(stage: Stage, instance: Instance) -
         stage.pass_time(86_400)
         turn(stage)
     assert len(all_of(stage, instance)) == 1
-    stored.change(stage, instance, status="running", desired_status="running", paused_by=None)
+    resumed = {"status": "running", "desired_status": "running", "paused_by": None}
+    stored.change(stage, instance, **resumed, updated_at=moment(stage))
     turn(stage)
     assert len(all_of(stage, instance)) == 2
 

@@ -7,6 +7,7 @@ import pytest
 from contract_tests.workflows.data import stored
 from contract_tests.workflows.stage import Stage
 from control.workflows.instances.resuming import NONE
+from storage.data import backups
 
 DAY = timedelta(days=1)
 
@@ -17,7 +18,7 @@ def test_it_comes_back_with_the_newest_backup(stage: Stage, wanted: str) -> None
     ids = [stored.backup(stage.database, stage.cell, instance, age=age) for age in (2 * DAY, DAY)]
     other = stored.backup(stage.database, stage.cell, instance)
     with stage.database.write() as db:
-        row = stored.backups.fetch(db, instance, other, lock=True)
+        row = backups.fetch(db, instance, other, lock=True)
         # Of another version, as before an upgrade that was taken back.
         row.engine_version = "1.4"
     stage.cell.forget(instance.id)

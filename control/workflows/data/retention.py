@@ -32,9 +32,9 @@ def expire_old(op: Operation) -> None:
             with isolated(each.instance_id), op.database.write() as db:
                 _expire(db, each, days)
     for org_id, plan in _above_their_quota(op.database):
-        for each in _surplus(op.database, org_id, plan):
-            with isolated(each.instance_id), op.database.write() as db:
-                _remove(db, org_id, each, plan)
+        for one in _surplus(op.database, org_id, plan):
+            with isolated(one.instance_id), op.database.write() as db:
+                _remove(db, org_id, one, plan)
     with op.database.write() as db:
         for org_id, instance_id in backups.instances_to_drop(db, now(db) - FAILED_REST, DROPS_MAX):
             start(db, drop, instances.fetch(db, org_id, instance_id))
