@@ -27,6 +27,8 @@ DATABASE = "app"
 FOLDER = "dump-"
 # Of what others of the tenant copy; whoever waits holds a connection.
 PLACE_WITHIN_S = 30.0
+# From one chunk to the next, beside the time that an instance may be idle.
+AWAKE_S = 120.0
 BEGINNING_BYTES = 1 << 20
 BEGINNING_WITHIN_S = 2.0
 # Left to all others on the disk.
@@ -52,9 +54,6 @@ class Dumps:
     ) -> AsyncIterator[bytes]:
         """What is to be sent; Conflict where the engine refuses, before anything is."""
         stream.limit(self._settings.dump_timeout_s)
-        # No connection at the gateway keeps it awake.
-        instance.touch(self._settings.dump_timeout_s)
-        stream.hold(instance.touch)
         try:
             if isinstance(instance.driver, DumpsByTool):
                 return await self._by_tool(instance, stream, database or DATABASE)
@@ -68,16 +67,17 @@ class Dumps:
         assert isinstance(instance.driver, DumpsByTool)
         site, login = instance.site, self._supervisor.login(instance)
         command = await instance.driver.dump_command(site, login, database)
+        instance.touch(AWAKE_S)
         tool = await ToolStream.start(self._supervisor.host, site, command)
         stream.hold(tool.end)
         # It has found the database, and has all its locks, once it says something. What it cannot
         # read, it often says soon after; of a small dump that is known before anything is sent.
-        first = await anext(tool)
+        first = await anext(tool, b"")
         with contextlib.suppress(TimeoutError, StopAsyncIteration):
             async with asyncio.timeout(BEGINNING_WITHIN_S):
                 while len(first) < BEGINNING_BYTES:
                     first += await anext(tool)
-        return stream.passed_on(first, tool)
+        return stream.passed_on(first, _keeping_awake(instance, tool))
 
     async def _to_file(self, instance: HostedInstance, stream: DataStream) -> AsyncIterator[bytes]:
         folder = instance.site.directory / f"{FOLDER}{ULID()}"
@@ -119,6 +119,15 @@ class Dumps:
 
 def _opened(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+
+
+async def _keeping_awake(
+    instance: HostedInstance, chunks: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """Whom no connection at the gateway does."""
+    async for each in chunks:
+        instance.touch(AWAKE_S)
+        yield each
 
 
 async def _blocks(file: IO[bytes]) -> AsyncIterator[bytes]:
