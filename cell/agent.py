@@ -21,6 +21,7 @@ from cell.access.signatures import Signatures, last_heard
 from cell.access.steps import Steps
 from cell.access.tokens import Tokens
 from cell.backups.keys import BackupKeys, Recovery
+from cell.backups.rate import Rate
 from cell.backups.repository import Repository
 from cell.backups.store import Store
 from cell.certificates import pki
@@ -34,6 +35,8 @@ from cell.engines.driver import EngineError, HasExtensions
 from cell.instances import replaced_data, snapshots
 from cell.instances.backups import InstanceBackups
 from cell.instances.beginnings import Beginnings
+from cell.instances.downloads import Downloads
+from cell.instances.dumps import Dumps
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
 from cell.instances.queues import QueueDatabases
@@ -105,12 +108,14 @@ class Cell:
         self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
         self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
         self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
+        self.dumps = Dumps(settings, self.supervisor)
+        self.downloads = Downloads(settings, self.repository)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
         )
-        logs = self.supervisor.pools.followed_logs
-        self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
+        logs, data = pools.followed_logs, pools.data_streams
+        self.lasting_access = LastingAccess({"console": self.console, "data": data, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
@@ -120,6 +125,7 @@ class Cell:
             Store(
                 settings.backup_store_url or (home / "backups").as_uri(),
                 makes_folder=not settings.backup_store_url,
+                rate=Rate(settings.backup_bytes_per_s),
             ),
             BackupKeys(self.database, Sealer(key, "cell backups v1")),
             Recovery(home, settings.backup_recovery_recipient),
@@ -230,6 +236,7 @@ class Cell:
                 replaced_data.put_back(instance.site)
                 log.warning("cell.restore_abandoned", instance_id=instance.instance_id)
             replaced_data.clear(instance.site)
+            self.dumps.clear(instance)
 
     async def _adopt_all(self, wanted: list[HostedInstance]) -> set[str]:
         """The instances whose engines are kept; those that take long keep nobody else waiting."""

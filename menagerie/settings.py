@@ -205,9 +205,10 @@ class Settings(BaseSettings):
         description="age recipient for the keys of backups; empty: one whose key is in the home",
     )
     backup_verify_bytes_max: int = Field(
-        10 * 10**9,
-        ge=0,
-        description="data up to this size is restored to verify its backup; beyond, checksums",
+        10**10, ge=0, description="data up to this size is restored to verify it; else checksums"
+    )
+    backup_bytes_per_s: int = Field(
+        0, ge=0, multiple_of=10**6, description="how fast a cell uses the store; 0: no limit"
     )
     rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(

@@ -39,6 +39,10 @@ class Claims:
     """A hash of who asked for it, whatever with: the cell's pools are shared by it."""
     overlap_s: float | None = None
     """How long former credentials still work; None by a control plane that does not say it."""
+    database: str = ""
+    """To dump; empty: the usual one."""
+    backup_id: str = ""
+    """To download."""
 
 
 class Tokens:
@@ -115,6 +119,8 @@ class Tokens:
                 str(document.get("holder", "")),
                 str(document.get("person", "")),
                 None if overlap_s is None else float(overlap_s),
+                str(document.get("database", "")),
+                str(document.get("backup_id", "")),
             )
         except (jwt.InvalidTokenError, ValueError, KeyError, TypeError):
             return None

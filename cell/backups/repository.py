@@ -1,6 +1,7 @@
 """The backups of a cell's instances: a store, and the keys to what is in it."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from cell.backups.keys import BackupKeys, Recovery
 from cell.backups.manifest import MANIFEST, BackupName, Manifest, StoredContent
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import MissingError, Store, StoreError
+from cell.runtime import pace
 from cell.runtime.own_threads import in_own_thread
 
 # <instance id>/<backup id>/<what it is>
 OBJECT_PARTS = 3
+OPENING = 2
+CHUNK_BYTES = 1 << 18
 
 log = structlog.get_logger("cell.backups")
 
@@ -26,6 +30,8 @@ class Repository:
         self._store = store
         self.keys = keys
         self._recovery = recovery
+        # Of what is sent; each takes two parts of memory until it is opened, and one afterwards.
+        self._opening = asyncio.Semaphore(OPENING)
 
     async def find(self, name: BackupName) -> Manifest | None:
         """None where it is not complete."""
@@ -115,6 +121,22 @@ class Repository:
         key = self.keys.of(found.instance_id)
         await in_own_thread(reading.unpack, self._store, key, found, target, progress)
 
+    async def archive(self, found: Manifest) -> AsyncIterator[bytes]:
+        """As it was compressed; nothing of a part is given before all of that was checked."""
+        key, own = self.keys.of(found.instance_id), pace.Pace()
+        own.slow = True
+        parts = reading.parts(self._store, key, found)
+        try:
+            while True:
+                async with self._opening:
+                    part = await in_own_thread(_next, parts, own)
+                if part is None:
+                    return
+                for start in range(0, len(part), CHUNK_BYTES):
+                    yield bytes(part[start : start + CHUNK_BYTES])
+        finally:
+            own.end()
+
     async def remove(self, name: BackupName) -> None:
         """Its manifest first: what is left of one that was broken off does not count."""
         await in_own_thread(self._remove, name)
@@ -134,3 +156,9 @@ class Repository:
             return
         await in_own_thread(self._store.remove_all, f"{instance_id}/")
         self.keys.erase(instance_id)
+
+
+def _next(parts: Iterator[bytearray], own: pace.Pace) -> memoryview | None:
+    pace.keep(own)
+    part = next(parts, None)
+    return None if part is None else memoryview(part)

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
+from cell.backups.rate import Rate
 from cell.runtime import disks, engine_files
 from cell.runtime.engine_files import EnginePath
 
@@ -58,9 +59,10 @@ class Store:
     Reached when it is first used: a cell starts while its store is away.
     """
 
-    def __init__(self, url: str, *, makes_folder: bool = False) -> None:
+    def __init__(self, url: str, *, makes_folder: bool = False, rate: Rate | None = None) -> None:
         """A folder that is missing may be a volume that is not mounted: it is only made if told."""
         self._url = url
+        self._rate = rate or Rate()
         self._makes_folder = makes_folder
         self._reached: ObjectStore | None = None
         parts = urlsplit(url)
@@ -91,6 +93,7 @@ class Store:
             found = obstore.get(self._store(), self._checked(name))
             if found.meta["size"] > bytes_max:
                 raise OversizedError("an object in the store is larger than what was written")
+            self._rate.spend(found.meta["size"])
             return bytes(found.bytes())
 
     def list(self, prefix: str) -> Iterator[StoreEntry]:
@@ -161,6 +164,7 @@ class Store:
     def _put(self, name: str, content: bytes, mode: str) -> None:
         import obstore  # noqa: PLC0415 - see _store
 
+        self._rate.spend(len(content))
         with self._told("write", name):
             # In one piece: in several, each would be copied, and what is broken off would stay.
             obstore.put(self._store(), self._checked(name), content, mode=mode, use_multipart=False)  # type: ignore[arg-type]

@@ -11,11 +11,16 @@ from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.runtime.tools import ToolCommand
 from cell.specification import Size, Spec
 
 
 class EngineError(Exception):
     """The engine did not do what was asked; the text is for the owner and holds no secret."""
+
+
+class FinalError(EngineError):
+    """Trying again does not help."""
 
 
 class NewLoginError(EngineError):
@@ -197,6 +202,30 @@ class ChecksFiles(Protocol):
 
     async def check_files(self, site: Site) -> None:
         """Of an engine that does not run, and was ended in order. EngineError where one differs."""
+
+
+@runtime_checkable
+class DumpsByTool(Protocol):
+    """A driver whose engine comes with a tool that writes a dump of one database."""
+
+    dump_suffix: str
+    """Of the name of a file with one."""
+
+    async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
+        """What the tool says is the dump. It logs in as the owner, whose code may run.
+
+        EngineError where the tool is missing.
+        """
+
+
+@runtime_checkable
+class DumpsToFile(Protocol):
+    """A driver whose engine writes all that there is into one file."""
+
+    dump_suffix: str
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
+        """Of an engine that runs, into the new folder; answers the file."""
 
 
 @runtime_checkable

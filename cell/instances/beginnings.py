@@ -1,10 +1,12 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
+from dataclasses import replace
+
 from cell.backups.manifest import BackupName
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, FinalError
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import HostedInstance
@@ -45,10 +47,18 @@ class Beginnings:
         source = spec.source_snapshot or spec.source_backup
         return source is not None and not (instance.site.directory / BEGUN).exists()
 
+    def kept(self, instance: HostedInstance, spec: Spec) -> Spec:
+        """What an instance is to begin with does not change until it has begun."""
+        if not self.is_owed(instance):
+            return spec
+        former = instance.record.spec
+        snapshot, backup = former.source_snapshot, former.source_backup
+        return replace(spec, source_snapshot=snapshot, source_backup=backup)
+
     async def begin(self, instance: HostedInstance) -> None:
         """Puts the data in place where that `is_owed`.
 
-        Raises EngineError where it is not there, is damaged, or does not fit.
+        Raises FinalError where it is not there, is damaged, or does not fit.
         """
         backup = instance.record.spec.source_backup
         if backup is None:
@@ -59,8 +69,10 @@ class Beginnings:
             await self._unpack(instance, backup)
             with budget.limit(instance.ceiling_bytes):
                 await instance.driver.restore(instance.site, folder)
-        except (StoreError, DamagedError) as error:
+        except StoreError as error:
             raise EngineError(str(error)) from error
+        except DamagedError as error:
+            raise FinalError(f"backup {backup} is damaged: {error}") from error
         finally:
             await in_own_thread(engine_files.remove, folder)
         write_atomically(instance.site.directory / BEGUN, backup.encode())
@@ -68,11 +80,11 @@ class Beginnings:
     async def _unpack(self, instance: HostedInstance, backup: str) -> None:
         found = await self._repository.find(BackupName.parse(backup))
         if found is None:
-            raise EngineError(f"there is no backup {backup} in the store")
+            raise FinalError(f"there is no backup {backup} in the store")
         spec = instance.record.spec
         if (found.engine, found.engine_version) != (spec.engine, spec.engine_version):
             taken = f"{found.engine} {found.engine_version}"
-            raise EngineError(
+            raise FinalError(
                 f"backup {backup} is of {taken}, not {spec.engine} {spec.engine_version}"
             )
         if found.size_bytes > instance.ceiling_bytes:

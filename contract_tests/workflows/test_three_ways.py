@@ -108,9 +108,9 @@ CASES = {
 STEPS = {
     "instances.provision": ("begin", "put", "usable", "record"),
     "instances.pause": ("pause", "record"),
-    "instances.resume": ("wanted", "put", "resume", "usable", "record"),
-    "undelete what was running": ("wanted", "put", "resume", "usable", "record"),
-    "undelete what was paused": ("wanted", "put", "record"),
+    "instances.resume": ("wanted", "look", "put", "resume", "usable", "record"),
+    "undelete what was running": ("wanted", "look", "put", "resume", "usable", "record"),
+    "undelete what was paused": ("wanted", "look", "put", "record"),
     "instances.resize": ("plan", "protect", "back_up", "backed_up", "apply", "usable", "record"),
     "instances.delete": ("delete", "record"),
     "instances.erase": ("erase", "record"),

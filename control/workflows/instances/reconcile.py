@@ -12,7 +12,7 @@ from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
 from control.workflows.data import restores as restoring
-from control.workflows.instances import erasure, findings, lifecycle, resizing
+from control.workflows.instances import erasure, findings, lifecycle, resizing, resuming
 from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.network import domains
@@ -34,7 +34,7 @@ BY_STATUS: Final[dict[str, Workflow]] = {
     "requested": lifecycle.provision,
     "provisioning": lifecycle.provision,
     "pausing": lifecycle.pause,
-    "resuming": lifecycle.resume,
+    "resuming": resuming.resume,
     "resizing": resizing.resize,
     "restoring": restoring.in_place,
     "deleting": erasure.delete,
