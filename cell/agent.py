@@ -36,6 +36,7 @@ from cell.instances.backups import InstanceBackups
 from cell.instances.beginnings import Beginnings
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
+from cell.instances.lost_data import LOST, LostData
 from cell.instances.queues import QueueDatabases
 from cell.instances.records import InstanceRecord, Records
 from cell.instances.restores import Restores
@@ -91,19 +92,22 @@ class Cell:
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
         self.repository = self._open_repository(key)
+        self.lost_data = LostData(self.database)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
-            Beginnings(self.layout, self.repository),
+            Beginnings(self.layout, self.repository, self.lost_data),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
         pools = self.supervisor.pools
         self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
-        self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
+        self.backups = InstanceBackups(
+            *(settings, self.layout, self.supervisor, self.repository, self.verifier)
+        )
         self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
@@ -213,6 +217,10 @@ class Cell:
         }
 
     def _take_in(self, record: InstanceRecord) -> None:
+        has_begun = (self.layout.instances / record.instance_id / snapshots.BEGUN).exists()
+        data_lost = self.lost_data.is_left(record.instance_id, has_begun=has_begun)
+        if data_lost:
+            record = self.lost_data.prepare(record, self.records, self.credentials)
         site = self.layout.site(record.instance_id, record.uid)
         driver = self.drivers.get(record.spec.engine)
         if driver is None:
@@ -220,6 +228,10 @@ class Cell:
             return
         instance = HostedInstance(record, site, driver)
         instance.has_backup_key = self.repository.keys.find(record.instance_id) is not None
+        if data_lost:
+            site.make(self.host.owner(site))
+            instance.data_lost = True
+            instance.start_failed(LOST)
         self.supervisor.instances[record.instance_id] = instance
 
     def _settle_data(self, instances: list[HostedInstance]) -> None:

@@ -102,7 +102,9 @@ class FakeCell:
                 raise CellRefused(f"there is no backup {backup} in the store")
             if observed is not None:
                 undeleted = {"status": "paused", "paused_by": "request"}
-                more = undeleted if observed["status"] == "stopped" else {}
+                more: Answer = undeleted if observed["status"] == "stopped" else {}
+                if observed["data_lost"] and backup is not None:
+                    more |= {"data_lost": False, "status": "running"}
                 return {**observed, **told, **more, **_sized(spec["size"])}
             return _new(instance_id) | told | _sized(spec["size"])
 
@@ -153,6 +155,17 @@ class FakeCell:
             return dict(orjson.loads(file.execute(query, (backup_id,)).fetchone()[0]))
 
         return self._store("back_up", instance_id, act, key=key, lease=lease)
+
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
+    ) -> Answer:
+        self.before("take_over_backups", instance_id)
+        with self._open() as file:
+            _check_lease(file, key.rpartition(":")[0], lease)
+            observed = _read(file, instance_id)
+            answer = fake_backups.taken_over(file, instance_id, observed, known, key)
+        self.after("take_over_backups", instance_id)
+        return answer
 
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
@@ -382,5 +395,6 @@ def _new(instance_id: str) -> Answer:
         "cpu_s": 0.0,
         "started_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
         "restarts": 0,
+        "data_lost": False,
         "credentials": {"generation": 1, "overlap_until": None},
     }

@@ -169,6 +169,12 @@ class Instance(Owned, Record):
         hint = "; resume it first" if self.status == "paused" else ""
         self._interrupt("restore", "restoring", hint)
 
+    def recover(self, reason: str) -> None:
+        """Bring its data back, which was lost; it is to be as it was, running or paused."""
+        self._refuse_gone("recover")
+        self._move("recover", {"running", "paused", "failed"}, "restoring")
+        self.status_reason = reason
+
     def _interrupt(self, verb: str, status: str, hint: str = "") -> None:
         if self.status == "failed":
             self._refuse_gone(verb)
@@ -256,7 +262,8 @@ class Instance(Owned, Record):
 
     def became_paused(self, by: str) -> None:
         self._refuse_gone("record as paused")
-        self._move("record as paused", {"pausing", "running", "resuming", "failed"}, "paused")
+        pausable = {"pausing", "running", "resuming", "restoring", "failed"}
+        self._move("record as paused", pausable, "paused")
         self.desired_status = "paused"
         self.paused_by = by
 
