@@ -88,8 +88,8 @@ class Recovery:
             identity = self._identity.read_text()
         except OSError as error:
             raise RecoveryError(
-                f"the key of the backups was lost with the former cell: put the recovery key into"
-                f" {self._identity}"
+                "the key of the backups was lost with the former cell: the operator must put"
+                " recovery.key into the cell's home"
             ) from error
         return unwrap(identity, wrapped)
 

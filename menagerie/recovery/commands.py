@@ -56,7 +56,7 @@ def backup(
             made = backing_up.into_store(settings, passphrase, kind)  # type: ignore[arg-type]
         else:
             made = backing_up.into_file(settings, to.absolute(), passphrase, force=force)
-    if not scheduled:
+    if not scheduled:  # `serve` tells of those that fail
         size = f"{made.stored_bytes / 1e6:.1f} MB"
         typer.echo(f"{made.backup_id} of {made.made_at}, {size}, is in {made.where}")
 

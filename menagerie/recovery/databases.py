@@ -93,7 +93,7 @@ def put_back(settings: Settings, folder: Path, home: Path) -> None:
 
 def _run(program: str, settings: Settings, *words: str) -> None:
     """Its password goes through the environment, and not where every user can read it."""
-    url, password = _without_password(make_url(settings.database))
+    url, password = without_password(make_url(settings.database))
     try:
         tool = postgres_tools.fitting(program, _server_major(settings))
     except ConfigurationError as error:
@@ -113,7 +113,7 @@ def _run(program: str, settings: Settings, *words: str) -> None:
         raise SettingsError(f"{program} failed: {told}")
 
 
-def _without_password(url: URL) -> tuple[URL, str]:
+def without_password(url: URL) -> tuple[URL, str]:
     """As libpq reads it."""
     in_query = url.query.get("password", "")
     password = str(url.password or in_query or "")

@@ -5,7 +5,7 @@ import hmac
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
@@ -14,6 +14,9 @@ from menagerie.errors import SettingsError
 from menagerie.settings import Settings
 
 LENGTH_MIN: Final = 12
+# Takes 128 MiB of memory and half a second. The same on a busy machine: how hard a passphrase is to
+# guess must not depend on what else ran while a backup was made.
+COST: Final = 1 << 17
 BYTES_MAX: Final = 4096
 VARIABLE: Final = "MENAGERIE_INSTALLATION_BACKUP_PASSPHRASE"
 # What a file may ask of whoever reads it: as much memory as eight times what we write.
@@ -32,18 +35,16 @@ class KeyDerivation:
     salt: str
     check: str = ""
     kdf: str = "scrypt"
-    # 128 MiB of memory, which takes half a second. The same on a busy machine: how hard it is to
-    # guess must not depend on what else ran while a backup was made.
-    n: int = 1 << 17
+    n: int = 0
     r: int = 8
     p: int = 1
 
     @classmethod
     def new(cls, passphrase: str) -> tuple[Self, bytes]:
         """With its key."""
-        made = cls(os.urandom(16).hex())
+        made = cls(os.urandom(16).hex(), n=COST)
         key = made._derive(passphrase)
-        return cls(made.salt, _check(key)), key
+        return replace(made, check=_check(key)), key
 
     @classmethod
     def parse(cls, text: bytes) -> Self:

@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,6 +15,9 @@ from cell.backups.store import SCHEMES, ReadsObjects, Store, StoreError
 from cell.database import Database as CellDatabase
 from cell.instances.lost_data import LostData
 from cell.runtime import disks
+from control.work import queue
+from control.workflows.data import recovery
+from control.workflows.instances import findings
 from menagerie import home as homes
 from menagerie.errors import SettingsError
 from menagerie.recovery import archives, databases, report, state
@@ -24,6 +27,8 @@ from menagerie.recovery.sealed_file import opened
 from menagerie.settings import Settings, load
 from storage.database import Database
 from storage.errors import SchemaUnknown
+from storage.instances import instances
+from storage.instances.instances import GONE
 
 _WORK: Final = ".recovering"
 # What a new file system has by itself.
@@ -88,9 +93,10 @@ def _put_together(
             version=contents.version,
             former_store_url=contents.store_url,
         )
+        lost = _note_lost_data(home / state.CELL_DATABASE, found)
+        _begin(database, found, lost)
     finally:
         database.dispose()
-    _note_lost_data(home / state.CELL_DATABASE, found)
     return found
 
 
@@ -100,10 +106,10 @@ def _where(settings: Settings, home: Path) -> str:
     return settings.database.replace(str(inside), str(home / "menagerie.db"), 1)
 
 
-def _note_lost_data(path: Path, found: RecoveryReport) -> None:
+def _note_lost_data(path: Path, found: RecoveryReport) -> set[str]:
     """Of every instance of the cell, but those that had none and are to be created again."""
     if not path.exists():
-        return
+        return set()
     new = {each.instance_id for each in found.instances if not (each.is_ready or each.backup)}
     if found.store_fault is not None:
         new = set()
@@ -117,8 +123,23 @@ def _note_lost_data(path: Path, found: RecoveryReport) -> None:
         for table in _FORGOTTEN:
             database.write(f"DELETE FROM {table}")  # noqa: S608 -- one of the tables above
         database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        return lost
     finally:
         database.close()
+
+
+def _begin(database: Database, found: RecoveryReport, lost: Collection[str]) -> None:
+    """Whoever asks first hears that they are being restored, and not that they run.
+
+    What has work under way gets there once its cell has refused that.
+    """
+    with database.write() as db:
+        for each in found.instances:
+            if each.instance_id not in lost or queue.is_open(db, each.instance_id):
+                continue
+            instance = instances.fetch(db, each.org_id, each.instance_id, lock=True)
+            if instance.status in findings.SETTLED and each.wanted not in GONE:
+                recovery.begin(db, instance)
 
 
 def _move(recovered: Path, root: Path) -> None:
