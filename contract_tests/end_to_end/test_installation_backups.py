@@ -27,6 +27,7 @@ from cell.database import Database as CellDatabase
 from cell.instances.lost_data import LostData
 from contract_tests.databases import Databases
 from menagerie import keys
+from menagerie.doctor.installation import of_backup
 from menagerie.errors import SettingsError
 from menagerie.recovery import archives, backing_up, passphrases, recovering, state
 from menagerie.recovery import databases as copies
@@ -347,12 +348,17 @@ def test_in_a_store_the_newest_counts_and_each_installation_has_its_own(
     (tmp_path / "store").mkdir()
     url = (tmp_path / "store").as_uri()
     stored = settings.model_copy(update={"backup_store_url": url})
+    assert [each.status for each in of_backup(stored)] == ["note"]
+    told = stored.model_copy(update={"installation_backup_passphrase": PASSPHRASE})
+    assert [each.status for each in of_backup(told)] == ["warning"]
     first = backing_up.into_store(stored, PASSPHRASE, "manual")
+    (found,) = of_backup(told)
+    assert (found.status, found.remedy) == ("ok", None)
+    assert found.detail.startswith("was last made at 20")
     second = backing_up.into_store(stored, PASSPHRASE, "scheduled")
     assert recover(url, tmp_path / "second").made_at == second.made_at
-    told = recover(url, tmp_path / "third", backup_id=first.backup_id)
-    assert told.made_at == first.made_at
-    assert "the folder of the store" in str(told.store_fault) or told.former_store_url == url
+    older = recover(url, tmp_path / "third", backup_id=first.backup_id)
+    assert (older.made_at, older.former_store_url) == (first.made_at, url)
     shutil.copytree(settings.root, tmp_path / "other")
     (tmp_path / "other" / "keys" / "cell.id").write_text(f"cell_{ULID()}")
     other = load(home=tmp_path / "other", backup_store_url=url)

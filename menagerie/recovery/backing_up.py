@@ -17,7 +17,7 @@ from cell.backups.manifest import BackupName, Kind
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import Store, StoreError
 from menagerie.errors import SettingsError
-from menagerie.recovery import archives, state
+from menagerie.recovery import archives, last_made, state
 from menagerie.recovery.archives import ArchiveKey
 from menagerie.recovery.sealed_file import NewSealedFile, opened
 from menagerie.settings import Settings
@@ -70,6 +70,7 @@ def into_store(settings: Settings, passphrase: str, kind: Kind) -> MadeBackup:
             with contextlib.suppress(StoreError):
                 store.remove_all(name.prefix)
             raise
+    last_made.note(settings.root, name.backup_id, settings.backup_store)
     _thin_out(store, contents.cell_id)
     stored = archives.committed(made, sealed).stored_bytes
     return MadeBackup(name.backup_id, settings.backup_store, contents.made_at, stored)

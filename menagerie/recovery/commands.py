@@ -57,7 +57,7 @@ def backup(
         else:
             made = backing_up.into_file(settings, to.absolute(), passphrase, force=force)
     if not scheduled:  # `serve` tells of those that fail
-        size = f"{made.stored_bytes / 1e6:.1f} MB"
+        size = f"{made.stored_bytes / 1000:,.0f} kB"
         typer.echo(f"{made.backup_id} of {made.made_at}, {size}, is in {made.where}")
 
 
