@@ -91,8 +91,7 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        self.repository = self._open_repository(key)
-        self.lost_data = LostData(self.database)
+        self.repository, self.lost_data = self._open_repository(key), LostData(self.database)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
