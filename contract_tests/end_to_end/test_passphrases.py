@@ -55,13 +55,13 @@ def names(moments: Iterator[datetime]) -> list[BackupName]:
 def test_the_newest_are_kept_and_the_last_of_each_day() -> None:
     now = datetime(2026, 11, 26, 12, tzinfo=UTC)
     hourly = names(now - timedelta(hours=back) for back in reversed(range(24 * 30)))
-    gone = set(backing_up.superfluous(hourly, now))
+    gone = set(backing_up.superfluous(hourly))
     kept = [each for each in hourly if each not in gone]
     assert kept[-12:] == hourly[-12:]
     ages = [now - ULID.from_str(each.backup_id[4:]).datetime for each in kept]
     assert len(kept) == backing_up.KEPT_NEWEST + backing_up.KEPT_DAYS - 1
     assert timedelta(days=12) < max(ages) < timedelta(days=14)
-    assert backing_up.superfluous(hourly[:12], now) == []
+    assert backing_up.superfluous(hourly[:12]) == []
 
 
 def test_a_passphrase_is_told_by_a_file_the_environment_or_a_setting(

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -120,16 +120,21 @@ def _thin_out(store: Store, cell_id: str) -> None:
     """A backup that is there is worth more than one that is not removed: what fails is left."""
     with contextlib.suppress(StoreError):
         found = archives.in_store(store, cell_id)
-        for name in superfluous(found, datetime.now(UTC)):
+        for name in superfluous(found):
             store.remove([name.manifest])
             store.remove_all(name.prefix)
 
 
-def superfluous(found: list[BackupName], moment: datetime) -> list[BackupName]:
-    """All but the newest few, and the last one of each of some days. `found`: oldest first."""
+def superfluous(found: list[BackupName]) -> list[BackupName]:
+    """All but the newest few, and the last one of each of some days before the newest.
+
+    `found`: oldest first.
+    """
+    if len(found) <= KEPT_NEWEST:
+        return []
     kept = set(found[-KEPT_NEWEST:])
     last_of_day = {_made_at(each).date(): each for each in found}
-    first = (moment - timedelta(days=KEPT_DAYS)).date()
+    first = (_made_at(found[-1]) - timedelta(days=KEPT_DAYS)).date()
     kept |= {each for day, each in last_of_day.items() if day > first}
     return [each for each in found if each not in kept]
 
