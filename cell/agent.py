@@ -219,7 +219,8 @@ class Cell:
         has_begun = (self.layout.instances / record.instance_id / snapshots.BEGUN).exists()
         data_lost = self.lost_data.is_left(record.instance_id, has_begun=has_begun)
         if data_lost:
-            record = self.lost_data.prepare(record, self.records, self.credentials)
+            kept = (self.records, self.credentials, self.tokens)
+            record = self.lost_data.prepare(record, *kept)
         site = self.layout.site(record.instance_id, record.uid)
         driver = self.drivers.get(record.spec.engine)
         if driver is None:

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from cell.access.credentials import Credentials
+from cell.access.tokens import Tokens
 from cell.database import Database
 from cell.instances.records import InstanceRecord, Records
 
@@ -49,7 +50,7 @@ class LostData:
         return self._database.row(query, instance_id) is not None
 
     def prepare(
-        self, record: InstanceRecord, records: Records, credentials: Credentials
+        self, record: InstanceRecord, records: Records, credentials: Credentials, tokens: Tokens
     ) -> InstanceRecord:
         """As it is to be from now on; once, when the first cell starts with it.
 
@@ -61,6 +62,7 @@ class LostData:
             return record
         if credentials.generation(name)[0]:
             credentials.make(name, 0)
+            tokens.outdate_all(name)
         spec = replace(record.spec, source_snapshot=None, source_backup=None)
         prepared = records.moved(replace(record, spec=spec))
         self._database.write("UPDATE lost_data SET prepared = 1 WHERE instance_id = ?", name)

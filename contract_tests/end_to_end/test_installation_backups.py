@@ -187,6 +187,11 @@ def test_the_database_s_password_is_in_no_list_of_processes() -> None:
         assert left.render_as_string() == "postgresql://me@host:5433/db?sslmode=require"
 
 
+def test_a_database_that_is_not_there_is_not_kept(file: Path, tmp_path: Path) -> None:
+    reason = "does not exist: leave out --keep-database"
+    refused(file, tmp_path / "second", reason, keep_database=True)
+
+
 def test_a_wrong_passphrase_opens_nothing(file: Path, tmp_path: Path) -> None:
     reason = "the passphrase is not the one that the backup was made with"
     refused(file, tmp_path / "second", reason, passphrase="correct horse battery stapl")

@@ -72,6 +72,16 @@ def check_empty(settings: Settings) -> None:
         )
 
 
+def check_kept(settings: Settings) -> None:
+    """Raises SettingsError where no database is there that could be kept."""
+    url = make_url(settings.database)
+    if settings.on_sqlite and not Path(str(url.database)).exists():
+        raise SettingsError(
+            f"{url.database} does not exist: leave out --keep-database, which is for a database"
+            " outside the home that was not lost"
+        )
+
+
 def put_back(settings: Settings, folder: Path, home: Path) -> None:
     """What `copy_control` made; into `home` where the database belongs into the home."""
     if settings.on_sqlite != (folder / SQLITE).exists():

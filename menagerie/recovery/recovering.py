@@ -4,7 +4,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -65,7 +65,13 @@ def recover(
         contents = state.StateContents.read(work / "archive")
         state.check(work / "archive")
         settings = _settings(work / "archive" / state.HOME, root)
-        found = _put_together(settings, work / "archive", contents, keep_database=keep_database)
+        told = {
+            "made_at": contents.made_at,
+            "version": contents.version,
+            "former_store_url": contents.store_url,
+            "source": source,
+        }
+        found = _put_together(settings, work / "archive", told, keep_database=keep_database)
         _move(work / "archive" / state.HOME, root)
         return found
 
@@ -76,23 +82,19 @@ def _settings(recovered: Path, root: Path) -> Settings:
 
 
 def _put_together(
-    settings: Settings, archive: Path, contents: state.StateContents, *, keep_database: bool
+    settings: Settings, archive: Path, told: Mapping[str, str], *, keep_database: bool
 ) -> RecoveryReport:
     home = archive / state.HOME
-    if not keep_database:
+    if keep_database:
+        databases.check_kept(settings)
+    else:
         databases.check_empty(settings)
         databases.put_back(settings, archive, home)
     database = Database(_where(settings, home))
     try:
         # At once, so that nothing is moved where a newer version had it.
         database.migrate()
-        found = report.look(
-            settings,
-            database,
-            made_at=contents.made_at,
-            version=contents.version,
-            former_store_url=contents.store_url,
-        )
+        found = report.look(settings, database, **told)
         lost = _note_lost_data(home / state.CELL_DATABASE, found)
         _begin(database, found, lost)
     finally:

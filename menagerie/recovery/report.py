@@ -38,6 +38,7 @@ class RecoveryReport:
     home: str
     store_url: str
     former_store_url: str
+    source: str
     instances: tuple[FoundInstance, ...]
     orphans: tuple[str, ...]
     """Backups, as `<instance id>/<backup id>`, of instances that the database does not know."""
@@ -102,6 +103,8 @@ def text(report: RecoveryReport) -> str:
         lines.append(f"  it cannot be read now: {report.store_fault}")
     if report.store_url != report.former_store_url:
         lines.append(f"  it was {report.former_store_url}: set backup_store_url if it should be")
+    if "://" in report.source and report.source.rstrip("/") != report.store_url.rstrip("/"):
+        lines.append(f"  this came from {report.source}: set backup_store_url to that")
     restored = [each for each in report.instances if each.wanted not in GONE]
     lines.append(f"{len(restored)} instances will be restored once the service runs:")
     lines += [f"  {each.instance_id} {each.name}: {_told(each, report)}" for each in restored]

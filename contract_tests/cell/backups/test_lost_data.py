@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -76,6 +77,7 @@ def test_an_instance_begins_with_its_backup_and_with_a_new_credential(
     make_rig: MakeRig, former: Rig
 ) -> None:
     instance_id, backup_id, login = lost(former)
+    early = former.token(instance_id, "reveal", iat=time.time())
     cell = recovered(make_rig, former, *KEPT)
     seen = cell.observe(instance_id)
     assert (seen["status"], seen["status_reason"], seen["data_lost"]) == ("failed", REASON, True)
@@ -84,6 +86,9 @@ def test_an_instance_begins_with_its_backup_and_with_a_new_credential(
     source = f"{instance_id}/{backup_id}"
     begun = cell.put(instance_id, **VALKEY, source_backup=source)
     assert (begun["status"], begun["data_lost"]) == ("running", False)
+    with cell.client() as http:
+        # No URL shows a credential that was made after it.
+        assert http.get(f"/v1/reveal/{early}").json()["code"] == "rotated"
     assert begun["credentials"] == {"generation": 2, "overlap_until": None}
     new = cell.reveal(instance_id)
     assert cell.numbers(instance_id, new["password"]) == [1]
