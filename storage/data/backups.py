@@ -171,7 +171,12 @@ def request(db: Session, instance: Instance, kind: str, **given: Any) -> Backup:
 
 
 def take_over(db: Session, instance: Instance, told: Mapping[str, Any]) -> Backup:
-    """One that is in the store and not here, as it was made after this database was backed up."""
+    """One that is in the store and not here, as it was made after this database was backed up.
+
+    Raises StateConflict where it is another instance's.
+    """
+    if by_key(db, Backup, told["backup_id"]) is not None:
+        raise StateConflict("the cell lists a backup that is another instance's")
     made = Backup(
         id=told["backup_id"],
         org_id=instance.org_id,

@@ -17,6 +17,7 @@ from storage.instances import instances
 from storage.instances.instances import Instance
 from storage.work import Work
 
+DAY = "2026-11-25T02:00"
 TOLD = ["instance.credentials.rotated.v1"] * 2 + ["restore.completed.v1"]
 
 
@@ -170,3 +171,23 @@ def test_work_that_was_lost_goes_on(stage: Stage) -> None:
         db.query(Work).delete()
     stage.pass_time(LOST_AFTER.total_seconds() + 1)
     assert reconciled(stage, instance).status == "running"
+
+
+def test_a_cell_that_tells_of_anothers_backup_moves_nothing(stage: Stage) -> None:
+    """It is trusted less than the control plane: what it lists are ids that it may have made up."""
+    other, instance = stage.instance("running"), lost(stage)
+    theirs = stored.backup(stage.database, stage.cell, other)
+    told = stage.cell.holds(instance.id, identifiers.new("bkp_"), "manual", stored.moment(DAY))
+
+    def lie(instance_id: str, known: list[str], *, key: str, lease: int) -> dict[str, object]:
+        return {"items": [{**told, "backup_id": theirs}]}
+
+    stage.cell.take_over_backups = lie  # type: ignore[method-assign]
+    found = reconciled(stage, instance)
+    assert (found.status, found.status_reason) == (
+        "failed",
+        "the data was lost with its machine: the cell lists a backup that is another instance's",
+    )
+    assert stored.fetch(stage, other, theirs).instance_id == other.id
+    with stage.database.read() as db:
+        assert backups.completed(db, found) == []

@@ -17,6 +17,7 @@ from control.workflows.instances.subjects import call, load, publish, publish_fa
 from storage.data import backups, restores
 from storage.data.backups import Backup
 from storage.database import now
+from storage.errors import StateConflict
 from storage.instances import instances
 from storage.instances.instances import GONE, Instance
 
@@ -125,7 +126,10 @@ def _known(db: Session, instance: Instance, told: Answer) -> Backup:
     """Its record, made or completed where this database is older than the backup."""
     backup = find(db, instance, told["backup_id"])
     if backup is None:
-        return backups.take_over(db, instance, told)
+        try:
+            return backups.take_over(db, instance, told)
+        except StateConflict as error:
+            raise GiveUp(error.detail) from error
     if backup.status in backups.OPEN_STATUSES:
         backup.became_completed(told)
     return backup
