@@ -39,6 +39,7 @@ from cell.instances.downloads import Downloads
 from cell.instances.dumps import Dumps
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
+from cell.instances.lost_data import LOST, LostData
 from cell.instances.queues import QueueDatabases
 from cell.instances.records import InstanceRecord, Records
 from cell.instances.restores import Restores
@@ -93,31 +94,39 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        self.repository = self._open_repository(key)
+        self.repository, self.lost_data = self._open_repository(key), LostData(self.database)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
-            Beginnings(self.layout, self.repository),
+            Beginnings(self.layout, self.repository, self.lost_data),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
-        pools = self.supervisor.pools
-        self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
-        self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
-        self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
-        self.dumps = Dumps(settings, self.supervisor)
-        self.downloads = Downloads(settings, self.repository)
+        self._open_data(given)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
         )
-        logs, data = pools.followed_logs, pools.data_streams
+        logs, data = self.supervisor.pools.followed_logs, self.supervisor.pools.data_streams
         self.lasting_access = LastingAccess({"console": self.console, "data": data, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
+
+    def _open_data(self, uids: Uids) -> None:
+        """What leads data of instances out of them, and back."""
+        settings, supervisor, repository = self.settings, self.supervisor, self.repository
+        self.verifier = Verifier(
+            *(settings, self.layout, self.host, supervisor.pools, uids, repository)
+        )
+        self.backups = InstanceBackups(
+            *(settings, self.layout, supervisor, repository, self.verifier)
+        )
+        self.restores = Restores(settings, supervisor, repository, self.backups)
+        self.dumps = Dumps(settings, supervisor)
+        self.downloads = Downloads(settings, repository)
 
     def _open_repository(self, key: bytes) -> Repository:
         home, settings = self.layout.home, self.settings
@@ -219,6 +228,11 @@ class Cell:
         }
 
     def _take_in(self, record: InstanceRecord) -> None:
+        has_begun = (self.layout.instances / record.instance_id / snapshots.BEGUN).exists()
+        data_lost = self.lost_data.is_left(record.instance_id, has_begun=has_begun)
+        if data_lost:
+            kept = (self.records, self.credentials, self.tokens)
+            record = self.lost_data.prepare(record, *kept)
         site = self.layout.site(record.instance_id, record.uid)
         driver = self.drivers.get(record.spec.engine)
         if driver is None:
@@ -226,6 +240,10 @@ class Cell:
             return
         instance = HostedInstance(record, site, driver)
         instance.has_backup_key = self.repository.keys.find(record.instance_id) is not None
+        if data_lost:
+            site.make(self.host.owner(site))
+            instance.data_lost = True
+            instance.start_failed(LOST)
         self.supervisor.instances[record.instance_id] = instance
 
     def _settle_data(self, instances: list[HostedInstance]) -> None:

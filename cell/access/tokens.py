@@ -81,6 +81,12 @@ class Tokens:
         at = max(claims.issued_at or 0.0, self._clock.at_least())
         self._database.write("INSERT OR REPLACE INTO rotated VALUES (?, ?)", claims.instance_id, at)
 
+    def outdate_all(self, instance_id: str) -> None:
+        """The same for a new credential that nobody asked for, as of data that was lost."""
+        self._database.write(
+            "INSERT OR REPLACE INTO rotated VALUES (?, ?)", instance_id, self._clock.now()
+        )
+
     def _rotated_at(self, claims: Claims) -> float:
         found = self._database.row(
             "SELECT at FROM rotated WHERE instance_id = ?", claims.instance_id

@@ -11,7 +11,7 @@ import zstandard
 
 from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
 from cell.backups.sealed_objects import DamagedError, unseal
-from cell.backups.store import MissingError, OversizedError, Store
+from cell.backups.store import MissingError, OversizedError, ReadsObjects
 from cell.runtime import budget, engine_files
 
 BLOCK_BYTES: Final = 1 << 20
@@ -22,7 +22,7 @@ WINDOW_BYTES_MAX: Final = 1 << 27
 class _Parts:
     """The compressed stream, part after part, each of which is what the manifest says."""
 
-    def __init__(self, store: Store, key: bytes, manifest: Manifest) -> None:
+    def __init__(self, store: ReadsObjects, key: bytes, manifest: Manifest) -> None:
         self._contents = parts(store, key, manifest)
         self._now = memoryview(b"")
 
@@ -34,7 +34,7 @@ class _Parts:
         return bytes(given)
 
 
-def parts(store: Store, key: bytes, found: Manifest) -> Iterator[bytearray]:
+def parts(store: ReadsObjects, key: bytes, found: Manifest) -> Iterator[bytearray]:
     """The compressed archive. Raises DamagedError or StoreError."""
     for number, part in enumerate(found.content.parts):
         budget.go_on()
@@ -71,7 +71,7 @@ class _Stream:
         return content
 
 
-def manifest(store: Store, key: bytes, name: BackupName) -> Manifest:
+def manifest(store: ReadsObjects, key: bytes, name: BackupName) -> Manifest:
     """Raises MissingError, DamagedError or StoreError."""
     try:
         return Manifest.unseal(key, name, store.get(name.manifest, MANIFEST_BYTES_MAX))
@@ -80,14 +80,17 @@ def manifest(store: Store, key: bytes, name: BackupName) -> Manifest:
 
 
 def check(
-    store: Store, key: bytes, found: Manifest, progress: Callable[[int], None] = lambda _: None
+    store: ReadsObjects,
+    key: bytes,
+    found: Manifest,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Reads all of it and keeps nothing. Raises DamagedError or StoreError."""
     _through(store, key, found, progress, lambda _: None)
 
 
 def unpack(
-    store: Store,
+    store: ReadsObjects,
     key: bytes,
     found: Manifest,
     target: Path,
@@ -102,7 +105,7 @@ def unpack(
 
 
 def _through(
-    store: Store,
+    store: ReadsObjects,
     key: bytes,
     found: Manifest,
     progress: Callable[[int], None],

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -51,6 +51,18 @@ class StoreEntry:
 
     name: str
     size_bytes: int
+
+
+class ReadsObjects(Protocol):
+    """Where archives are read from: a store, or a file that has the objects of one."""
+
+    def get(self, name: str, bytes_max: int) -> bytes: ...
+
+
+class WritesObjects(Protocol):
+    """Where archives are written to, by several threads."""
+
+    def put(self, name: str, content: bytes) -> None: ...
 
 
 class Store:

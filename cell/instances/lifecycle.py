@@ -135,7 +135,7 @@ class Lifecycle:
     ) -> None:
         instance.refuse_erased()
         former = instance.record.spec
-        if former.engine_version != spec.engine_version:
+        if former.engine_version != spec.engine_version and not instance.data_lost:
             await self._upgrade(instance, spec, slot)
         spec = self._supervisor.beginnings.kept(instance, spec)
         # What was told later than this of who may reach it holds already.

@@ -11,6 +11,7 @@ from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, tol
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.runtime import budget, engine_files
@@ -42,6 +43,8 @@ class Restores:
         with self._backups.used(name):
             async with instance.backups_lock:
                 instance.refuse_gone("restore")
+                if instance.data_lost:
+                    raise Conflict(LOST)
                 try:
                     with told("the restore failed"):
                         await self._find_and_restore(instance, name)

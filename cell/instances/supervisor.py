@@ -128,6 +128,7 @@ class Supervisor:
 
     async def bring_up(self, instance: HostedInstance) -> None:
         """In its tenant's turn; raises EngineError or OSError."""
+        self.beginnings.check(instance)
         with instance.at_work("started"):
             if self.beginnings.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))

@@ -23,7 +23,7 @@ from storage.catalogue.cells import Cell
 from storage.data.backups import Backup
 from storage.database import now
 from storage.errors import StateConflict, StorageUnavailable
-from storage.instances import changes, instances
+from storage.instances import changes, instances, of_projects
 from storage.instances.instances import Instance
 from storage.network import networks
 
@@ -231,7 +231,7 @@ def _choose_cell(
 
 def _check_name(by: Requester, project: Project, name: str) -> None:
     """What the database holds when the order is placed, asked beforehand."""
-    if instances.is_name_taken(by.db, project.id, name):
+    if of_projects.is_name_taken(by.db, project.id, name):
         raise StateConflict("the project already has an instance with this name")
 
 

@@ -171,6 +171,30 @@ def request(db: Session, instance: Instance, kind: str, **given: Any) -> Backup:
     return made
 
 
+def take_over(db: Session, instance: Instance, told: Mapping[str, Any]) -> Backup:
+    """One that is in the store and not here, as it was made after this database was backed up.
+
+    Raises StateConflict where it is another instance's.
+    """
+    if by_key(db, Backup, told["backup_id"]) is not None:
+        raise StateConflict("the cell lists a backup that is another instance's")
+    made = Backup(
+        id=told["backup_id"],
+        org_id=instance.org_id,
+        instance_id=instance.id,
+        kind=told["kind"],
+        status="pending",
+        engine=told["engine"],
+        engine_version=told["engine_version"],
+        size=instance.size,
+        storage_bytes=instance.storage_bytes,
+    )
+    made.became_completed(told)
+    db.add(made)
+    db.flush()
+    return made
+
+
 def fetch(db: Session, instance: Instance, backup_id: str, *, lock: bool = False) -> Backup:
     found = by_key(db, Backup, backup_id, lock=lock)
     if found is None or found.instance_id != instance.id or found.org_id != instance.org_id:

@@ -43,7 +43,7 @@ MOVES: dict[str, tuple[Callable[[Instance], None], set[str], str]] = {
     ),
     "record as paused": (
         lambda it: it.became_paused("idle"),
-        {"pausing", "running", "resuming", "failed"},
+        {"pausing", "running", "resuming", "restoring", "failed"},
         "paused",
     ),
     "record as deleted": (Instance.became_deleted, {"deleting"}, "deleted"),
@@ -220,3 +220,22 @@ def test_a_branch_begins_with_data(status: str) -> None:
         return
     with pytest.raises(StateConflict, match=f"^cannot branch an instance that is {status}$"):
         one(status).check_branchable()
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_was_lost_is_recovered_and_is_to_be_as_it_was(status: str) -> None:
+    instance = one(status, "paused" if status == "paused" else "running", by="user")
+    wanted = instance.desired_status
+    if status not in {"running", "paused", "failed"}:
+        with pytest.raises(StateConflict, match=f"cannot recover an instance that is {status}$"):
+            instance.recover("lost")
+        return
+    instance.recover("lost")
+    assert (instance.status, instance.status_reason) == ("restoring", "lost")
+    assert (instance.desired_status, instance.paused_by) == (wanted, "user")
+
+
+@pytest.mark.parametrize("desired", ["deleted", "erased"])
+def test_what_is_to_go_is_not_recovered(desired: str) -> None:
+    with pytest.raises(StateConflict, match=f"and to be {desired}"):
+        one("failed", desired).recover("lost")
