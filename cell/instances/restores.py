@@ -7,7 +7,7 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError
 from cell.instances import bounds, replaced_data
-from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, told
+from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
@@ -50,6 +50,7 @@ class Restores:
                         await self._find_and_restore(instance, name)
                 finally:
                     instance.restore = None
+                    self._backups.room.leave(instance)
         log.info("cell.restored", instance_id=name.instance_id, backup_id=backup_id)
 
     async def _find_and_restore(self, instance: HostedInstance, name: BackupName) -> None:
@@ -58,7 +59,7 @@ class Restores:
             if found is None:
                 raise Conflict(f"the instance has no backup {name.backup_id}")
             refuse_what_does_not_fit(instance, found)
-            check_room(instance, found.content.stream_bytes)
+            self._backups.room.take(instance, found.content.stream_bytes)
             progress = BackupProgress(name.backup_id, "downloading", found.content.stream_bytes)
             instance.restore = progress
             await self._restore(instance, found, progress)
