@@ -14,6 +14,8 @@ from storage.instances.instances import GONE, STATUSES, Instance
 
 GOING: Final = {"deleting", "deleted", "erasing", "erased"}
 LIVE: Final = set(STATUSES) - GOING
+# One whose data is brought back may have been paused.
+PAUSABLE: Final = ("pausing", "running", "resuming", "restoring", "failed")
 ALLOWED: Final = {
     "pause": {"running": "pausing"},
     "resume": {"paused": "resuming"},
@@ -31,8 +33,8 @@ ALLOWED: Final = {
         ),
         "running",
     ),
-    "became_paused": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
-    "became_idle": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
+    "became_paused": dict.fromkeys(PAUSABLE, "paused"),
+    "became_idle": dict.fromkeys(PAUSABLE, "paused"),
     "became_failed": dict.fromkeys(LIVE | {"deleting", "erasing"}, "failed"),
     "became_deleted": {"deleting": "deleted"},
     "became_erased": {"erasing": "erased"},
