@@ -129,6 +129,9 @@ class Manifest:
 def _nested(opened: dict[str, Any]) -> dict[str, Any]:
     content, verification = opened["content"], opened["verification"]
     parts = tuple(Part(**each) for each in content["parts"])
+    sizes = [opened["size_bytes"], content["stream_bytes"], *(each.stored_bytes for each in parts)]
+    if not all(type(size) is int and size >= 0 for size in sizes):
+        raise TypeError("a size is no number")
     return {
         "content": StoredContent(**{**content, "parts": parts}),
         "verification": None if verification is None else Verification(**verification),
