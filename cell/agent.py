@@ -23,6 +23,7 @@ from cell.access.tokens import Tokens
 from cell.backups.keys import BackupKeys, Recovery
 from cell.backups.repository import Repository
 from cell.backups.store import Store
+from cell.backups.wal_store import WalStore
 from cell.certificates import pki
 from cell.certificates.acme.ledger import Ledger
 from cell.certificates.domains import Domains
@@ -43,6 +44,10 @@ from cell.instances.route_file import RouteFile
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
 from cell.instances.verification import Verifier
+from cell.instances.wal_archiver import WalParts
+from cell.instances.wal_archives import WalArchives
+from cell.instances.wal_chains import WalChains
+from cell.instances.wal_recoveries import WalRecoveries
 from cell.layout import Layout, write_atomically
 from cell.runtime import log_files, machine, owners
 from cell.runtime.host import Host
@@ -57,6 +62,8 @@ CELLS_PER_HOST = 10_000
 # For what waits on disks, beside what the event loop does: asyncio's own are few on few CPUs.
 THREADS = 32
 RENEW_EVERY_S = 3600.0
+# Each has a segment in memory, and what it is compressed to.
+WAL_UPLOADS_AT_ONCE = 3
 # So long a cell that starts waits for engines that still run, before it serves.
 ADOPT_S = 2.0
 
@@ -90,21 +97,32 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        self.repository = self._open_repository(key)
+        store, keys = self._open_store(), BackupKeys(self.database, Sealer(key, "cell backups v1"))
+        recovery = Recovery(self.layout.home, settings.backup_recovery_recipient)
+        self.repository = Repository(store, keys, recovery)
+        chains, wal_store = WalChains(self.database), WalStore(store, keys)
+        recoveries = WalRecoveries(chains, wal_store)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
-            Beginnings(self.layout, self.repository),
+            Beginnings(settings, self.layout, self.repository, recoveries),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
         pools = self.supervisor.pools
         self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
-        self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
-        self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
+        turns = asyncio.Semaphore(WAL_UPLOADS_AT_ONCE)
+        parts = WalParts(settings, chains, wal_store, turns, lambda one: self.host.owner(one.site))
+        self.archives = WalArchives(self.supervisor, parts)
+        self.backups = InstanceBackups(
+            *(settings, self.supervisor, self.repository, self.verifier, self.archives)
+        )
+        self.restores = Restores(
+            *(settings, self.supervisor, self.repository, self.backups, recoveries)
+        )
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
@@ -114,16 +132,9 @@ class Cell:
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
-    def _open_repository(self, key: bytes) -> Repository:
-        home, settings = self.layout.home, self.settings
-        return Repository(
-            Store(
-                settings.backup_store_url or (home / "backups").as_uri(),
-                makes_folder=not settings.backup_store_url,
-            ),
-            BackupKeys(self.database, Sealer(key, "cell backups v1")),
-            Recovery(home, settings.backup_recovery_recipient),
-        )
+    def _open_store(self) -> Store:
+        url = self.settings.backup_store_url
+        return Store(url or (self.layout.home / "backups").as_uri(), makes_folder=not url)
 
     def _settle(self) -> None:
         """Has all that engines enter where they can go."""
@@ -296,6 +307,7 @@ class Cell:
 
     async def _tick(self) -> None:
         await self.supervisor.tick()
+        self.archives.tick()
         await snapshots.sweep(self.supervisor.instances)
         self.lifecycle.forget_erased()
         logs = [instance.site.log for instance in self.supervisor.instances.values()]
@@ -314,6 +326,7 @@ class Cell:
         self._certificates = await asyncio.to_thread(self._ensure_certificates)
         await self.supervisor.certify_domains()
         await self.backups.sweep()
+        await self.archives.sweep()
 
     def _ensure_certificates(self) -> pki.CertificateFiles:
         settings = self.settings

@@ -9,3 +9,8 @@ def moment(seconds: float | None) -> str | None:
         return None
     written = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return written.replace("+00:00", "Z")
+
+
+def unix(told: str | float | None) -> float | None:
+    """Of a moment in a request, unix seconds; those as they are."""
+    return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else told

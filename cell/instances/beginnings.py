@@ -1,27 +1,40 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
+from pathlib import Path
+
 from cell.backups.manifest import BackupName
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
-from cell.engines.driver import EngineError
+from cell.engines.driver import ArchivesWal, EngineError
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import HostedInstance
 from cell.instances.snapshots import BEGUN
+from cell.instances.wal_recoveries import WalRecoveries
 from cell.layout import Layout, write_atomically
 from cell.runtime import budget, engine_files
 from cell.runtime.own_threads import in_own_thread
+from cell.settings import CellSettings
 from cell.specification import Spec
+from specserver import Conflict
 
 # Where a backup is unpacked, beside the instance's data.
 UNPACKED = "restore"
 
 
 class Beginnings:
-    def __init__(self, layout: Layout, repository: Repository) -> None:
+    def __init__(
+        self,
+        settings: CellSettings,
+        layout: Layout,
+        repository: Repository,
+        recoveries: WalRecoveries,
+    ) -> None:
+        self._settings = settings
         self._layout = layout
         self._repository = repository
+        self._recoveries = recoveries
 
     def missing(self, spec: Spec) -> str | None:
         """What a new instance would begin with and this cell cannot have; None where all is well.
@@ -57,13 +70,30 @@ class Beginnings:
         folder = instance.site.directory / UNPACKED
         try:
             await self._unpack(instance, backup)
-            with budget.limit(instance.ceiling_bytes):
-                await instance.driver.restore(instance.site, folder)
+            await self._restore(instance, backup, folder)
         except (StoreError, DamagedError) as error:
             raise EngineError(str(error)) from error
         finally:
             await in_own_thread(engine_files.remove, folder)
         write_atomically(instance.site.directory / BEGUN, backup.encode())
+
+    async def _restore(self, instance: HostedInstance, backup: str, folder: Path) -> None:
+        at, driver = instance.record.spec.source_at, instance.driver
+        if at is None:
+            with budget.limit(instance.ceiling_bytes):
+                await driver.restore(instance.site, folder)
+            return
+        if not isinstance(driver, ArchivesWal):
+            raise EngineError("the engine has no WAL to recover from")
+        name = BackupName.parse(backup)
+        try:
+            plan = await self._recoveries.plan(name.instance_id, name.backup_id, at)
+        except Conflict as error:
+            raise EngineError(str(error)) from error
+        with budget.limit(instance.ceiling_bytes + plan.size_bytes):
+            await self._recoveries.fetch(plan, folder)
+            within_s = self._settings.recovery_timeout_s
+            await driver.recover(instance.site, folder, at, within_s)
 
     async def _unpack(self, instance: HostedInstance, backup: str) -> None:
         found = await self._repository.find(BackupName.parse(backup))

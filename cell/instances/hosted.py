@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,6 +82,8 @@ class HostedInstance(InstanceState):
         self.has_backup_key = False
         self.backup: BackupProgress | None = None
         self.restore: BackupProgress | None = None
+        # What is told of its archived WAL, where its engine has any.
+        self.archiving: Callable[[], dict[str, Any] | None] = lambda: None
         # When the control plane first heard that it is erased (monotonic).
         self.told_erased_at: float | None = None
         self.read_proofs()
@@ -185,4 +187,5 @@ class HostedInstance(InstanceState):
             },
             "backup": self.backup and asdict(self.backup),
             "restore": self.restore and asdict(self.restore),
+            "archiving": self.archiving(),
         }

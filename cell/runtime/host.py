@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cell.layout import ClosedError, Layout, Site
 from cell.runtime import cgroups, tools
+from cell.runtime.attendants import Attendants
 from cell.runtime.confinement import NOBODY, Confinement, Means, Mount, Sandbox, warn
 from cell.runtime.cpus import Cpus
 from cell.runtime.headroom import Headroom
@@ -97,6 +98,7 @@ class Host:
         self._key = key
         self._uids = uids
         self._sandbox = Sandbox(confine=confine, packages=packages, uid=uids.start)
+        self.attendants = Attendants(self._sandbox, self._environment)
         self._home = Path(mark)
         self._groups = cgroups.find(cell_name, confine=confine)
         self.headroom = Headroom(self._groups)

@@ -28,7 +28,15 @@ OTHER = "inst_01JD0000000000000000000001"
 BACKUP = "bkp_01JD0000000000000000000000"
 OLDER = {
     "cells.get": {"refused", "clock", "capacity", "confinement"},
-    "instances.get": {"connections_peaks", "domains", "network_version", "backup", "restore"},
+    "instances.get": {
+        "connections_peaks",
+        "domains",
+        "network_version",
+        "backup",
+        "restore",
+        "archiving",
+    },
+    "backups.make": {"wal_chain_id", "consistent_at"},
 }
 """What cells of earlier releases do not say."""
 ASKED: dict[str, Callable[[HttpCell], Any]] = {

@@ -6,16 +6,20 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from control.policy import backups as rules
+from control.policy import recovery
 from control.policy.backups import KeptBackup
+from control.policy.plans import PLANS
+from control.policy.recovery import RecoveryBase, moment_ranges
 from control.work import Operation, Schedule, workflow
 from control.workflows.data.backup_schedules import every, schedule_of
 from control.workflows.data.backups import FAILED_REST, drop, start
 from control.workflows.instances.fault_isolation import isolated
-from storage.data import backups, restores
+from storage.access import organizations
+from storage.data import backups, recovery_windows, restores
 from storage.data.backup_settings import Scheduled
 from storage.database import now
 from storage.instances import instances
-from storage.instances.instances import GONE, STATUSES
+from storage.instances.instances import GONE, STATUSES, Instance
 
 DROPS_MAX: Final = 500
 """Instances that some are removed of in one turn; others have theirs."""
@@ -44,12 +48,25 @@ def _expire(db: Session, each: Scheduled, days: int) -> None:
         for one in completed.values()
         if one.completed_at is not None
     ]
-    over = rules.expired(kept, days, now(db), restores.needed(db, instance))
+    needed = restores.needed(db, instance) | needed_by_window(db, instance)
+    over = rules.expired(kept, days, now(db), needed)
     for backup_id in over:
         completed[backup_id].expire(f"its retention of {days} days is over")
     if over:
         db.flush()
         start(db, drop, instance)
+
+
+def needed_by_window(db: Session, instance: Instance) -> set[str]:
+    """Those without which moments of the window could not be restored any more."""
+    days = PLANS[organizations.fetch(db, instance.org_id).plan].pitr_days
+    bases = [
+        RecoveryBase(one.id, one.consistent_at)
+        for one in backups.completed(db, instance)
+        if one.consistent_at is not None
+    ]
+    ranges = moment_ranges(recovery_windows.of_instance(db, instance).ranges)
+    return recovery.needed(bases, ranges, days, now(db))
 
 
 SCHEDULE: Final = Schedule("retention", expire_old, every_s=300)
