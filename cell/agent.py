@@ -44,7 +44,6 @@ from cell.instances.route_file import RouteFile
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import Uids
 from cell.instances.verification import Verifier
-from cell.instances.wal_archiver import WalParts
 from cell.instances.wal_archives import WalArchives
 from cell.instances.wal_chains import WalChains
 from cell.instances.wal_recoveries import WalRecoveries
@@ -62,8 +61,6 @@ CELLS_PER_HOST = 10_000
 # For what waits on disks, beside what the event loop does: asyncio's own are few on few CPUs.
 THREADS = 32
 RENEW_EVERY_S = 3600.0
-# Each has a segment in memory, and what it is compressed to.
-WAL_UPLOADS_AT_ONCE = 3
 # So long a cell that starts waits for engines that still run, before it serves.
 ADOPT_S = 2.0
 
@@ -94,14 +91,10 @@ class Cell:
         self._settle()
         found = find(self.host, settings.engines)
         self.drivers, self._refused = found.drivers, found.refused
-        given = Uids(self.database, uids, partial(owners.in_use, uids))
-        self.records = Records(self.database, given)
+        free = Uids(self.database, uids, partial(owners.in_use, uids))
+        self.records = Records(self.database, free)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        store, keys = self._open_store(), BackupKeys(self.database, Sealer(key, "cell backups v1"))
-        recovery = Recovery(self.layout.home, settings.backup_recovery_recipient)
-        self.repository = Repository(store, keys, recovery)
-        chains, wal_store = WalChains(self.database), WalStore(store, keys)
-        recoveries = WalRecoveries(chains, wal_store)
+        self.repository, recoveries = self._open_repository(key)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
@@ -113,16 +106,11 @@ class Cell:
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
         pools = self.supervisor.pools
-        self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
-        turns = asyncio.Semaphore(WAL_UPLOADS_AT_ONCE)
-        parts = WalParts(settings, chains, wal_store, turns, lambda one: self.host.owner(one.site))
-        self.archives = WalArchives(self.supervisor, parts)
-        self.backups = InstanceBackups(
-            *(settings, self.supervisor, self.repository, self.verifier, self.archives)
-        )
-        self.restores = Restores(
-            *(settings, self.supervisor, self.repository, self.backups, recoveries)
-        )
+        self.verifier = Verifier(*(settings, self.layout, self.host, pools, free, self.repository))
+        self.archives = WalArchives(settings, self.supervisor, recoveries)
+        given = (settings, self.supervisor, self.repository)
+        self.backups = InstanceBackups(*given, self.verifier, self.archives)
+        self.restores = Restores(*given, self.backups, recoveries)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
@@ -132,9 +120,16 @@ class Cell:
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
 
-    def _open_store(self) -> Store:
-        url = self.settings.backup_store_url
-        return Store(url or (self.layout.home / "backups").as_uri(), makes_folder=not url)
+    def _open_repository(self, key: bytes) -> tuple[Repository, WalRecoveries]:
+        home, settings = self.layout.home, self.settings
+        store = Store(
+            settings.backup_store_url or (home / "backups").as_uri(),
+            makes_folder=not settings.backup_store_url,
+        )
+        keys = BackupKeys(self.database, Sealer(key, "cell backups v1"))
+        recovery = Recovery(home, settings.backup_recovery_recipient)
+        recoveries = WalRecoveries(WalChains(self.database), WalStore(store, keys))
+        return Repository(store, keys, recovery), recoveries
 
     def _settle(self) -> None:
         """Has all that engines enter where they can go."""

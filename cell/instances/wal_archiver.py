@@ -218,10 +218,11 @@ class WalArchiver:
         self.spool.was_put(name)
 
     async def _check(self, chain: WalChain) -> None:
-        """Whether the store still has all that was archived; GapError with the first it has not."""
+        """Whether the store has all that backups need; GapError with the first that it has not."""
+        needed = self._parts.chains.first_needed(chain)
         found = await self._parts.store.names(chain.instance_id, chain.chain_id)
         self._checked_at = time.monotonic()
-        for number in range(chain.first_segment, chain.next_segment):
+        for number in range(needed, chain.next_segment):
             if str(segment := chain.segment(number)) not in found:
                 until = self._parts.chains.moment_before(chain, number)
                 raise GapError(f"WAL segment {segment} is missing from the store", until)
@@ -234,9 +235,16 @@ class WalArchiver:
             await self._source.close(self._instance.site)
         await asyncio.to_thread(self.spool.clear)
         if self.chain is not None:
-            self._parts.chains.end(self.chain, reason, newest_at=gap.until)
-            self._log("cell.wal_gap", chain_id=self.chain.chain_id, reason=reason)
+            self._end(self.chain, gap)
         self.chain, self._pending, self.reason = None, [], reason
+
+    def _end(self, chain: WalChain, gap: GapError) -> None:
+        """One of which nothing was archived is none, and no other gap than the one before it."""
+        self._log("cell.wal_gap", chain_id=chain.chain_id, reason=str(gap))
+        if chain.newest_at is None:
+            self._parts.chains.forget(chain)
+        else:
+            self._parts.chains.end(chain, str(gap), newest_at=gap.until)
 
     async def _stop(self) -> None:
         """Its owner does not want it any more; what is archived stays."""

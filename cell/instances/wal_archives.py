@@ -11,14 +11,16 @@ import structlog
 
 from cell.backups.manifest import WalStart
 from cell.backups.store import StoreError
-from cell.backups.wal_names import SEGMENT_BYTES, Segment
+from cell.backups.wal_names import Segment
 from cell.engines.driver import ArchivesWal, WalNeed
 from cell.instances.hosted import HostedInstance
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.instances.wal_archiver import WalArchiver, WalParts, spool_of
 from cell.instances.wal_chains import WalChain, is_at_rest
+from cell.instances.wal_recoveries import WalRecoveries
 from cell.runtime import engine_files
+from cell.settings import CellSettings
 from cell.timestamps import moment
 
 log = structlog.get_logger("cell.wal")
@@ -27,13 +29,21 @@ WAIT_S = 20.0
 """What an engine left behind when it ended is archived within, unless the store is away."""
 
 RANGES_MAX = 1000
+# Each has a segment in memory, and what it is compressed to.
+UPLOADS_AT_ONCE = 3
 
 
 class WalArchives:
-    def __init__(self, supervisor: Supervisor, parts: WalParts) -> None:
+    def __init__(
+        self, settings: CellSettings, supervisor: Supervisor, recoveries: WalRecoveries
+    ) -> None:
         self._supervisor = supervisor
-        self._parts = parts
-        self._chains = parts.chains
+        self._chains = recoveries.chains
+        self._parts = WalParts(
+            *(settings, recoveries.chains, recoveries.store),
+            asyncio.Semaphore(UPLOADS_AT_ONCE),
+            lambda instance: supervisor.host.owner(instance.site),
+        )
         self._running: dict[str, tuple[WalArchiver, asyncio.Task[None]]] = {}
 
     def tick(self) -> None:
@@ -53,10 +63,13 @@ class WalArchives:
         if instance.restore is not None or instance.record.desired == "erased":
             return False
         former = self._running.get(instance.instance_id)
-        if former is not None and (not former[1].done() or former[0].process is instance.process):
+        if former is not None and not former[1].done():
             return False
         if instance.process is not None:
             return instance.usable and self._concerns(instance)
+        if former is not None and former[0].process is None:
+            # What could not be archived then cannot be now.
+            return False
         chain = self._chains.open(instance.instance_id)
         return chain is not None and not chain.is_settled
 
@@ -164,16 +177,13 @@ class WalArchives:
 
     async def trim(self, instance_id: str) -> None:
         """Removes the WAL that no backup needs any more. No backup of it is being made."""
-        bases = self._chains.bases(instance_id)
+        continued = {each.chain_id for each in self._chains.bases(instance_id)}
         for chain in self._chains.of(instance_id):
-            own = [each.first_segment for each in bases if each.chain_id == chain.chain_id]
-            if not own and chain.ended_at is not None:
+            if chain.chain_id not in continued and chain.ended_at is not None:
                 await self._parts.store.remove_chain(instance_id, chain.chain_id)
                 self._chains.forget(chain)
-                continue
-            # Without a backup, one that is made next begins no earlier than now.
-            first = min(own, default=chain.newest_position // SEGMENT_BYTES)
-            await self._trim(chain, min(first, chain.next_segment))
+            else:
+                await self._trim(chain, self._chains.first_needed(chain))
 
     async def _trim(self, chain: WalChain, first: int) -> None:
         if first <= chain.first_segment:

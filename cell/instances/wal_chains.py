@@ -155,13 +155,21 @@ class WalChains:
         newest = chain.newest_position // SEGMENT_BYTES
         return newest if row is None or row[0] is None else min(int(row[0]), newest)
 
-    def moment_before(self, chain: WalChain, segment: int) -> float | None:
+    def first_needed(self, chain: WalChain) -> int:
+        """The segment from which on its WAL continues a backup, or may continue the next one."""
+        row = self._database.row(
+            "SELECT min(first_segment) FROM wal_bases WHERE chain_id = ?", chain.chain_id
+        )
+        newest = min(chain.newest_position // SEGMENT_BYTES, chain.next_segment)
+        return newest if row is None or row[0] is None else min(int(row[0]), newest)
+
+    def moment_before(self, chain: WalChain, segment: int) -> float:
         """The last one known at which all that was committed lay before the segment."""
         row = self._database.row(
             "SELECT max(at) FROM wal_marks WHERE chain_id = ? AND segment < ?",
             *(chain.chain_id, segment),
         )
-        return None if row is None or row[0] is None else float(row[0])
+        return chain.began_at if row is None or row[0] is None else float(row[0])
 
     def add_base(self, chain: WalChain, backup_id: str, need: WalNeed) -> None:
         first = Segment.parse(need.first)

@@ -30,13 +30,13 @@ class WalPlan:
 
 class WalRecoveries:
     def __init__(self, chains: WalChains, store: WalStore) -> None:
-        self._chains = chains
-        self._store = store
+        self.chains = chains
+        self.store = store
 
     async def plan(self, instance_id: str, backup_id: str, at: float) -> WalPlan:
         """Conflict where that moment cannot be recovered from that backup."""
         base = self._base(instance_id, backup_id)
-        chains = {each.chain_id: each for each in self._chains.of(instance_id)}
+        chains = {each.chain_id: each for each in self.chains.of(instance_id)}
         chain = chains.get(base.chain_id) if base else None
         if base is None or chain is None:
             raise Conflict(f"no WAL is archived that continues the backup {backup_id}")
@@ -46,12 +46,12 @@ class WalRecoveries:
                 f"from the backup {backup_id}, moments from {moment(base.consistent_at)} to"
                 f" {moment(newest_at)} can be restored, and not {moment(at)}"
             )
-        there = await self._store.names(instance_id, chain.chain_id)
-        last = self._chains.last_segment(chain, at)
+        there = await self.store.names(instance_id, chain.chain_id)
+        last = self.chains.last_segment(chain, at)
         return WalPlan(chain, tuple(_names(chain, base.first_segment, last, there)))
 
     def _base(self, instance_id: str, backup_id: str) -> WalBase | None:
-        bases = self._chains.bases(instance_id)
+        bases = self.chains.bases(instance_id)
         return next((each for each in bases if each.backup_id == backup_id), None)
 
     async def fetch(self, plan: WalPlan, target: Path) -> None:
@@ -60,7 +60,7 @@ class WalRecoveries:
         await in_own_thread(folder.mkdir)
         chain = plan.chain
         for name in plan.names:
-            content = await self._store.get(chain.instance_id, chain.chain_id, name)
+            content = await self.store.get(chain.instance_id, chain.chain_id, name)
             segment = Segment.parse(name)
             if segment is not None and name == segment.partial:
                 if segment.number == chain.next_segment and len(content) < chain.partial_bytes:

@@ -1,6 +1,6 @@
 """Moments that instances are restored to: whether they can be, and from which backup."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +14,6 @@ from specserver import Conflict
 from storage.data import backups, recovery_windows
 from storage.data.backups import Backup
 from storage.instances.instances import Instance
-
-Body = dict[str, Any]
 
 
 def asked(body: Mapping[str, Any]) -> datetime | None:
@@ -40,7 +38,18 @@ def base(call: OrgCall, instance: Instance, at: datetime) -> Backup:
     return next(each for each in completed if each.id == chosen)
 
 
-def window(call: OrgCall, told: list[dict[str, str]]) -> list[MomentRange]:
+def base_of_version(call: OrgCall, instance: Instance, at: datetime) -> Backup:
+    """The same, of the version that the instance has now. Conflict if it had another then."""
+    found = base(call, instance, at)
+    if found.engine_version != instance.engine_version:
+        raise Conflict(
+            f"at {timestamp(at)} the instance was of {found.engine} {found.engine_version}: restore"
+            " a backup of it to that moment instead, into a new instance"
+        )
+    return found
+
+
+def window(call: OrgCall, told: Iterable[Mapping[str, str]]) -> list[MomentRange]:
     """As far as the plan goes back."""
     days = PLANS[call.org.plan].pitr_days
     return rules.window(rules.moment_ranges(told), days, call.now)

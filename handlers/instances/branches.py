@@ -28,7 +28,7 @@ def list_(call: OrgCall, instance: Instance, limit: int, cursor: str | None = No
 def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_branchable()
     at = moments.asked(body)
-    base = None if at is None else moments.base(call, instance, at)
+    base = None if at is None else moments.base_of_version(call, instance, at)
     branch = ordering.place_branch(call.requester, instance, body)
     call.audit(target=branch.id, detail={"branch_of": instance.id, **body})
     call.emit("instance.requested.v1", views.instance_event(branch), branch)

@@ -58,7 +58,7 @@ from cell.engines.postgres.connections import (
 from cell.engines.postgres.installation import SECRET, Installation, Installations
 from cell.engines.postgres.sources import Source
 from cell.engines.postgres.spare_templates import Spares
-from cell.engines.postgres.taking_over import Recovery
+from cell.engines.postgres.taking_over import WalReplay
 from cell.engines.postgres.wal import WalReplication
 from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
@@ -252,17 +252,17 @@ class PostgreSQL:
             raise EngineError(f"the server refused the backup: {error}") from error
 
     async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
-        await self.restore(site, source, Recovery(at, within_s))
+        await self.restore(site, source, WalReplay(at, within_s))
 
-    async def restore(self, site: Site, source: Path, recovery: Recovery | None = None) -> None:
+    async def restore(self, site: Site, source: Path, replay: WalReplay | None = None) -> None:
         async with replacing.replacing(site) as next_site:
             await in_own_thread(self._unpack, source, site)
-            if recovery is not None:
+            if replay is not None:
                 given = (source / taking_over.WAL, next_site.data, self._host.owner(site))
                 await in_own_thread(taking_over.add_wal, *given)
             installation = await self._installation(data_folder.major(next_site) or "", site)
             whose = (self._host, self._family, installation, site, next_site)
-            await taking_over.take_over(*whose, self._superuser(site), recovery)
+            await taking_over.take_over(*whose, self._superuser(site), replay)
         (site.directory / FRESH).unlink(missing_ok=True)
 
     async def check_files(self, site: Site) -> None:

@@ -22,7 +22,7 @@ WAL = "wal"
 
 
 @dataclass(frozen=True)
-class Recovery:
+class WalReplay:
     """Up to which moment (unix seconds) the WAL of a cluster is replayed, and how long at most."""
 
     at: float
@@ -44,13 +44,13 @@ async def take_over(
     site: Site,
     next_site: Site,
     superuser: Login,
-    recovery: Recovery | None = None,
+    replay: WalReplay | None = None,
 ) -> None:
     """The superuser gets this instance's password; no credential of the data's past works."""
     verifier = scram.verifier(superuser.password)
     opened = server.private(host, family, installation, next_site, site.log)
-    if recovery is not None:
-        opened = _recovered(host, family, installation, site, next_site, recovery)
+    if replay is not None:
+        opened = _recovered(host, family, installation, site, next_site, replay)
     async with opened as folder, connections.administration(folder, server.SELF) as connection:
         await connection.execute(wal.DROP.encode(), (wal.SLOTS, ""))
         await roles.set_password(connection, verifier)
@@ -65,7 +65,7 @@ async def _recovered(
     installation: Installation,
     site: Site,
     next_site: Site,
-    recovery: Recovery,
+    replay: WalReplay,
 ) -> AsyncIterator[EnginePath]:
     """As `server.private`, of a server that has replayed its WAL and takes writes.
 
@@ -75,12 +75,12 @@ async def _recovered(
     given = (host, family, installation, next_site, site.log)
     async with contextlib.AsyncExitStack() as stack:
         try:
-            options = recovery.options()
-            opened = server.private(*given, recovery=options, within_s=recovery.within_s)
+            options = replay.options()
+            opened = server.private(*given, recovery=options, within_s=replay.within_s)
             folder = await stack.enter_async_context(opened)
         except NothingLaterError:
-            options = recovery.options(to_the_end=True)
-            opened = server.private(*given, recovery=options, within_s=recovery.within_s)
+            options = replay.options(to_the_end=True)
+            opened = server.private(*given, recovery=options, within_s=replay.within_s)
             folder = await stack.enter_async_context(opened)
         yield folder
 

@@ -46,6 +46,10 @@ OPEN = """
 SELECT pg_catalog.pg_create_physical_replication_slot(%s, true)
 WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %s)
 """
+# By itself a slot begins at the last checkpoint, which may be gigabytes ago.
+ADVANCE = """
+SELECT pg_catalog.pg_replication_slot_advance(%s, pg_catalog.pg_current_wal_flush_lsn())
+"""
 # A page begins with a header, which is not written before something follows it.
 PAGE_BYTES = 8192
 HEADERS = (24, 40)
@@ -63,7 +67,7 @@ class WalReplication:
         self._superuser = superuser
 
     async def open(self, site: Site, slot: str) -> WalLook:
-        await self._run(site, (DROP, (SLOTS, slot)), (OPEN, (slot, slot)))
+        await self._run(site, (DROP, (SLOTS, slot)), (OPEN, (slot, slot)), (ADVANCE, (slot,)))
         return await self.look(site, slot)
 
     async def close(self, site: Site) -> None:
