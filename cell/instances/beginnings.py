@@ -1,5 +1,6 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
+import contextlib
 from pathlib import Path
 
 from cell.backups.manifest import BackupName
@@ -57,6 +58,19 @@ class Beginnings:
         spec = instance.record.spec
         source = spec.source_snapshot or spec.source_backup
         return source is not None and not (instance.site.directory / BEGUN).exists()
+
+    async def limits(self, instance: HostedInstance) -> tuple[int, float]:
+        """How many bytes it may take to begin, and how long: more with WAL to replay."""
+        spec, settings = instance.record.spec, self._settings
+        if spec.source_at is None or spec.source_backup is None:
+            return instance.ceiling_bytes, settings.upgrade_timeout_s
+        name = BackupName.parse(spec.source_backup)
+        wal_bytes = 0
+        # Whoever begins is told what is wrong.
+        with contextlib.suppress(Conflict, StoreError, DamagedError):
+            plan = await self._recoveries.plan(name.instance_id, name.backup_id, spec.source_at)
+            wal_bytes = plan.size_bytes
+        return instance.ceiling_bytes + wal_bytes, settings.recovery_timeout_s
 
     async def begin(self, instance: HostedInstance) -> None:
         """Puts the data in place where that `is_owed`.

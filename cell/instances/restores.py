@@ -97,8 +97,8 @@ class Restores:
             async with bounds.in_turn_unlocked(instance, turn):
                 with budget.limit(found.content.stream_bytes, ended=instance.why_backup_ends):
                     await self._repository.unpack(found, folder, progress.add)
-                if target.plan is not None:
-                    await self._recoveries.fetch(target.plan, folder)
+                    if target.plan is not None:
+                        await self._recoveries.fetch(target.plan, folder)
             slot = CopySlot(pools.copies, host, instance)
             async with locked_in_turn(instance, slot):
                 instance.refuse_gone("restore")

@@ -8,6 +8,7 @@ from cell.backups.sealed_objects import DamagedError
 from cell.backups.wal_names import HISTORY, SEGMENT_BYTES, Segment
 from cell.backups.wal_store import WalStore
 from cell.instances.wal_chains import WalBase, WalChain, WalChains, is_at_rest
+from cell.runtime import budget
 from cell.runtime.own_threads import in_own_thread
 from cell.timestamps import moment
 from specserver import Conflict
@@ -60,6 +61,7 @@ class WalRecoveries:
         await in_own_thread(folder.mkdir)
         chain = plan.chain
         for name in plan.names:
+            budget.go_on()
             content = await self.store.get(chain.instance_id, chain.chain_id, name)
             segment = Segment.parse(name)
             if segment is not None and name == segment.partial:

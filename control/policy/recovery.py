@@ -11,7 +11,7 @@ from control.policy.violations import Violation, wrong
 
 FEATURE: Final = "pitr"
 """Of engines, in the catalogue."""
-LAG: Final = timedelta(seconds=90)
+LAG: Final = timedelta(seconds=150)
 """What a cell has not told yet may be archived by now, and is by the time that it is restored."""
 BASE_REST: Final = timedelta(minutes=10)
 """After a backup was begun that archived WAL is to continue, before another one is."""

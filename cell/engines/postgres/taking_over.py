@@ -30,7 +30,11 @@ class WalReplay:
 
     def options(self, *, to_the_end: bool = False) -> tuple[str, ...]:
         """Settings of the server that recovers. All WAL it needs lies with its data."""
-        found = ("restore_command=false", "recovery_target_timeline=current", "hot_standby=off")
+        found = (
+            *("restore_command=false", "recovery_target_timeline=current", "hot_standby=off"),
+            # What was replayed is removed, and takes none of the instance's storage.
+            "wal_recycle=off",
+        )
         if to_the_end:
             return found
         moment = datetime.fromtimestamp(self.at, UTC).isoformat(sep=" ", timespec="microseconds")

@@ -20,7 +20,7 @@ from storage.database import Database, now
 from storage.instances import instances
 from storage.instances.instances import GONE, Instance
 
-NOTED_EVERY: Final = timedelta(seconds=30)
+NOTED_EVERY: Final = timedelta(seconds=60)
 """Where nothing changes but that more was archived."""
 
 
