@@ -65,7 +65,7 @@ class CellSettings:
     backup_verify_timeout_s: float = 3600.0
     # How often it is looked how far WAL is archived, of a server that writes and of one that does
     # not; after how long without that it counts as late; how often the store is compared with it.
-    wal_look_s: float = 1.0
+    wal_look_s: float = 2.0
     wal_idle_look_s: float = 30.0
     wal_late_after_s: float = 120.0
     wal_check_every_s: float = 300.0

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from specserver import Invalid
+
 
 def moment(seconds: float | None) -> str | None:
     """RFC 3339, UTC, in milliseconds; None where there is none."""
@@ -13,4 +15,9 @@ def moment(seconds: float | None) -> str | None:
 
 def unix(told: str | float | None) -> float | None:
     """Of a moment in a request, unix seconds; those as they are."""
-    return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else told
+    if not isinstance(told, str):
+        return told
+    try:
+        return datetime.fromisoformat(told.upper()).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise Invalid(f"{told} is no moment of the calendar") from error

@@ -165,14 +165,24 @@ class WalArchiver:
         self._looked_at = time.monotonic()
         self._pending = [*self._pending[-PENDING_MAX:], (look.at, look.written)]
         await self._upload()
-        received = look.received
-        # All files were looked at since: what was received by then and is not in them is lost.
-        if received is None or received > chain.segment(chain.next_segment).ends:
-            return
-        archived = [each for each in self._pending if each[1] <= received]
+        reached = self._reached(chain, look)
+        archived = [each for each in self._pending if each[1] <= reached]
         if archived:
-            self._pending = [each for each in self._pending if each[1] > received]
+            self._pending = [each for each in self._pending if each[1] > reached]
             self._parts.chains.advance(chain, *archived[-1])
+
+    @staticmethod
+    def _reached(chain: WalChain, look: WalLook) -> int:
+        """The position before which everything is in the store.
+
+        Files are written in their order, so it is at least the end of what is in the last one: of
+        a server that goes on writing, what it had written when it was looked at. Of another, what
+        has been received by then is, as all files were looked at since.
+        """
+        segment = chain.segment(chain.next_segment)
+        received = look.received or 0
+        known = received if received <= segment.ends else 0
+        return max(known, segment.begins + chain.partial_bytes)
 
     def _refuse_lost(self, look: WalLook) -> None:
         if look.slot in (None, "lost"):

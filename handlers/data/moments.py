@@ -8,6 +8,7 @@ from control.cells.client import CellRefused, CellUnavailable
 from control.policy import recovery as rules
 from control.policy.plans import PLANS
 from control.policy.recovery import MomentRange, RecoveryBase
+from handlers import instants
 from handlers.calls import OrgCall
 from handlers.instants import timestamp
 from specserver import Conflict
@@ -19,7 +20,7 @@ from storage.instances.instances import Instance
 def asked(body: Mapping[str, Any]) -> datetime | None:
     """The point in time of a request; None for that of a backup."""
     told = body.get("at")
-    return None if told is None else datetime.fromisoformat(told)
+    return None if told is None else instants.read(told, pointer="/at")
 
 
 def base(call: OrgCall, instance: Instance, at: datetime) -> Backup:

@@ -75,7 +75,7 @@ def restore(house: House, tenant: Tenant, source: str, backup_id: str, **body: A
 
 
 def test_the_window_is_what_the_cell_tells_within_the_plan(
-    house: House, tenant: Tenant, source: str
+    house: House, tenant: Tenant, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none = window(house, tenant, source)
     allowed = ("engine_supported", "plan_days", "continuous_archiving", "status")
@@ -95,7 +95,7 @@ def test_the_window_is_what_the_cell_tells_within_the_plan(
     def away(*_of: Any) -> None:
         raise CellUnavailable("it is away")
 
-    house.cell.before = away
+    monkeypatch.setattr(house.cell, "observe", away)
     house.pass_time(60)
     stale = window(house, tenant, source)
     assert [one["ends_at"] for one in stale["ranges"]] == [old[1], new[1]]
