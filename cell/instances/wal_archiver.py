@@ -31,6 +31,8 @@ SPOOL = "wal"
 FAILURES = (EngineError, StoreError, DamagedError, OSError, Unavailable)
 # What receives it goes on until the engine has ended, and then has this long.
 FLUSH_WITHIN_S = 10.0
+# Of an instance's storage, so much may be held back in its server at most: a tenth.
+HELD_SHARE = 10
 # Moments that wait to be archived; a few suffice, since each holds for those before it.
 PENDING_MAX = 30
 
@@ -187,7 +189,10 @@ class WalArchiver:
     def _refuse_lost(self, look: WalLook) -> None:
         if look.slot in (None, "lost"):
             raise GapError("the server has removed WAL that was not archived yet")
-        held, most = look.held_bytes, self._settings.wal_spool_bytes_max
+        # This counts as the instance's storage.
+        storage = self._instance.record.spec.size.storage_bytes
+        held = look.held_bytes
+        most = min(self._settings.wal_spool_bytes_max, storage // HELD_SHARE)
         if held > most + self.spool.size_bytes:
             raise GapError(f"more than {most // 2**20} MiB of WAL waited in the server")
 

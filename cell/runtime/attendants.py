@@ -18,7 +18,7 @@ from cell.runtime.confinement import Mount, Sandbox
 END_WITHIN_S = 5.0
 # The program ends when what the shell reads does, which the cell alone has the other end of.
 _ATTEND = (
-    'exec 3<&0; "$@" </dev/null 3<&- & program=$!; '
+    'ulimit -c 0; exec 3<&0; "$@" </dev/null 3<&- & program=$!; '
     '(read -r _ <&3; kill "$program") 2>/dev/null & watch=$!; exec 3<&-; '
     'wait "$program"; code=$?; kill "$watch" 2>/dev/null; exit "$code"'
 )

@@ -21,6 +21,7 @@ from cell.runtime.host import INSIDE, Host
 SLOTS = "menagerie_wal_%"
 SPOOL = INSIDE / "wal"
 LOG = "wal.log"
+RECEIVER = "pg_receivewal"
 # How far it is, at least so often.
 STATUS_EVERY_S = 1
 CONTROL = "global/pg_control"
@@ -67,6 +68,10 @@ class WalReplication:
         self._superuser = superuser
 
     async def open(self, site: Site, slot: str) -> WalLook:
+        installation = await self._installation(data_folder.major(site) or "", site)
+        if not (installation.source.binaries / RECEIVER).exists():
+            # Nothing is to be held back that nobody receives.
+            raise EngineError(f"{RECEIVER} is not installed for PostgreSQL on the cell's machine")
         await self._run(site, (DROP, (SLOTS, slot)), (OPEN, (slot, slot)), (ADVANCE, (slot,)))
         return await self.look(site, slot)
 
@@ -94,7 +99,7 @@ class WalReplication:
         login = self._superuser(site)
         hidden = self._host.hides_files
         argv = [
-            *(installation.program("pg_receivewal"), "-D", str(SPOOL if hidden else spool)),
+            *(installation.program(RECEIVER), "-D", str(SPOOL if hidden else spool)),
             *("-S", slot, "-s", str(STATUS_EVERY_S), "--no-loop", "--no-password"),
             *("-h", str(self._host.view(site).run), "-p", str(configuration.PORT)),
             *("-U", login.username),

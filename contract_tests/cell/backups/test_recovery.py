@@ -58,6 +58,8 @@ def test_any_moment_comes_back(archiving_rig: Rig, version: str) -> None:
     assert one.stored == []
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_another_instance_begins_with_a_moment(archiving_rig: Rig) -> None:
     one = Archived.make(archiving_rig)
     rig = one.rig
@@ -80,6 +82,7 @@ def test_another_instance_begins_with_a_moment(archiving_rig: Rig) -> None:
     rig.action(instance_id, "erase")
 
 
+@pytest.mark.timeout(400)
 def test_what_is_missing_or_changed_is_refused_before_anything_is_replaced(
     archiving_rig: Rig,
 ) -> None:
@@ -115,6 +118,8 @@ def test_what_is_missing_or_changed_is_refused_before_anything_is_replaced(
     one.rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_a_missing_segment_is_found_before_it_is_needed(tmp_path: Path) -> None:
     with cell(tmp_path, wal_check_every_s=0.5) as rig:
         one = Archived.make(rig)
@@ -136,6 +141,8 @@ def test_a_missing_segment_is_found_before_it_is_needed(tmp_path: Path) -> None:
         assert one.restored(again, one.archived_until(one.write(4))["newest_at"]) == [1, 2, 3, 4]
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_wal_is_given_up_where_the_store_stays_away(tmp_path: Path) -> None:
     """The instance works all the time, and its window begins anew once the store is back."""
     store, away = tmp_path / "store", tmp_path / "away"
@@ -169,6 +176,8 @@ def test_wal_is_given_up_where_the_store_stays_away(tmp_path: Path) -> None:
         assert one.restored(base, known) == [1, 2], "what was archived before stays"
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_wal_that_no_backup_needs_is_removed(archiving_rig: Rig) -> None:
     one = Archived.make(archiving_rig)
     one.write(1)
@@ -188,6 +197,8 @@ def test_wal_that_no_backup_needs_is_removed(archiving_rig: Rig) -> None:
     archiving_rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_it_is_turned_off_and_on(archiving_rig: Rig) -> None:
     one = Archived.make(archiving_rig)
     one.write(1)
@@ -204,6 +215,7 @@ def test_it_is_turned_off_and_on(archiving_rig: Rig) -> None:
     archiving_rig.action(one.instance_id, "erase")
 
 
+@pytest.mark.timeout(400)
 def test_an_owner_has_no_hand_in_it(archiving_rig: Rig) -> None:
     one = Archived.make(archiving_rig)
     one.write(1)

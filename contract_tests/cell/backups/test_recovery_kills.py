@@ -29,6 +29,7 @@ def receivers(one: Archived) -> list[int]:
     return [pid for pid in strays(mark) if b"pg_receivewal" in words(pid)]
 
 
+@pytest.mark.timeout(400)
 def test_archiving_goes_on_from_where_a_killed_cell_left_it(tmp_path: Path) -> None:
     """Nothing that was written while no cell ran is missing, and nothing else runs on."""
     with cell(tmp_path, stop_engines=False) as rig:
@@ -49,6 +50,8 @@ def test_archiving_goes_on_from_where_a_killed_cell_left_it(tmp_path: Path) -> N
         assert one.restored(base, dead) == [1, 2]
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
 def test_a_backup_across_a_restart_is_continued(tmp_path: Path) -> None:
     """Of the engine, which was killed, and of the cell."""
     with cell(tmp_path) as rig:
