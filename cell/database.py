@@ -55,6 +55,9 @@ CREATE TABLE IF NOT EXISTS wal_bases (
     first_segment INTEGER NOT NULL,
     consistent_at REAL NOT NULL
 );
+CREATE TABLE IF NOT EXISTS lost_data (
+    instance_id TEXT PRIMARY KEY, at REAL NOT NULL, prepared INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, status INTEGER NOT NULL, body BLOB NOT NULL, at REAL NOT NULL
 );

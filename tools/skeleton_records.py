@@ -1,7 +1,7 @@
 """The skeleton of an operation's own record: table, migration, view, and its conflicts."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -9,6 +9,8 @@ from tools import skeleton_texts
 
 # Each dictionary of storage/conflicts.py ends before what is said of it.
 _SENTENCES_END: Final = '}\n"""By columns,'
+# Of the names of migrations.
+_MOMENT: Final = "%Y%m%d%H%M"
 _CONSTRAINTS_END: Final = '}\n"""By constraint,'
 
 
@@ -81,9 +83,9 @@ class RecordSkeleton:
         return text.format(record=self.parent, table=self.table) if self.parent else ""
 
     def _migrate(self) -> Path:
-        moment = f"{datetime.now(UTC):%Y%m%d%H%M}"
         versions = self.root / "storage" / "migrations" / "versions"
         before = max(one.name.partition("_")[0] for one in versions.glob("[0-9]*.py"))
+        moment = _later_than(before)
         migration = versions / f"{moment}_{self.table}.py"
         unique = skeleton_texts.UNIQUE_KEY.format(table=self.table, key=self._key)
         migration.write_text(
@@ -140,3 +142,10 @@ class RecordSkeleton:
             text = text.replace(end, f'    "{key}": "{value}",\n{end}', 1)
         place.write_text(text)
         return place
+
+
+def _later_than(revision: str) -> str:
+    """Now, in minutes; or the next minute, where a migration of this one is there already."""
+    now = f"{datetime.now(UTC):{_MOMENT}}"
+    next_minute = datetime.strptime(revision, _MOMENT).replace(tzinfo=UTC) + timedelta(minutes=1)
+    return max(now, f"{next_minute:{_MOMENT}}")

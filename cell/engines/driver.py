@@ -7,16 +7,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
+from cell.engines.wal_sources import WalNeed
 from cell.layout import Site
-from cell.runtime.attendants import Attendant
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.runtime.tools import ToolCommand
 from cell.specification import Size, Spec
 
 
 class EngineError(Exception):
     """The engine did not do what was asked; the text is for the owner and holds no secret."""
+
+
+class FinalError(EngineError):
+    """Trying again does not help."""
 
 
 class NewLoginError(EngineError):
@@ -75,18 +80,6 @@ def measured(
         return Metrics(storage_bytes, 0, 0.0)
     usage = host.usage(process)
     return Metrics(storage_bytes, usage.memory_bytes, usage.cpu_s, notice)
-
-
-@dataclass(frozen=True)
-class WalNeed:
-    """What a copy that was made while the engine ran needs of its WAL to be consistent.
-
-    `first` is the name of the segment it begins in; `consistent_at`, in unix seconds, when it
-    ended: from it, later moments can be recovered, and no earlier ones.
-    """
-
-    first: str
-    consistent_at: float
 
 
 @dataclass(frozen=True)
@@ -205,59 +198,36 @@ class Driver(Protocol):
         """What a client needs to connect, in one line."""
 
 
-@dataclass(frozen=True)
-class WalLook:
-    """How far a server and what receives its WAL are; positions are numbers of bytes.
-
-    Everything that was committed by `at` (unix seconds) is before `written`. Before `received` all
-    is in the spool. `slot` is the state of what holds the WAL back: reserved, lost, or None if
-    missing; it does so from `restart` on, `held_bytes` in all.
-    """
-
-    at: float
-    written: int
-    received: int | None
-    timeline: int
-    system_id: str
-    slot: str | None
-    restart: int | None
-    held_bytes: int
-
-
-class WalSource(Protocol):
-    """Gives the WAL of an engine that runs. Raises EngineError where it does not answer."""
-
-    async def open(self, site: Site, slot: str) -> WalLook:
-        """From now on all WAL is held back for `slot`, and for no other slot of ours."""
-
-    async def look(self, site: Site, slot: str) -> WalLook: ...
-
-    async def close(self, site: Site) -> None:
-        """Nothing is held back any more."""
-
-    async def receive(self, site: Site, slot: str, spool: Path) -> Attendant:
-        """Writes all that comes into files in `spool`, until it is ended or the engine ends."""
-
-    def left_at(self, site: Site) -> int | None:
-        """Of an engine that was ended in order: the position of the last it wrote. Else None."""
-
-
-@runtime_checkable
-class ArchivesWal(Protocol):
-    """A driver whose engine can be recovered to any moment from a copy and all WAL since."""
-
-    wal: WalSource
-
-    async def recover(self, site: Site, source: Path, at: float, within_s: float) -> None:
-        """As `restore`; with the WAL in the folder `wal` of `source`, up to `at` (unix seconds)."""
-
-
 @runtime_checkable
 class ChecksFiles(Protocol):
     """A driver whose engine's files have checksums."""
 
     async def check_files(self, site: Site) -> None:
         """Of an engine that does not run, and was ended in order. EngineError where one differs."""
+
+
+@runtime_checkable
+class DumpsByTool(Protocol):
+    """A driver whose engine comes with a tool that writes a dump of one database."""
+
+    dump_suffix: str
+    """Of the name of a file with one."""
+
+    async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
+        """What the tool says is the dump. It logs in as the owner, whose code may run.
+
+        EngineError where the tool is missing.
+        """
+
+
+@runtime_checkable
+class DumpsToFile(Protocol):
+    """A driver whose engine writes all that there is into one file."""
+
+    dump_suffix: str
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
+        """Of an engine that runs, into the new folder; answers the file."""
 
 
 @runtime_checkable
@@ -375,6 +345,22 @@ class RefusesWrites(Protocol):
         """Of an engine that does not run: its next start lets nobody add data as usual.
 
         Until there is room.
+        """
+
+
+@runtime_checkable
+class RewritesLog(Protocol):
+    """A driver whose engine reads a log when it starts, however it ended.
+
+    That may take more memory than its data does, and not be given back.
+    """
+
+    async def rewrite_log(self, site: Site, size: Size, room: Room) -> bool:
+        """Makes the log as short as the data, of an engine that runs and that nobody else uses.
+
+        False where its next start would need no less: the log is that short already, or the data
+        alone takes more memory than the size has. EngineError where it cannot be done, as for want
+        of room for it.
         """
 
 

@@ -18,11 +18,13 @@ from cell.engines.driver import EngineError, Snapshot
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import NoUidError
 from cell.instances.verification import Verifier
 from cell.instances.wal_archives import WalArchives
+from cell.layout import Layout
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.own_threads import in_own_thread
@@ -48,12 +50,14 @@ class InstanceBackups:
     def __init__(
         self,
         settings: CellSettings,
+        layout: Layout,
         supervisor: Supervisor,
         repository: Repository,
         verifier: Verifier,
         archives: WalArchives,
     ) -> None:
         self._settings = settings
+        self._layout = layout
         self._supervisor = supervisor
         self._repository = repository
         self._verifier = verifier
@@ -71,6 +75,8 @@ class InstanceBackups:
                     if (found := await self._repository.find(name)) is not None:
                         self._add_base(found)
                         return found
+                    if instance.data_lost:
+                        raise Conflict(f"the backup was not made: {LOST}")
                     instance.backup = BackupProgress(backup_id, "copying")
                     try:
                         return await self._make(instance, name, kind, instance.backup)
@@ -159,6 +165,23 @@ class InstanceBackups:
         """The complete ones, oldest first."""
         with told("the backups cannot be listed"):
             return await self._repository.complete(instance.instance_id)
+
+    async def take_over(self, instance_id: str, known: Collection[str]) -> list[Manifest]:
+        """The complete ones of an instance whose data is not here, oldest first.
+
+        `known` are the digests of manifests that the control plane has heard of before.
+        """
+        instance = self._supervisor.instances.get(instance_id)
+        if instance is None and self._layout.site(instance_id, 0).directory.exists():
+            raise Conflict("the cell has a folder of the instance that it does not know")
+        if instance is not None and not instance.data_lost:
+            raise Conflict("the cell has the data of the instance")
+        with told("the backups cannot be taken over"):
+            found = await self._repository.take_over(instance_id, known)
+        for each in found:
+            # Those that are newer than what this cell knows.
+            self._add_base(each)
+        return found
 
     async def drop(self, instance: HostedInstance, backup_ids: Collection[str]) -> None:
         """Conflict where one of them is being made or restored."""

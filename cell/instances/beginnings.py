@@ -1,16 +1,19 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 from cell.backups.manifest import BackupName
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
-from cell.engines.driver import ArchivesWal, EngineError
+from cell.engines.driver import EngineError, FinalError
+from cell.engines.wal_sources import ArchivesWal
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
-from cell.instances.hosted import HostedInstance
+from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST, LostData
 from cell.instances.snapshots import BEGUN
 from cell.instances.wal_recoveries import WalRecoveries
 from cell.layout import Layout, write_atomically
@@ -31,11 +34,13 @@ class Beginnings:
         layout: Layout,
         repository: Repository,
         recoveries: WalRecoveries,
+        lost_data: LostData,
     ) -> None:
         self._settings = settings
         self._layout = layout
         self._repository = repository
         self._recoveries = recoveries
+        self._lost_data = lost_data
 
     def missing(self, spec: Spec) -> str | None:
         """What a new instance would begin with and this cell cannot have; None where all is well.
@@ -72,10 +77,31 @@ class Beginnings:
             wal_bytes = plan.size_bytes
         return instance.ceiling_bytes + wal_bytes, settings.recovery_timeout_s
 
+    def kept(self, instance: HostedInstance, spec: Spec) -> Spec:
+        """What an instance is to begin with does not change until it has begun.
+
+        Unless its data was lost: then it is told what to begin with instead.
+        """
+        if instance.data_lost or not self.is_owed(instance):
+            return spec
+        former = instance.record.spec
+        return replace(
+            spec,
+            source_snapshot=former.source_snapshot,
+            source_backup=former.source_backup,
+            source_at=former.source_at,
+        )
+
+    def check(self, instance: HostedInstance) -> None:
+        """Conflict where its data was lost and nobody has said what it is to begin with instead."""
+        if instance.data_lost and not self.is_owed(instance):
+            instance.start_failed(LOST)
+            raise Conflict(LOST)
+
     async def begin(self, instance: HostedInstance) -> None:
         """Puts the data in place where that `is_owed`.
 
-        Raises EngineError where it is not there, is damaged, or does not fit.
+        Raises FinalError where it is not there, is damaged, or does not fit.
         """
         backup = instance.record.spec.source_backup
         if backup is None:
@@ -85,11 +111,17 @@ class Beginnings:
         try:
             await self._unpack(instance, backup)
             await self._restore(instance, backup, folder)
-        except (StoreError, DamagedError) as error:
+        except StoreError as error:
             raise EngineError(str(error)) from error
+        except DamagedError as error:
+            raise FinalError(f"backup {backup} is damaged: {error}") from error
         finally:
             await in_own_thread(engine_files.remove, folder)
+            instance.restore = None
         write_atomically(instance.site.directory / BEGUN, backup.encode())
+        if BackupName.parse(backup).instance_id == instance.instance_id:
+            self._lost_data.forget(instance.instance_id)
+            instance.data_lost, instance.has_backup_key = False, True
 
     async def _restore(self, instance: HostedInstance, backup: str, folder: Path) -> None:
         at, driver = instance.record.spec.source_at, instance.driver
@@ -98,11 +130,12 @@ class Beginnings:
                 await driver.restore(instance.site, folder)
             return
         if not isinstance(driver, ArchivesWal):
-            raise EngineError("the engine has no WAL to recover from")
+            raise FinalError("the engine has no WAL to recover from")
         name = BackupName.parse(backup)
         try:
             plan = await self._recoveries.plan(name.instance_id, name.backup_id, at)
         except Conflict as error:
+            # Not the last word: what is committed now is archived a few seconds later.
             raise EngineError(str(error)) from error
         with budget.limit(instance.ceiling_bytes + plan.size_bytes):
             await self._recoveries.fetch(plan, folder)
@@ -112,11 +145,11 @@ class Beginnings:
     async def _unpack(self, instance: HostedInstance, backup: str) -> None:
         found = await self._repository.find(BackupName.parse(backup))
         if found is None:
-            raise EngineError(f"there is no backup {backup} in the store")
+            raise FinalError(f"there is no backup {backup} in the store")
         spec = instance.record.spec
         if (found.engine, found.engine_version) != (spec.engine, spec.engine_version):
             taken = f"{found.engine} {found.engine_version}"
-            raise EngineError(
+            raise FinalError(
                 f"backup {backup} is of {taken}, not {spec.engine} {spec.engine_version}"
             )
         if found.size_bytes > instance.ceiling_bytes:
@@ -124,5 +157,8 @@ class Beginnings:
             raise FullError(told, found.size_bytes)
         folder = instance.site.directory / UNPACKED
         await in_own_thread(engine_files.remove, folder)
-        with budget.limit(found.content.stream_bytes):
-            await self._repository.unpack(found, folder)
+        stream_bytes = found.content.stream_bytes
+        instance.restore = BackupProgress(found.backup_id, "downloading", stream_bytes)
+        with budget.limit(stream_bytes):
+            await self._repository.unpack(found, folder, instance.restore.add)
+        instance.restore.phase = "starting"

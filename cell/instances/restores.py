@@ -7,12 +7,14 @@ import structlog
 from cell.backups.manifest import BackupName, Manifest
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
-from cell.engines.driver import ArchivesWal, EngineError
+from cell.engines.driver import EngineError
+from cell.engines.wal_sources import ArchivesWal
 from cell.instances import bounds, replaced_data
 from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, told
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.instances.wal_recoveries import WalPlan, WalRecoveries
@@ -52,6 +54,8 @@ class Restores:
         with self._backups.used(name):
             async with instance.backups_lock:
                 instance.refuse_gone("restore")
+                if instance.data_lost:
+                    raise Conflict(LOST)
                 try:
                     with told("the restore failed"):
                         await self._find_and_restore(instance, name, at)

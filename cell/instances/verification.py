@@ -49,6 +49,8 @@ class ScratchInstance(HostedInstance):
         self.login = Login(source.driver.username(1), secrets.token_urlsafe(32))
         # Whether a login worked.
         self.has_begun = False
+        # What the owner is told although it did.
+        self.notice: str | None = None
 
     def why_work_ends(self) -> str | None:
         return self.source.why_backup_ends()
@@ -96,7 +98,8 @@ class Verifier:
         if isinstance(contents, str):
             digest = made.content.stream_sha256
             return Verification("checksums", time.time(), digest, contents), ()
-        return Verification("restored", time.time(), contents.digest), contents.extensions
+        verification = Verification("restored", time.time(), contents.digest, scratch.notice)
+        return verification, contents.extensions
 
     async def _started(
         self, scratch: ScratchInstance, made: Manifest, progress: BackupProgress
@@ -140,18 +143,32 @@ class Verifier:
         await driver.set_credentials(site, [scratch.login])
         await driver.provision(site, scratch.record.spec)
         await asyncio.to_thread(site.empty_run)
-        await self._start(scratch)
+        # As the instance itself would: what its owner left in it does not keep it from backups.
+        scratch.notice = await starting.sparing(
+            scratch, lambda _, once_more: self._start(scratch, once_more)
+        )
         scratch.has_begun = True
 
-    async def _start(self, scratch: ScratchInstance) -> None:
+    async def _start(self, scratch: ScratchInstance, once_more: bool) -> None:
         spec = scratch.record.spec
         async with StartSlot(self._pools, self._host, scratch) as slot:
             process = await scratch.driver.start(scratch.site, spec)
             scratch.engine_started(process)
             slot.limit_cpu()
             self._host.headroom.give(process.group, spec.size.memory_bytes)
-            await starting.until_usable(scratch, process, scratch.login, self._settings, slot)
-            await starting.limit(self._host, scratch, process)
+            try:
+                await starting.until_usable(scratch, process, scratch.login, self._settings, slot)
+                await starting.limit(self._host, scratch, process, once_more=once_more)
+            except EngineError:
+                await self._stop(scratch)
+                raise
+
+    async def _stop(self, scratch: ScratchInstance) -> None:
+        process = scratch.engine_ended()
+        if process is not None:
+            self._host.limit_cpu(process, None)
+            timeout_s = self._settings.stop_timeout_s
+            await scratch.driver.stop(scratch.site, process, timeout_s)
 
     @contextlib.asynccontextmanager
     async def _scratch(self, source: HostedInstance) -> AsyncIterator[ScratchInstance]:
@@ -170,11 +187,8 @@ class Verifier:
 
     async def _remove(self, scratch: ScratchInstance) -> None:
         site = scratch.site
-        process = scratch.engine_ended()
         try:
-            if process is not None:
-                self._host.limit_cpu(process, None)
-                await scratch.driver.stop(site, process, self._settings.stop_timeout_s)
+            await self._stop(scratch)
         finally:
             await asyncio.to_thread(self._host.forget, site)
             await scratch.driver.erase(site)

@@ -16,7 +16,8 @@ import structlog
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
 from cell.backups.wal_store import WalStore
-from cell.engines.driver import EngineError, WalLook, WalSource
+from cell.engines.driver import EngineError
+from cell.engines.wal_sources import WalLook, WalSource
 from cell.instances.hosted import HostedInstance
 from cell.instances.wal_chains import WalChain, WalChains, new_chain_id, slot_of
 from cell.instances.wal_spool import WalSpool

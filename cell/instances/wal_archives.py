@@ -12,7 +12,7 @@ import structlog
 from cell.backups.manifest import WalStart
 from cell.backups.store import StoreError
 from cell.backups.wal_names import Segment
-from cell.engines.driver import ArchivesWal, WalNeed
+from cell.engines.wal_sources import ArchivesWal, WalNeed
 from cell.instances.hosted import HostedInstance
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
@@ -27,6 +27,8 @@ log = structlog.get_logger("cell.wal")
 
 WAIT_S = 20.0
 """What an engine left behind when it ended is archived within, unless the store is away."""
+
+LOST_DATA = "the data was lost with its machine"
 
 RANGES_MAX = 1000
 # Each has a segment in memory, and what it is compressed to.
@@ -91,6 +93,17 @@ class WalArchives:
         if chain is not None:
             self._chains.end(chain, None, newest_at=time.time() if chain.is_settled else None)
             engine_files.remove(spool_of(instance))
+
+    def lost(self, instance_id: str) -> None:
+        """With the data, the end of its chain: what the cell knows of it may be old, and not now.
+
+        The moments until then can be restored as before.
+        """
+        chain = self._chains.open(instance_id)
+        if chain is not None and chain.newest_at is None:
+            self._chains.forget(chain)
+        elif chain is not None:
+            self._chains.end(chain, LOST_DATA)
 
     def _observation(self, instance: HostedInstance) -> dict[str, Any]:
         chains = self._chains.of(instance.instance_id)

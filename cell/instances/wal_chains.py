@@ -13,7 +13,7 @@ from ulid import ULID
 
 from cell.backups.wal_names import SEGMENT_BYTES, Segment
 from cell.database import Database
-from cell.engines.driver import WalLook, WalNeed
+from cell.engines.wal_sources import WalLook, WalNeed
 
 _COLUMNS: Final = (
     "chain_id, instance_id, timeline, system_id, first_segment, next_segment, began_at, newest_at,"

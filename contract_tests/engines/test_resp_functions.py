@@ -16,6 +16,7 @@ from cell.engines.resp import files, functions
 from cell.instances.hosted import HostedInstance
 from cell.instances.starting import SlowError, sparing
 from cell.layout import Layout, Site
+from contract_tests.cell.backups.backup_calls import back_up, left_beside
 from contract_tests.cell.rig import SMALL, Rig, running, until
 from contract_tests.engines.conftest import Subject, on_either_resp
 from contract_tests.engines.speakers import ONCE
@@ -217,7 +218,7 @@ def test_code_is_left_out_only_where_that_helps(
         instance.start_failed("it exited")
     left = list(failures)
 
-    async def start(_instance: HostedInstance) -> None:
+    async def start(_instance: HostedInstance, _once_more: bool) -> None:
         driver.done.append("start")
         if left:
             raise left.pop(0)
@@ -230,8 +231,8 @@ def test_code_is_left_out_only_where_that_helps(
     assert (told in (instance.reason or "")) is ("left out" in done and starts)
 
 
-@pytest.mark.nightly
-def test_a_server_starts_without_libraries_that_never_end(hasty: Rig) -> None:
+def _with_endless_library(hasty: Rig) -> tuple[str, Any]:
+    """Paused; its library ended with the release it was loaded into, and does not with the next."""
     cell = hasty.get("/v1/cell").json()
     versions = {each["engine"]: each["versions"] for each in cell["engines"]}
     if not versions.get("valkey"):
@@ -247,14 +248,29 @@ def test_a_server_starts_without_libraries_that_never_end(hasty: Rig) -> None:
     hasty.action(instance_id, "pause")
     folder = hasty.home / "instances" / instance_id / "data" / "appendonlydir"
     (log,) = folder.glob("*.incr.aof")
-    # As one that ends with the release it was loaded into, and not with the next.
     with log.open("a") as file:
         file.write(CALL)
+    return instance_id, own
+
+
+@pytest.mark.nightly
+def test_a_server_starts_without_libraries_that_never_end(hasty: Rig) -> None:
+    instance_id, own = _with_endless_library(hasty)
     seen = hasty.action(instance_id, "resume")
     assert seen["status"] == "running"
     assert "started without its function libraries" in seen["status_reason"]
     assert own.get("kept") == b"value"
     assert own.function_list() == []
+
+
+@pytest.mark.nightly
+def test_libraries_that_never_end_keep_nothing_from_being_backed_up(hasty: Rig) -> None:
+    """The instance's own server may have taken them in another release, and never starts again."""
+    instance_id, _ = _with_endless_library(hasty)
+    verification = back_up(hasty, instance_id)["verification"]
+    assert verification["method"] == "restored"
+    assert "started without its function libraries" in verification["notice"]
+    assert left_beside(hasty, instance_id) == set()
 
 
 def test_code_is_not_looked_for_where_the_start_was_ended_for_a_deletion(tmp_path: Path) -> None:
@@ -265,7 +281,7 @@ def test_code_is_not_looked_for_where_the_start_was_ended_for_a_deletion(tmp_pat
     instance.start_failed("it exited")
     instance.leaving = 1
 
-    async def start(_instance: HostedInstance) -> None:
+    async def start(_instance: HostedInstance, _once_more: bool) -> None:
         raise EngineError("it was ended")
 
     with pytest.raises(EngineError, match="it was ended"):

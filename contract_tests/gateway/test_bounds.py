@@ -252,6 +252,8 @@ def _is_over(connection: ssl.SSLSocket) -> bool:
             b"0\r\n\r\n",
             False,
         ),
+        # Longer than the gateway waits for, and never whole: the engine waits for the rest.
+        (b"GET /query HTTP/1.1\r\nauthorization: x\r\n" + b"a: b\r\n" * 12_000, b"a: b\r\n", False),
     ],
 )
 def test_a_whole_request_that_is_worked_on_is_not_broken_off(
@@ -264,6 +266,22 @@ def test_a_whole_request_that_is_worked_on_is_not_broken_off(
     assert dialogue.evictable is not stays
     dialogue.from_backend(b"HTTP/1.1 401 Unauthorized\r\n\r\n")
     assert dialogue.evictable
+
+
+@pytest.mark.parametrize("agreed", [None, "http/1.1"])
+def test_the_beginning_of_http_2_lets_nobody_in_where_it_is_not_spoken(agreed: str | None) -> None:
+    """An engine of HTTP/1.1 waits for the rest: 18 bytes would hold a connection of the size."""
+    first = b"PRI * HTTP/2.0\r\n\r\n"
+    dialogue = HttpsDialogue()
+    dialogue.tls_agreed(agreed)
+    assert dialogue.begin(bytearray(first))
+    assert not dialogue.opened(first, "inst_x", {}).spliced
+    assert dialogue.evictable
+    assert not dialogue.from_backend(b"HTTP/1.1 408 Request Timeout\r\n\r\n").spliced
+    spoken = HttpsDialogue()
+    spoken.tls_agreed("h2")
+    assert spoken.begin(bytearray(first))
+    assert spoken.opened(first, "inst_x", {}).spliced
 
 
 def test_who_holds_all_of_the_cell_gives_way_to_others(make_gateway: MakeGateway) -> None:

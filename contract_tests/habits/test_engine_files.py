@@ -39,6 +39,7 @@ CELLS_OWN = {
     "cell/engines/postgres/sources.py": "programs of the system's",
     "cell/engines/resp/files.py": "a snapshot that is complete, of the cell's",
     "cell/instances/activity.py": "the home's",
+    "cell/instances/dumps.py": "names in the instance's folder, of the cell's",
     "cell/instances/nameless_files.py": "/proc",
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",
     "cell/instances/wal_recoveries.py": "what is unpacked for a restore, in a folder of the cell's",

@@ -126,6 +126,17 @@ def test_what_a_put_does_not_replace_has_an_id_of_its_own(checkout: Path) -> Non
     assert written_of(checkout, "storage/migrations/versions/*_whistles.py", 'Constraint."id".*pk')
 
 
+def test_records_of_one_minute_have_migrations_one_after_the_other(checkout: Path) -> None:
+    for noun, record in (("whistles", "Whistle"), ("drums", "Drum")):
+        path = PATH.replace("whistles", noun).replace("whistle", noun)
+        asked = [f"{noun}.create", "POST", path, "--record", record]
+        assert new_operation.main(asked, checkout) == 0
+    versions = checkout / "storage/migrations/versions"
+    whistles, drums = (next(versions.glob(f"*_{each}.py")).name for each in ("whistles", "drums"))
+    assert whistles.partition("_")[0] < drums.partition("_")[0]
+    assert f'down_revision = "{whistles.partition("_")[0]}"' in (versions / drums).read_text()
+
+
 def written_of(checkout: Path, name: str, pattern: str) -> bool:
     (found,) = checkout.glob(name)
     return re.search(pattern, found.read_text()) is not None

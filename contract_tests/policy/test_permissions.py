@@ -15,12 +15,12 @@ EXPECTED = {
         "projects:write", "instances:read", "instances:write", "instances:delete",
         "credentials:reveal", "credentials:rotate", "logs:read", "usage:read", "network:write",
         "queues:read", "queues:write", "backups:read", "backups:write",
-        "console:open",
+        "console:open", "data:export",
     },
     "member": {
         "org:read", "members:read", "projects:read", "instances:read", "instances:write",
         "instances:delete", "credentials:reveal", "credentials:rotate", "logs:read", "usage:read",
-        "console:open",
+        "console:open", "data:export",
         "queues:read", "queues:write", "backups:read", "backups:write",
     },
     "auditor": {

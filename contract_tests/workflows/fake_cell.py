@@ -5,7 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ import orjson
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from contract_tests.workflows import fake_backups, fake_queues
+from contract_tests.workflows import fake_backups, fake_observations, fake_queues
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells.answer_checks import Answer, Observations
 from control.cells.client import CellClient, CellRefused, InstanceUnknown
-from control.work import LeaseLost
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
 
@@ -29,7 +28,6 @@ CREATE TABLE IF NOT EXISTS effects (action TEXT NOT NULL, instance_id TEXT NOT N
 """
 Hook = Callable[[str, str], None]
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
-NETWORK = ("network_version", "allow_cidrs", "client_ca_pem", "domains")
 USED = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
 
 
@@ -72,7 +70,7 @@ class FakeCell:
 
     def observe(self, instance_id: str) -> Answer | None:
         with self._open() as file:
-            return _read(file, instance_id)
+            return fake_observations.read(file, instance_id)
 
     def capacity(self, instance_id: str) -> Answer:
         observed = self.observe(instance_id)
@@ -91,9 +89,14 @@ class FakeCell:
 
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
-            networked = _networked(observed or _new(instance_id), spec)
+            networked = fake_observations.networked(
+                observed or fake_observations.new(instance_id), spec
+            )
             told |= networked
-            told["spec"] = {**spec, **{name: networked["spec"][name] for name in NETWORK}}
+            told["spec"] = {
+                **spec,
+                **{name: networked["spec"][name] for name in fake_observations.NETWORK},
+            }
             if observed is not None and observed["status"] == "erased":
                 raise CellRefused("cannot put an instance that is erased")
             if observed is None and not held:
@@ -102,9 +105,11 @@ class FakeCell:
                 raise CellRefused(f"there is no backup {backup} in the store")
             if observed is not None:
                 undeleted = {"status": "paused", "paused_by": "request"}
-                more = undeleted if observed["status"] == "stopped" else {}
-                return {**observed, **told, **more, **_sized(spec["size"])}
-            return _new(instance_id) | told | _sized(spec["size"])
+                more: Answer = undeleted if observed["status"] == "stopped" else {}
+                if observed["data_lost"] and backup is not None:
+                    more |= {"data_lost": False, "status": "running"}
+                return {**observed, **told, **more, **fake_observations.sized(spec["size"])}
+            return fake_observations.new(instance_id) | told | fake_observations.sized(spec["size"])
 
         return self._act("put", instance_id, act, key=key, lease=lease)
 
@@ -117,7 +122,7 @@ class FakeCell:
         return self._change("resume", instance_id, awake, key, lease)
 
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
-        return self._change("resize", instance_id, _sized(size), key, lease)
+        return self._change("resize", instance_id, fake_observations.sized(size), key, lease)
 
     def set_network(
         self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
@@ -127,7 +132,7 @@ class FakeCell:
                 raise InstanceUnknown(f"instance {instance_id} is not here")
             if observed["status"] == "erased":
                 raise CellRefused("cannot set the network of an instance that is erased")
-            return {**observed, **_networked(observed, network)}
+            return {**observed, **fake_observations.networked(observed, network)}
 
         return self._act("set_network", instance_id, act, key=key, lease=lease)
 
@@ -154,6 +159,17 @@ class FakeCell:
 
         return self._store("back_up", instance_id, act, key=key, lease=lease)
 
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
+    ) -> Answer:
+        self.before("take_over_backups", instance_id)
+        with self._open() as file:
+            fake_observations.check_lease(file, key.rpartition(":")[0], lease)
+            observed = fake_observations.read(file, instance_id)
+            answer = fake_backups.taken_over(file, instance_id, observed, known, key)
+        self.after("take_over_backups", instance_id)
+        return answer
+
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
     ) -> Answer:
@@ -174,7 +190,7 @@ class FakeCell:
                 raise CellRefused("the engine of the instance has no WAL to recover from")
             came = {"restored_from": backup_id, "restored_at": at}
             restored = {**observed, "status": "running", **came}
-            _write(file, restored)
+            fake_observations.write(file, restored)
             return restored
 
         return self._store("restore", instance_id, act, key=key, lease=lease)
@@ -212,7 +228,8 @@ class FakeCell:
     def becomes(self, instance_id: str, **observed: Any) -> None:
         """Something happens in the cell by itself."""
         with self._open() as file:
-            _write(file, {**(_read(file, instance_id) or _new(instance_id)), **observed})
+            known = fake_observations.read(file, instance_id) or fake_observations.new(instance_id)
+            fake_observations.write(file, {**known, **observed})
 
     def forget(self, instance_id: str) -> None:
         with self._open() as file:
@@ -221,7 +238,7 @@ class FakeCell:
     def told(self, instance_id: str) -> dict[str, Any]:
         """What was last declared of the instance."""
         with self._open() as file:
-            observed = _read(file, instance_id)
+            observed = fake_observations.read(file, instance_id)
         assert observed is not None
         return dict(observed["spec"])
 
@@ -255,22 +272,16 @@ class FakeCell:
         lease: int,
     ) -> Answer:
         """An act on the store. The instance may be stopped, and not erased."""
-        self.before(action, instance_id)
-        with self._open() as file:
-            _check_lease(file, key.rpartition(":")[0], lease)
-            answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-            if answered is not None:
-                return dict(orjson.loads(answered[0]))
-            observed = _read(file, instance_id)
+
+        def do(file: sqlite3.Connection) -> Answer:
+            observed = fake_observations.read(file, instance_id)
             if observed is None:
                 raise InstanceUnknown(f"instance {instance_id} is not here")
             if observed["status"] == "erased":
                 raise CellRefused(f"cannot {action} an instance that is erased")
-            answer = act(file, observed)
-            file.execute("INSERT INTO answers VALUES (?, ?)", (key, orjson.dumps(answer).decode()))
-            file.execute("INSERT INTO effects VALUES (?, ?)", (action, instance_id))
-        self.after(action, instance_id)
-        return answer
+            return act(file, observed)
+
+        return self._once(action, instance_id, do, key=key, lease=lease)
 
     def _change(
         self, action: str, instance_id: str, values: Mapping[str, Any], key: str, lease: int
@@ -293,19 +304,34 @@ class FakeCell:
         key: str,
         lease: int,
     ) -> Answer:
+        def do(file: sqlite3.Connection) -> Answer:
+            observation = act(fake_observations.read(file, instance_id))
+            fake_observations.write(file, observation)
+            return observation
+
+        return self._once(action, instance_id, do, key=key, lease=lease)
+
+    def _once(
+        self,
+        action: str,
+        instance_id: str,
+        do: Callable[[sqlite3.Connection], Answer],
+        *,
+        key: str,
+        lease: int,
+    ) -> Answer:
+        """What was answered to that key before is answered again."""
         self.before(action, instance_id)
         with self._open() as file:
-            _check_lease(file, key.rpartition(":")[0], lease)
+            fake_observations.check_lease(file, key.rpartition(":")[0], lease)
             answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             if answered is not None:
                 return dict(orjson.loads(answered[0]))
-            observation = act(_read(file, instance_id))
-            _write(file, observation)
-            stored = (key, orjson.dumps(observation).decode())
-            file.execute("INSERT INTO answers VALUES (?, ?)", stored)
+            answer = do(file)
+            file.execute("INSERT INTO answers VALUES (?, ?)", (key, orjson.dumps(answer).decode()))
             file.execute("INSERT INTO effects VALUES (?, ?)", (action, instance_id))
         self.after(action, instance_id)
-        return observation
+        return answer
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -338,59 +364,3 @@ class FakeCells:
 
 def nothing(_action: str, _instance_id: str) -> None:
     """The hook of a cell that works."""
-
-
-def _check_lease(file: sqlite3.Connection, operation: str, lease: int) -> None:
-    seen = file.execute("SELECT lease FROM leases WHERE operation = ?", (operation,)).fetchone()
-    if seen is not None and lease < seen[0]:
-        raise LeaseLost(f"lease {lease} of {operation} is older than {seen[0]}")
-    file.execute("INSERT OR REPLACE INTO leases VALUES (?, ?)", (operation, lease))
-
-
-def _read(file: sqlite3.Connection, instance_id: str) -> Answer | None:
-    query = "SELECT observation FROM instances WHERE id = ?"
-    row = file.execute(query, (instance_id,)).fetchone()
-    return None if row is None else dict(orjson.loads(row[0]))
-
-
-def _write(file: sqlite3.Connection, observation: Answer) -> None:
-    row = (observation["instance_id"], orjson.dumps(observation).decode())
-    file.execute("INSERT OR REPLACE INTO instances VALUES (?, ?)", row)
-
-
-def _networked(observed: Answer, told: Mapping[str, Any]) -> Answer:
-    """What is said of clients and domains, unless something newer was said before."""
-    spec = dict(observed.get("spec", {}))
-    # Absent from what an earlier control plane tells.
-    told = {"network_version": 0, **told}
-    if told["network_version"] >= observed["network_version"]:
-        spec |= {name: told[name] for name in NETWORK}
-    return {"spec": spec, "network_version": spec["network_version"]}
-
-
-def _sized(size: Mapping[str, Any]) -> Answer:
-    """A cell says the name; the figures are for tests to ask about."""
-    return {"size": size["name"], "figures": dict(size)}
-
-
-def _new(instance_id: str) -> Answer:
-    return {
-        "instance_id": instance_id,
-        "status": "running",
-        "status_reason": None,
-        "paused_by": None,
-        "engine": "duckdb",
-        "engine_version": "1.5",
-        "size": "f0",
-        "host": "duckdb.local.localhost",
-        "port": 8443,
-        "network_version": 0,
-        "connections": 0,
-        "last_activity_at": None,
-        "storage_bytes": 4096,
-        "memory_bytes": 1024,
-        "cpu_s": 0.0,
-        "started_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
-        "restarts": 0,
-        "credentials": {"generation": 1, "overlap_until": None},
-    }

@@ -1,4 +1,4 @@
-"""Acts of cells on backups: made, removed and restored, and whether WAL is archived."""
+"""Acts of cells on backups: made, found, removed and restored, and whether WAL is archived."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,6 +11,9 @@ class BackupActs(Protocol):
 
     def back_up(
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
+    ) -> Answer: ...
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
     ) -> Answer: ...
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
@@ -32,6 +35,11 @@ class HttpBackupActs(BackupActs, Protocol):
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
     ) -> Answer:
         return self._act("back-up", instance_id, {"backup_id": backup_id, "kind": kind}, key, lease)
+
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
+    ) -> Answer:
+        return self._act("take-over-backups", instance_id, {"known_sha256": known}, key, lease)
 
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int

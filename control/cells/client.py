@@ -1,6 +1,5 @@
 """The client of cells: signed requests over a unix socket or HTTPS, and what their answers mean."""
 
-import os
 import re
 import ssl
 import threading
@@ -18,6 +17,7 @@ from control.cells.backup_acts import BackupActs, HttpBackupActs
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime
+from control.cells.sockets import UNIX, followed
 from control.work.errors import Again, GiveUp, LeaseLost
 from gateway import bounded_answers
 from gateway.peer_texts import all_printable
@@ -34,7 +34,6 @@ ACT_WAIT_S: Final = 1
 No thread waits meanwhile: a few slow engines would keep all others' orders waiting.
 """
 CONNECT_TIMEOUT_S: Final = 3.0
-_UNIX: Final = "http+unix://"
 _UNREADABLE: Final = "the cell's answer cannot be read"
 DESCRIPTION_BYTES_MAX: Final = 1 << 18
 """Each order reads what all cells last said of themselves."""
@@ -117,7 +116,7 @@ class HttpCells:
 
     def for_cell(self, cell: Cell) -> CellClient:
         """Raises CellUnavailable. The last one of a cell is kept, whatever CAs it tells in turn."""
-        url, ca_pem = _followed(cell.url), cell.ca_root_pem
+        url, ca_pem = followed(cell.url), cell.ca_root_pem
         with self._lock:
             kept = self._clients.get(cell.id)
             if kept is None or kept[:2] != (url, ca_pem):
@@ -145,9 +144,9 @@ class HttpCell(HttpBackupActs):
         self._cell_id = cell_id
         self._signer = signer
         self._acts = OneAtATime()
-        if url.startswith(_UNIX):
+        if url.startswith(UNIX):
             # No TLS on a unix socket, so no authorities to load.
-            transport = httpx.HTTPTransport(uds=unquote(url.removeprefix(_UNIX)), verify=False)
+            transport = httpx.HTTPTransport(uds=unquote(url.removeprefix(UNIX)), verify=False)
             url = "http://cell"
         else:
             transport = httpx.HTTPTransport(verify=_trusting(ca_pem))
@@ -300,13 +299,6 @@ class HttpCell(HttpBackupActs):
             raise CellUnavailable(f"the cell's answer cannot be accepted: {error}") from error
         except httpx.HTTPError as error:
             raise CellUnavailable("the cell cannot be reached") from error
-
-
-def _followed(url: str) -> str:
-    """A cell with a deep home puts a link where its socket would be: the kernel limits the path."""
-    if not url.startswith(_UNIX):
-        return url
-    return _UNIX + quote(os.path.realpath(unquote(url.removeprefix(_UNIX))))
 
 
 def _path(instance_id: str) -> str:

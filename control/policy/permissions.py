@@ -25,6 +25,7 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "credentials:rotate": "create a new credential for an instance",
         "backups:read": "see backups, restores and backup settings",
         "backups:write": "make, delete and restore backups, and change backup settings",
+        "data:export": "download dumps and backups, through a one-time URL",
         "queues:read": "see the queues of an instance and how full they are",
         "queues:write": "create and delete queues, and send, read, delete and archive messages",
         "logs:read": "read engine logs",
@@ -47,6 +48,7 @@ _OPERATOR = _VIEWER | {
     "credentials:reveal",
     "credentials:rotate",
     "backups:write",
+    "data:export",
     "queues:write",
     "logs:read",
 }

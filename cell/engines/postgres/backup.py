@@ -6,9 +6,10 @@ import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from cell.engines.driver import EngineError, Login, Snapshot, WalNeed
+from cell.engines.driver import EngineError, Login, Snapshot
 from cell.engines.postgres import archive, connections
 from cell.engines.postgres.archive import Packing
+from cell.engines.wal_sources import WalNeed
 from cell.runtime import engine_files
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.own_threads import in_own_thread

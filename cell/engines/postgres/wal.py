@@ -8,10 +8,11 @@ from typing import Any
 
 import psycopg
 
-from cell.engines.driver import EngineError, Login, WalLook
+from cell.engines.driver import EngineError, Login
 from cell.engines.postgres import configuration, connections, data_folder, server
 from cell.engines.postgres.connections import NotRunningError
 from cell.engines.postgres.installation import Installation
+from cell.engines.wal_sources import WalLook
 from cell.layout import Site
 from cell.runtime import engine_files
 from cell.runtime.attendants import Attendant

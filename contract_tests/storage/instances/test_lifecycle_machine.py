@@ -77,7 +77,7 @@ class Lifecycle(RuleBasedStateMachine):
         elif verb == "undelete" and self.instance.ready_at is None:
             # What never ran has no data to come back with.
             expected = None
-        elif verb in {"resize", "restore"} and self.status == "failed" and not self._is_to_run():
+        elif verb in {"resize", "restore"} and self.status == "failed" and not self._has_data():
             expected = None
         else:
             expected = ALLOWED[verb].get(self.status)
@@ -90,6 +90,8 @@ class Lifecycle(RuleBasedStateMachine):
             return
         ACTS[verb](self.instance)
         self.status = expected
+        if verb in {"resize", "restore"}:
+            assert self.instance.desired_status == "running"
         if verb in {"delete", "erase"}:
             self.going = True
         elif verb == "undelete":
@@ -97,9 +99,9 @@ class Lifecycle(RuleBasedStateMachine):
             assert self.instance.desired_status == self.before_delete
             assert self.instance.purge_after is None
 
-    def _is_to_run(self) -> bool:
-        """With data, and not on the way to anything but running."""
-        return self.instance.ready_at is not None and self.instance.desired_status == "running"
+    def _has_data(self) -> bool:
+        """And is to keep it."""
+        return self.instance.ready_at is not None and not self.going
 
     def _note_what_undelete_restores(self, verb: str) -> None:
         """As it was to be when it was deleted, but what was idle is to run."""

@@ -118,10 +118,10 @@ def test_what_is_erased_leaves_nothing(stage: Stage, instance: Instance) -> None
         assert recovery_windows.of_cell(db, "cell_fake") == {}
 
 
-def test_retention_keeps_what_the_window_needs(stage: Stage, instance: Instance) -> None:
-    """Of 40 days of backups, with a retention of 30 and a window of 7, none older than that."""
+def archived(stage: Stage, instance: Instance, *ages: int) -> dict[int, str]:
+    """Backups that are so many days old, and continued by one chain, by their age."""
     made = {}
-    for days in (40, 33, 8, 6):
+    for days in ages:
         made[days] = stored.backup(
             *(stage.database, stage.cell, instance, "scheduled"), age=timedelta(days=days)
         )
@@ -130,11 +130,32 @@ def test_retention_keeps_what_the_window_needs(stage: Stage, instance: Instance)
             found.consistent_at = found.started_at
     with stage.database.read() as db:
         moment = now(db)
-    begins = (moment - timedelta(days=40, seconds=1)).isoformat(timespec="milliseconds")
+    begins = (moment - timedelta(days=max(ages), seconds=1)).isoformat(timespec="milliseconds")
     ranges = [{"begins_at": begins, "ends_at": moment.isoformat(timespec="milliseconds")}]
     tell(stage, instance, ranges=ranges)
+    return made
+
+
+def statuses(stage: Stage, instance: Instance, made: dict[int, str]) -> dict[int, str]:
+    return {days: stored.fetch(stage, instance, one).status for days, one in made.items()}
+
+
+def test_retention_keeps_what_the_window_needs(stage: Stage, instance: Instance) -> None:
+    """Of 40 days of backups, with a retention of 30 and a window of 7, none older than that."""
+    made = archived(stage, instance, 40, 33, 8, 6)
     with stage.database.write() as db:
-        backups.fetch(db, instance, made[8], lock=True).completed_at = moment - timedelta(days=31)
+        long_ago = now(db) - timedelta(days=31)
+        backups.fetch(db, instance, made[8], lock=True).completed_at = long_ago
     turn(stage, "backups.expire")
-    statuses = {days: stored.fetch(stage, instance, one).status for days, one in made.items()}
-    assert statuses == {40: "deleted", 33: "deleted", 8: "completed", 6: "completed"}
+    found = statuses(stage, instance, made)
+    assert found == {40: "deleted", 33: "deleted", 8: "completed", 6: "completed"}
+
+
+def test_so_does_the_bound_on_what_is_stored(stage: Stage, instance: Instance) -> None:
+    made = archived(stage, instance, 9, 8, 6, 5)
+    with stage.database.write() as db:
+        for backup_id in made.values():
+            backups.fetch(db, instance, backup_id, lock=True).stored_bytes = 200 * 10**12
+    turn(stage, "backups.expire")
+    found = statuses(stage, instance, made)
+    assert found == {9: "deleted", 8: "completed", 6: "deleted", 5: "completed"}
