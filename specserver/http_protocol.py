@@ -29,6 +29,7 @@ from specserver.problems import (
     render_problem,
 )
 from specserver.replies import raw_headers
+from specserver.request_sizes import FIELDS_BYTES_MAX, RequestSizes, too_large
 from specserver.requests import Headers, request_id_of
 from specserver.streaming import PEER
 from specserver.turns import overloaded
@@ -37,9 +38,6 @@ from specserver.whole_answers import sends_whole
 ARRIVE_WITHIN_S = 30.0
 # RFC 9110 asks for 8,000 octets at the least.
 TARGET_BYTES_MAX = 16_384
-FIELDS_BYTES_MAX = 65_536
-# Each takes more than a hundred bytes of memory, however short it is.
-FIELDS_MAX = 128
 # So do requests that are sent before those ahead of them are answered: some thousands of bytes.
 PIPELINED_MAX = 32
 # Hanging up on bytes unread resets the connection, and may take the answer from the client.
@@ -80,7 +78,6 @@ class HttpProtocol(HttpToolsProtocol):
     _arriving = True
     _head_is_read = False
     _opening = b""
-    _fields_bytes = 0
     _unseen_bytes = 0
     _due = 0
     _refused = False
@@ -94,6 +91,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # uvicorn's
         super().connection_made(transport)
         self.ending = Event()
+        self._sizes = RequestSizes()
         self._wait()
         if self.connection_counts is not None and self.client:
             self._enter(self.connection_counts, self.client[0])
@@ -115,7 +113,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._unseen_bytes += len(data)
         problem = self._parse(data)
         if problem is None and self._unseen_bytes > FIELDS_BYTES_MAX:
-            problem = _too_large()
+            problem = too_large()
         if problem is not None:
             self._refuse(problem)
         elif self._arriving and self._limit is None:
@@ -159,7 +157,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._arriving = True
         self._head_is_read = False
-        self._fields_bytes = 0
+        self._sizes.begin()
         super().on_message_begin()
         self.scope[PEER] = self  # type: ignore[typeddict-unknown-key]  # ours
 
@@ -173,15 +171,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._unseen_bytes = 0
+        self._sizes.add_field(name, value)
         # A trailer is no header: whoever stands before us has not looked at it as one.
-        if self._head_is_read:
-            return
-        self._fields_bytes += len(name) + len(value)
-        if self._fields_bytes > FIELDS_BYTES_MAX:
-            raise _too_large()
-        if len(self.headers) >= FIELDS_MAX:
-            raise Problem(431, f"the request has more than {FIELDS_MAX} header fields")
-        super().on_header(name, value)
+        if not self._head_is_read:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         if self._framing_only:
@@ -202,6 +195,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._unseen_bytes = 0
+        self._sizes.add_piece(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -387,10 +381,6 @@ def _too_many_ahead() -> Problem:
         " send further ones when some of them have been answered"
     )
     return TooManyRequests(detail, code="too_many_at_once", headers={"Retry-After": "1"})
-
-
-def _too_large() -> Problem:
-    return Problem(431, f"the header fields are larger than {FIELDS_BYTES_MAX} bytes")
 
 
 def _unknown_method() -> Problem:

@@ -1,7 +1,9 @@
 """Holds that a request does not outlive the credential that it came with."""
 
 import asyncio
+import base64
 import json
+import socket
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -65,3 +67,32 @@ def test_what_runs_and_what_waits_ends_with_its_credential(own_service: Service)
     with own_service.client(NEWER) as client:
         found = client.post("/query", json={"sql": "SELECT count(*) FROM duckdb_tables()"})
     assert found.json()["rows"] == [[0]]
+
+
+def test_what_arrives_after_its_credential_has_ended_is_not_begun(own_service: Service) -> None:
+    """A client is known by the head of its request, and may take half a minute for the body."""
+    body = json.dumps({"sql": "CREATE TABLE late (i INTEGER)"}).encode()
+    known = base64.b64encode(f"app:{PASSWORD}".encode()).decode()
+    head = (
+        f"POST /query HTTP/1.1\r\nhost: x\r\nauthorization: Basic {known}\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(60)
+        client.connect(str(own_service.socket))
+        client.sendall(head.encode() + body[:-1])
+        # Answered after the head above was read.
+        with own_service.client() as other:
+            assert other.post("/query", json={"sql": "SELECT 1"}).status_code == 200
+        _accept(own_service, NEWER)
+        until(lambda: _is_refused(own_service), "the former credential to end")
+        client.sendall(body[-1:])
+        assert client.recv(4096).startswith(b"HTTP/1.1 401 ")
+    with own_service.client(NEWER) as other:
+        found = other.post("/query", json={"sql": "SELECT count(*) FROM duckdb_tables()"})
+    assert found.json()["rows"] == [[0]]
+
+
+def _is_refused(service: Service) -> bool:
+    with service.client() as client:
+        return client.post("/query", json={"sql": "SELECT 1"}).status_code == 401

@@ -16,7 +16,8 @@ from contract_tests.specserver.echo_server import Patient, serving
 from contract_tests.specserver.wire import answers, connect, exchanged
 from specserver import Exchange, Forbidden
 from specserver.bodies import read_body
-from specserver.http_protocol import FIELDS_MAX, PIPELINED_MAX
+from specserver.http_protocol import PIPELINED_MAX
+from specserver.request_sizes import FIELDS_MAX
 from specserver.requests import Headers
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"

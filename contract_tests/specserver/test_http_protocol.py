@@ -18,12 +18,8 @@ from contract_tests.specserver.wire import Answer, answers, connect, exchanged, 
 from gateway.addresses import levels
 from specserver import Problem, Reply
 from specserver.connection_counts import ConnectionCounts
-from specserver.http_protocol import (
-    FIELDS_BYTES_MAX,
-    TARGET_BYTES_MAX,
-    HttpProtocol,
-    http_protocol,
-)
+from specserver.http_protocol import TARGET_BYTES_MAX, HttpProtocol, http_protocol
+from specserver.request_sizes import FIELDS_BYTES_MAX
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
@@ -132,6 +128,8 @@ REFUSED = {
         CHUNKED + b"0\r\na: " + b"b" * 4_000_000,
         *(431, "header_fields_too_large"),
     ),
+    "trailers": (CHUNKED + b"0\r\n" + b"a:\r\n" * 400_000, 431, "header_fields_too_large"),
+    "chunks of a byte without end": (CHUNKED + b"1\r\na\r\n" * 400_000, 400, "bad_request"),
     "blank lines without end": (b"\r\n" * 400_000, 431, "header_fields_too_large"),
     "what has not all arrived": (POST + b"content-length: 9\r\n\r\nx", 408, "request_timeout"),
     "chunks that end early": (CHUNKED + b"4\r\nfour\r\n", 408, "request_timeout"),

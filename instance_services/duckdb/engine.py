@@ -154,10 +154,13 @@ class SerialExecutor:
     ) -> Job:
         """Puts a request in the queue; its future gives the answer as JSON.
 
-        It ends soon after its caller is `allowed` no more.
+        It ends soon after its caller is `allowed` no more. Who was allowed when the head of the
+        request came need not be when its body has: raises Ended then.
         """
         if not self.is_alive:
             raise Broken(self._why)
+        if not allowed():
+            raise Ended(_ENDED)
         waiting = len(self._jobs)
         if waiting >= self._waiting_max:
             raise Overloaded(f"{waiting} requests are already waiting; try again later")
