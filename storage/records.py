@@ -11,6 +11,7 @@ from storage.catalogue.cells import Cell
 from storage.columns import Record
 from storage.data.backup_settings import BackupSettings
 from storage.data.backups import Backup
+from storage.data.migrations import Migration
 from storage.data.restores import Restore
 from storage.events.audit import AuditEntry
 from storage.events.events import Event, EventCount
@@ -36,6 +37,7 @@ __all__ = [
     "EventCount",
     "Instance",
     "Membership",
+    "Migration",
     "Network",
     "OneTimeUrl",
     "Organization",

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from contract_tests.workflows.cell_server import Server, said, serving
 from contract_tests.workflows.fake_cell import FakeCell
 from control.cells import answer_checks
-from control.cells.client import CellRefused, CellUnavailable, HttpCell, HttpCells
+from control.cells.client import CellRefused, CellUnavailable, HttpCell
+from control.cells.http_cells import HttpCells
 from control.cells.queues import QueueRefused
 from control.cells.signing import Signer
 from control.policy.catalogue import CellReport, make_catalogue

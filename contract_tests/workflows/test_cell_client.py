@@ -19,9 +19,9 @@ from control.cells.client import (
     CellRefused,
     CellUnavailable,
     HttpCell,
-    HttpCells,
     InstanceUnknown,
 )
+from control.cells.http_cells import HttpCells
 from control.cells.queues import QueueRefused
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime

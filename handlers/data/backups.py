@@ -17,7 +17,7 @@ from handlers.instances.views import instance_event
 from specserver import Conflict, Forbidden, Reply
 from storage.access import projects
 from storage.access.projects import Project
-from storage.data import backups, restores
+from storage.data import backups, migrations, restores
 from storage.data.backups import Backup
 from storage.errors import RecordNotFound
 from storage.instances.instances import Instance
@@ -86,6 +86,7 @@ def restore(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> Re
 def _replaced(call: OrgCall, instance: Instance, backup: Backup, _body: Body) -> Instance:
     call.require("instances:write", instance.team_id)
     instance.restore()
+    migrations.check_none(call.db, instance, "restore")
     if backup.engine_version != instance.engine_version:
         raise Conflict(
             f"the backup is of {backup.engine} {backup.engine_version}, and the instance has become"

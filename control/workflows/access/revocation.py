@@ -29,6 +29,7 @@ from storage.instances.instances import Instance
 PERMISSIONS: Final = {
     "console": "console:open",
     "logs": "logs:read",
+    "migration_source": "migrations:write",
     "reveal": "credentials:reveal",
     "rotate": "credentials:rotate",
 }
