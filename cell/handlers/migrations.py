@@ -6,7 +6,6 @@ from cell.agent import Cell
 from specserver import NotFound, Unavailable
 
 Body = dict[str, Any]
-PLACEHOLDER = True
 
 
 async def get(cell: Cell, instance_id: str, migration_id: str) -> NoReturn:

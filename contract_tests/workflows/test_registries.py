@@ -14,7 +14,7 @@ from contract_tests import published
 from contract_tests.by_day import one_in
 from contract_tests.name_server import NameServer
 from contract_tests.workflows import known
-from contract_tests.workflows.data import stored
+from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
 from control.workflows.instances.starting import start
@@ -69,6 +69,17 @@ def of_a_backup(kind: str) -> Callable[[Stage], None]:
     return begin
 
 
+def of_a_migration(kind: str) -> Callable[[Stage], None]:
+    """One for which that was asked, and of which the cell knows unless it is to begin."""
+
+    def begin(stage: Stage) -> None:
+        status = {"cutover": "syncing", "begin": ""}.get(kind.rpartition(".")[2], "copying")
+        migration = migrating.into(stage, stage.instance("running"), status)
+        migrating.ask(stage, migration, kind)
+
+    return begin
+
+
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
@@ -83,6 +94,10 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),
+    "migrations.begin": of_a_migration("migrations.begin"),
+    "migrations.cancel": of_a_migration("migrations.cancel"),
+    "migrations.cutover": of_a_migration("migrations.cutover"),
+    "migrations.watch": of_a_migration("migrations.watch"),
     "metering": by_itself("metering", cell_id="cell_fake"),
     "reconcile": by_itself("reconcile", cell_id="cell_fake"),
 }

@@ -99,13 +99,17 @@ def tell_end(db: Session, instance: Instance, migration: Migration) -> None:
     if migration.status == "completed":
         until = migration.way_back_until
         _publish(
-            *(db, instance, migration, "completed"),
+            *(db, instance, migration, "migration.completed.v1"),
             dry_run=migration.dry_run,
             way_back_until=None if until is None else rfc3339(until),
         )
     elif not migration.is_open:
         reason = migration.status_reason or _why(migration)
-        _publish(*(db, instance, migration, "failed"), status=migration.status, reason=reason)
+        _publish(
+            *(db, instance, migration, "migration.failed.v1"),
+            status=migration.status,
+            reason=reason,
+        )
 
 
 def _why(migration: Migration) -> str:
@@ -116,7 +120,7 @@ def _tell_preflight(db: Session, instance: Instance, migration: Migration) -> No
     report = migration.preflight or {}
     counted = Counter(one["severity"] for one in report["findings"])
     _publish(
-        *(db, instance, migration, "preflight"),
+        *(db, instance, migration, "migration.preflight.v1"),
         dry_run=migration.dry_run,
         source=report["source"],
         **{severity: counted[severity] for severity in _SEVERITIES},
@@ -131,7 +135,7 @@ def _tell_progress(db: Session, instance: Instance, migration: Migration, *, mov
     if moved or rules.is_told(migration.status, at, done, *told):
         migration.told_at, migration.told_percent = at, done
         _publish(
-            *(db, instance, migration, "progress"),
+            *(db, instance, migration, "migration.progress.v1"),
             status=migration.status,
             percent=done,
             progress=migration.progress,
@@ -141,7 +145,7 @@ def _tell_progress(db: Session, instance: Instance, migration: Migration, *, mov
 def _tell_verified(db: Session, instance: Instance, migration: Migration) -> None:
     found = migration.verification or {}
     _publish(
-        *(db, instance, migration, "verified"),
+        *(db, instance, migration, "migration.verified.v1"),
         tables_compared=found["tables_compared"],
         rows_compared=found["rows_compared"],
         differences=len(found["differences"]),
@@ -151,4 +155,4 @@ def _tell_verified(db: Session, instance: Instance, migration: Migration) -> Non
 def _publish(
     db: Session, instance: Instance, migration: Migration, kind: str, /, **data: Any
 ) -> None:
-    publish(db, instance, f"migration.{kind}.v1", migration_id=migration.id, **data)
+    publish(db, instance, kind, migration_id=migration.id, **data)

@@ -66,22 +66,22 @@ def _go_on(
     is_late = migration.status == "awaiting_source" and migration.created_at < at - SOURCE_WITHIN
     if is_late:
         migration.give_up(_LATE.format(SOURCE_WITHIN.total_seconds() / 3600))
-    elif migration.created_at > at - LOST_AFTER:
-        return
-    wanted = _unheard(migration, told)
+    wanted = _unheard(migration, told, at - LOST_AFTER)
     if wanted is not None and not queue.is_open(db, acts.lane(instance.id)):
         if not is_late:
             _log.warning("lost work restarted", migration_id=migration.id, kind=wanted.kind)
         acts.start(db, wanted, instance, migration.id)
 
 
-def _unheard(migration: Migration, told: Answer | None) -> Workflow | None:
+def _unheard(migration: Migration, told: Answer | None, before: datetime) -> Workflow | None:
+    """What it waits for since before that moment: what the cell said may be older than the act."""
+    said = None if told is None else told["status"]
     if migration.status == "cancelling":
-        return acts.cancel
+        return None if said == "cancelling" else acts.cancel
     if migration.status == "awaiting_source" and migration.started_at is None:
-        return acts.begin
-    if migration.status == "cutting_over" and told is not None and told["status"] == "syncing":
-        return acts.cutover
+        return acts.begin if migration.created_at < before else None
+    if migration.cutover_at is not None and migration.status == "cutting_over":
+        return acts.cutover if said == "syncing" and migration.cutover_at < before else None
     return None
 
 
