@@ -27,7 +27,7 @@ OnSent = Callable[[int, int], None]
 """Told how many bytes have arrived, and of how many."""
 
 
-class MigrationTarget(Endpoint):
+class TargetEndpoint(Endpoint):
     """An instance that data is migrated into."""
 
     def start(self, **wanted: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class MigrationTarget(Endpoint):
 class _Sender:
     """Sends to a one-time URL, asks for another one when it has expired, and goes on."""
 
-    def __init__(self, target: MigrationTarget, migration_id: str, url: str) -> None:
+    def __init__(self, target: TargetEndpoint, migration_id: str, url: str) -> None:
         self._target = target
         self._migration_id = migration_id
         self._url = _checked(url)

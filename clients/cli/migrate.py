@@ -112,14 +112,14 @@ def migrate(
     migrations cancel` ends any migration.
     """
     from clients.cli import migration_steps as steps  # noqa: PLC0415  HTTP is slow to import
-    from clients.migrating import MigrationTarget  # noqa: PLC0415  see above
+    from clients.migrating import TargetEndpoint  # noqa: PLC0415  see above
 
     connection = _connection(from_file, from_uri, source_ca, source_tls)
     _refuse(from_file, file_format, sync=sync)
     context = open_context(profile, org=org)
     with context.client:
         found = context.instance(instance)
-        target = MigrationTarget(context.client, found, org=context.org())
+        target = TargetEndpoint(context.client, found, org=context.org())
         kind = "connection" if from_file is None else "upload"
         wanted: dict[str, Any] = {
             "source": {"kind": kind} | ({"format": file_format} if file_format else {})

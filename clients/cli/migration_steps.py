@@ -11,7 +11,7 @@ import typer
 
 from clients.cli.output import cell, plain
 from clients.errors import ConnectionFailed, Problem, ResourceFailed
-from clients.migrating import MigrationTarget
+from clients.migrating import TargetEndpoint
 
 LOOK_EVERY_S: Final = 1.0
 ENDED: Final = frozenset({"completed", "failed", "cancelled"})
@@ -19,7 +19,7 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 def send(
-    target: MigrationTarget,
+    target: TargetEndpoint,
     made: Mapping[str, Any],
     file: Path | None,
     connection: Mapping[str, Any] | None,
@@ -49,7 +49,7 @@ def send(
     line.end()
 
 
-def follow(target: MigrationTarget, migration_id: str, until: str | None) -> dict[str, Any]:
+def follow(target: TargetEndpoint, migration_id: str, until: str | None) -> dict[str, Any]:
     """Answer the migration as it is; with `until`, once it has that status or has ended."""
     line = StatusLine()
     while True:
@@ -61,7 +61,7 @@ def follow(target: MigrationTarget, migration_id: str, until: str | None) -> dic
         time.sleep(LOOK_EVERY_S)
 
 
-def conclude(target: MigrationTarget, seen: Mapping[str, Any], until: str | None) -> None:
+def conclude(target: TargetEndpoint, seen: Mapping[str, Any], until: str | None) -> None:
     """Say what is left to do; raise ResourceFailed unless it came to what was waited for."""
     if until is not None and seen["status"] != until:
         reason = f": {seen['status_reason']}" if seen["status_reason"] else ""
@@ -71,7 +71,7 @@ def conclude(target: MigrationTarget, seen: Mapping[str, Any], until: str | None
         typer.echo(plain(f"stop writing to the source, then run: {cutover}"), err=True)
 
 
-def _named(target: MigrationTarget) -> str:
+def _named(target: TargetEndpoint) -> str:
     return shlex.quote(str(target.instance["name"]))
 
 

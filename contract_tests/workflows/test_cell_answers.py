@@ -27,6 +27,7 @@ from storage.catalogue.cells import Cell
 ID = "inst_01JD0000000000000000000000"
 OTHER = "inst_01JD0000000000000000000001"
 BACKUP = "bkp_01JD0000000000000000000000"
+MIGRATION = "mig_01JD0000000000000000000000"
 OLDER = {
     "cells.get": {"refused", "clock", "capacity", "confinement"},
     "instances.get": {"connections_peaks", "domains", "network_version", "backup", "restore"},
@@ -40,6 +41,8 @@ ASKED: dict[str, Callable[[HttpCell], Any]] = {
     "instances.snapshot": lambda c: c.snapshot(ID, "before", key="op_1:copy", lease=1),
     "backups.make": lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:copy", lease=1),
     "backups.drop": lambda c: c.drop_backups(ID, [BACKUP], key="op_1:drop", lease=1),
+    "migrations.get": lambda c: c.migrations(ID).observe(MIGRATION),
+    "migrations.cancel": lambda c: c.migrations(ID).cancel(MIGRATION, key="op_1:drop", lease=1),
 }
 SCALARS = st.one_of(
     st.none(),

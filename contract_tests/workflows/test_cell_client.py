@@ -31,6 +31,8 @@ from storage.catalogue.cells import Cell
 
 ID = "inst_01JD0000000000000000000000"
 BACKUP = "bkp_01JD0000000000000000000000"
+MIGRATION = "mig_01JD0000000000000000000000"
+WANTED = {"source": {"kind": "upload", "format": None}, "mode": "copy", "dry_run": False}
 SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
 
 
@@ -100,6 +102,24 @@ ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
         None,
     ),
     "erase": (lambda c: c.erase(ID, key="op_1:put", lease=3), "POST", "/actions/erase", None),
+    "begin_migration": (
+        lambda c: c.migrations(ID).begin(MIGRATION, WANTED, key="op_1:put", lease=3),
+        "PUT",
+        f"/migrations/{MIGRATION}",
+        WANTED,
+    ),
+    "cut_over_migration": (
+        lambda c: c.migrations(ID).cut_over(MIGRATION, 60, key="op_1:put", lease=3),
+        "POST",
+        f"/migrations/{MIGRATION}/actions/cutover",
+        {"keep_way_back_s": 60},
+    ),
+    "cancel_migration": (
+        lambda c: c.migrations(ID).cancel(MIGRATION, key="op_1:put", lease=3),
+        "DELETE",
+        f"/migrations/{MIGRATION}",
+        None,
+    ),
 }
 
 
@@ -107,6 +127,9 @@ OPERATIONS = {
     "back_up": "backups.make",
     "drop_backups": "backups.drop",
     "restore": "backups.restore",
+    "begin_migration": "migrations.begin",
+    "cut_over_migration": "migrations.cutover",
+    "cancel_migration": "migrations.cancel",
 }
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from control.cells import acts, refusals
 from control.cells.answer_checks import Answer, Observations, fault, observations
-from control.cells.migrations import HttpMigrations, Migrations
+from control.cells.migrations import CellMigrations, HttpMigrations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime
@@ -99,7 +99,7 @@ class CellClient(Protocol):
         self, instance_id: str, holders: list[str], urls: Mapping[str, float]
     ) -> None: ...
     def queues(self, instance_id: str) -> Queues: ...
-    def migrations(self, instance_id: str) -> Migrations: ...
+    def migrations(self, instance_id: str) -> CellMigrations: ...
 
 
 class Cells(Protocol):
@@ -200,7 +200,7 @@ class HttpCell:
     def queues(self, instance_id: str) -> Queues:
         return HttpQueues(f"{_path(instance_id)}/queues", self._ask_queues)
 
-    def migrations(self, instance_id: str) -> Migrations:
+    def migrations(self, instance_id: str) -> CellMigrations:
         return HttpMigrations(_path(instance_id), self._ask_if_there, self._do)
 
     def close(self) -> None:

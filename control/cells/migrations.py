@@ -28,7 +28,7 @@ class Act(Protocol):
     ) -> Answer: ...
 
 
-class Migrations(Protocol):
+class CellMigrations(Protocol):
     """Into one instance. Acts are as those of `CellClient`, and raise as they do."""
 
     def observe(self, migration_id: str) -> Answer | None: ...

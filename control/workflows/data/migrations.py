@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from control.cells.answer_checks import Answer
 from control.cells.client import CellRefused, CellUnavailable, InstanceUnknown
-from control.cells.migrations import Migrations
+from control.cells.migrations import CellMigrations
 from control.work import GiveUp, Operation, Workflow, enqueue, workflow
 from control.workflows.data import migration_progress as progress
 from control.workflows.instances.subjects import load
@@ -52,7 +52,7 @@ def begin(op: Operation) -> None:
             migration.began(now(db))
             progress.take_over(db, instance, migration, told)
 
-    def ask(cell: Migrations, migration: Migration, **stamp: Any) -> Answer | None:
+    def ask(cell: CellMigrations, migration: Migration, **stamp: Any) -> Answer | None:
         if migration.status != "awaiting_source":
             return None
         wanted = {
@@ -74,7 +74,7 @@ def cutover_failed(op: Operation, db: Session, reason: str) -> None:
 
 @workflow("migrations.cutover", deadline_s=DEADLINE_S, on_failure=cutover_failed)
 def cutover(op: Operation) -> None:
-    def ask(cell: Migrations, migration: Migration, **stamp: Any) -> Answer | None:
+    def ask(cell: CellMigrations, migration: Migration, **stamp: Any) -> Answer | None:
         if migration.status != "cutting_over":
             return None
         return cell.cut_over(migration.id, migration.keep_way_back_s or 0, **stamp)
@@ -87,7 +87,7 @@ def cutover(op: Operation) -> None:
 def cancel(op: Operation) -> None:
     """Whatever is left of it at the cell goes; what has ended keeps its status."""
 
-    def ask(cell: Migrations, migration: Migration, **stamp: Any) -> Answer:
+    def ask(cell: CellMigrations, migration: Migration, **stamp: Any) -> Answer:
         try:
             return cell.cancel(migration.id, **stamp)
         except InstanceUnknown:
