@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from clients.cli.arguments import InstanceArgument, OrgOption, ProfileOption
+from clients.cli.arguments import OrgOption, ProfileOption
 from clients.cli.command_context import open_context
+from clients.cli.completing import instance_names
 from clients.cli.groups import CommandApp
 from clients.cli.output import OutputOption, show
 from clients.errors import ConfigurationError
@@ -20,6 +21,10 @@ VARIABLE: Final = "MENAGERIE_SOURCE_URI"
 _HOW: Final = (
     "say where the data comes from: --from-file FILE, --from-uri - (the URI is read from stdin, or"
     f" asked for), or the URI in {VARIABLE}"
+)
+_WHERE: Final = (
+    "say which instance the data is for: menagerie migrate INSTANCE; the command that upgrades the"
+    " service's own database is menagerie upgrade-database"
 )
 
 app = CommandApp()
@@ -35,7 +40,15 @@ class Tls(StrEnum):
 
 @app.command(epilog="Example: menagerie migrate sales --from-uri - --dry-run")
 def migrate(
-    instance: InstanceArgument,
+    instance: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="INSTANCE",
+            help="Instance, by ID or name.",
+            autocompletion=instance_names,
+            show_default=False,
+        ),
+    ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option("--from-file", metavar="FILE", help="File to send.", show_default=False),
@@ -114,6 +127,8 @@ def migrate(
     from clients.cli import migration_steps as steps  # noqa: PLC0415  HTTP is slow to import
     from clients.migrating import TargetEndpoint  # noqa: PLC0415  see above
 
+    if instance is None:
+        raise ConfigurationError(_WHERE)
     connection = _connection(from_file, from_uri, source_ca, source_tls)
     _refuse(from_file, file_format, sync=sync)
     context = open_context(profile, org=org)

@@ -85,7 +85,7 @@ def test_every_command_of_the_server_has_an_example(
         commands.register(app)
         for command in commands.COMMANDS:
             capsys.readouterr()
-            assert run([command.__name__, "--help"]) == 0
+            assert run([command.__name__.replace("_", "-"), "--help"]) == 0
             out = capsys.readouterr().out
             assert "Example" in out
             assert f"menagerie {command.__name__}" in out

@@ -308,6 +308,12 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(
     assert stand_in.wanted is None
 
 
+def test_without_an_instance_it_names_the_command_that_it_was(home: Path, cli: Cli) -> None:
+    assert home
+    ran = cli("migrate")
+    assert (ran.code, "menagerie upgrade-database" in ran.err) == (2, True)
+
+
 def test_a_source_url_without_tls_gets_nothing(stand_in: Migrating, cli: Cli) -> None:
     stand_in.url = lambda: "http://192.0.2.1/v1/migration-source/x"  # type: ignore[method-assign]
     ran = cli("migrate", "sales", "--from-uri", URI)
