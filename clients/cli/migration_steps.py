@@ -84,7 +84,9 @@ class StatusLine:
         self._is_open = False
 
     def sent(self, done: int, total: int) -> None:
-        self._show(f"sent {cell('_bytes', done)} of {cell('_bytes', total)}", "sending")
+        amount = cell("_bytes", total)
+        told = f"sent {cell('_bytes', done)} of {amount}"
+        self._show(told if self._is_terminal else f"sending {amount}", "sending")
 
     def tell(self, seen: Mapping[str, Any]) -> None:
         self._show(f"{seen['status']}{_figures(seen['progress'])}", str(seen["status"]))

@@ -4,7 +4,7 @@ import base64
 import gzip
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,9 +12,9 @@ import orjson
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from contract_tests.workflows.cell_acts import ACTS, ID, OPERATIONS
 from contract_tests.workflows.cell_server import Server, said, serving
 from control.cells.client import (
-    CellClient,
     CellFailed,
     CellRefused,
     CellUnavailable,
@@ -28,12 +28,6 @@ from control.cells.slow_cells import OneAtATime
 from control.work import Again, GiveUp, LeaseLost
 from gateway.bounded_answers import BYTES_MAX
 from storage.catalogue.cells import Cell
-
-ID = "inst_01JD0000000000000000000000"
-BACKUP = "bkp_01JD0000000000000000000000"
-MIGRATION = "mig_01JD0000000000000000000000"
-WANTED = {"source": {"kind": "upload", "format": None}, "mode": "copy", "dry_run": False}
-SPEC = {"engine": "duckdb", "size": {"name": "f0"}}
 
 
 @pytest.fixture
@@ -54,83 +48,6 @@ def client(server: Server, key: Ed25519PrivateKey) -> Iterator[HttpCell]:
     )
     yield made
     made.close()
-
-
-ACTS: dict[str, tuple[Callable[[CellClient], Any], str, str, Any]] = {
-    "put": (lambda c: c.put(ID, SPEC, key="op_1:put", lease=3), "PUT", "", SPEC),
-    "pause": (lambda c: c.pause(ID, key="op_1:put", lease=3), "POST", "/actions/pause", None),
-    "resume": (
-        lambda c: c.resume(ID, key="op_1:put", lease=3),
-        "POST",
-        "/actions/resume",
-        None,
-    ),
-    "resize": (
-        lambda c: c.resize(ID, {"name": "s0"}, key="op_1:put", lease=3),
-        "POST",
-        "/actions/resize",
-        {"size": {"name": "s0"}},
-    ),
-    "snapshot": (
-        lambda c: c.snapshot(ID, "before", key="op_1:put", lease=3),
-        "POST",
-        "/actions/snapshot",
-        {"label": "before"},
-    ),
-    "back_up": (
-        lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:put", lease=3),
-        "POST",
-        "/actions/back-up",
-        {"backup_id": BACKUP, "kind": "manual"},
-    ),
-    "drop_backups": (
-        lambda c: c.drop_backups(ID, [BACKUP], key="op_1:put", lease=3),
-        "POST",
-        "/actions/drop-backups",
-        {"backup_ids": [BACKUP]},
-    ),
-    "restore": (
-        lambda c: c.restore(ID, BACKUP, key="op_1:put", lease=3),
-        "POST",
-        "/actions/restore",
-        {"backup_id": BACKUP},
-    ),
-    "delete": (
-        lambda c: c.delete(ID, key="op_1:put", lease=3),
-        "POST",
-        "/actions/delete",
-        None,
-    ),
-    "erase": (lambda c: c.erase(ID, key="op_1:put", lease=3), "POST", "/actions/erase", None),
-    "begin_migration": (
-        lambda c: c.migrations(ID).begin(MIGRATION, WANTED, key="op_1:put", lease=3),
-        "PUT",
-        f"/migrations/{MIGRATION}",
-        WANTED,
-    ),
-    "cut_over_migration": (
-        lambda c: c.migrations(ID).cut_over(MIGRATION, 60, key="op_1:put", lease=3),
-        "POST",
-        f"/migrations/{MIGRATION}/actions/cutover",
-        {"keep_way_back_s": 60},
-    ),
-    "cancel_migration": (
-        lambda c: c.migrations(ID).cancel(MIGRATION, key="op_1:put", lease=3),
-        "DELETE",
-        f"/migrations/{MIGRATION}",
-        None,
-    ),
-}
-
-
-OPERATIONS = {
-    "back_up": "backups.make",
-    "drop_backups": "backups.drop",
-    "restore": "backups.restore",
-    "begin_migration": "migrations.begin",
-    "cut_over_migration": "migrations.cutover",
-    "cancel_migration": "migrations.cancel",
-}
 
 
 @pytest.mark.parametrize("name", ACTS)
