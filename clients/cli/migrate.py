@@ -121,8 +121,8 @@ def migrate(
 
     The source goes straight to the cell that hosts the instance: the control plane never sees the
     URI or the file. The cell checks the source first and changes nothing if something would go
-    wrong. A server needs `menagerie migrations cutover` at the end of --sync; `menagerie
-    migrations cancel` ends any migration.
+    wrong. `menagerie migrations cutover` ends what --sync began, and `menagerie migrations cancel`
+    any migration.
     """
     from clients.cli import migration_steps as steps  # noqa: PLC0415  HTTP is slow to import
     from clients.migrating import TargetEndpoint  # noqa: PLC0415  see above

@@ -70,7 +70,9 @@ def _go_on(
     if wanted is not None and not queue.is_open(db, acts.lane(instance.id)):
         if not is_late:
             _log.warning("lost work restarted", migration_id=migration.id, kind=wanted.kind)
-        acts.start(db, wanted, instance, migration.id)
+        # A cell that refuses to cancel is not asked without a pause.
+        rest = timedelta() if is_late or wanted is not acts.cancel else LOST_AFTER
+        acts.start(db, wanted, instance, migration.id, after_s=rest.total_seconds())
 
 
 def _unheard(migration: Migration, told: Answer | None, before: datetime) -> Workflow | None:

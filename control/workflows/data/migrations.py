@@ -23,10 +23,12 @@ CANCEL_DEADLINE_S: Final = 3600
 """Whoever cancels wants it gone: a cell that is away for a while is waited for."""
 
 
-def start(db: Session, started: Workflow, instance: Instance, migration_id: str) -> None:
+def start(
+    db: Session, started: Workflow, instance: Instance, migration_id: str, *, after_s: float = 0
+) -> None:
     """In the lane of the instance's migrations: they hold up nothing else of it."""
     args = {"org_id": instance.org_id, "instance_id": instance.id, "migration_id": migration_id}
-    enqueue(db, started, lane(instance.id), args)
+    enqueue(db, started, lane(instance.id), args, after_s=after_s)
 
 
 def lane(instance_id: str) -> str:
