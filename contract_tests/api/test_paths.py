@@ -123,7 +123,6 @@ HELD = {
     "backups.delete": {"instances", "backups"},
     "backups.restore": {"instances", "backups"},
     "migrations.create": {"instances"},
-    "migrations.cancel": {"instances", "migrations"},
     "credentials.reveal": set(),
 }
 
