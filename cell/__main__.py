@@ -45,6 +45,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--acme-ca-file", default="", help="trusted for the server's TLS")
     parser.add_argument("--backup-store", default="", help="URL; empty: `backups` in the home")
     parser.add_argument("--backup-recovery-recipient", default="", help="age1…; empty: one is made")
+    parser.add_argument("--backup-bytes-per-s", type=int, default=0, help="0: no limit")
     parser.add_argument("--keep-engines", action="store_true", help="leave engines running at exit")
     parser.add_argument("--log-format", choices=("json", "text"), default="json")
     parser.add_argument("--log-level", default="info")
@@ -63,6 +64,7 @@ def main(words: list[str] | None = None) -> int:
         acme_ca_file=given.acme_ca_file,
         backup_store_url=given.backup_store,
         backup_recovery_recipient=given.backup_recovery_recipient,
+        backup_bytes_per_s=given.backup_bytes_per_s,
         stop_engines=not given.keep_engines,
         log_format=given.log_format,
         log_level=given.log_level,

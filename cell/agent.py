@@ -21,6 +21,7 @@ from cell.access.signatures import Signatures, last_heard
 from cell.access.steps import Steps
 from cell.access.tokens import Tokens
 from cell.backups.keys import BackupKeys, Recovery
+from cell.backups.rate import Rate
 from cell.backups.repository import Repository
 from cell.backups.store import Store
 from cell.certificates import pki
@@ -34,8 +35,11 @@ from cell.engines.driver import EngineError, HasExtensions
 from cell.instances import replaced_data, snapshots
 from cell.instances.backups import InstanceBackups
 from cell.instances.beginnings import Beginnings
+from cell.instances.downloads import Downloads
+from cell.instances.dumps import Dumps
 from cell.instances.hosted import HostedInstance
 from cell.instances.lifecycle import Lifecycle
+from cell.instances.lost_data import LOST, LostData
 from cell.instances.queues import QueueDatabases
 from cell.instances.records import InstanceRecord, Records
 from cell.instances.restores import Restores
@@ -90,29 +94,39 @@ class Cell:
         given = Uids(self.database, uids, partial(owners.in_use, uids))
         self.records = Records(self.database, given)
         self.credentials = Credentials(self.database, Sealer(key, "cell credentials v1"))
-        self.repository = self._open_repository(key)
+        self.repository, self.lost_data = self._open_repository(key), LostData(self.database)
         ledger = Ledger(self.database, Sealer(key, "cell acme v1"))
         self.supervisor = Supervisor(
             *(settings, self.layout, self.host, self.records, self.credentials),
             RouteFile(self.layout, self.public_host),
             Domains(settings, self.layout.home, ledger),
-            Beginnings(self.layout, self.repository),
+            Beginnings(self.layout, self.repository, self.lost_data),
         )
         self.lifecycle = Lifecycle(
             *(settings, self.layout, found, self.records, self.credentials, self.supervisor)
         )
-        pools = self.supervisor.pools
-        self.verifier = Verifier(*(settings, self.layout, self.host, pools, given, self.repository))
-        self.backups = InstanceBackups(settings, self.supervisor, self.repository, self.verifier)
-        self.restores = Restores(settings, self.supervisor, self.repository, self.backups)
+        self._open_data(given)
         self.queues = QueueDatabases(self.lifecycle, self.supervisor, self.host)
         self.console = ConsoleService(
             ConsoleSessions(self.database), self.lifecycle, self.supervisor
         )
-        logs = self.supervisor.pools.followed_logs
-        self.lasting_access = LastingAccess({"console": self.console, "logs": logs})
+        logs, data = self.supervisor.pools.followed_logs, self.supervisor.pools.data_streams
+        self.lasting_access = LastingAccess({"console": self.console, "data": data, "logs": logs})
         self._chores: list[asyncio.Task[None]] = []
         self._certificates = self._ensure_certificates()
+
+    def _open_data(self, uids: Uids) -> None:
+        """What leads data of instances out of them, and back."""
+        settings, supervisor, repository = self.settings, self.supervisor, self.repository
+        self.verifier = Verifier(
+            *(settings, self.layout, self.host, supervisor.pools, uids, repository)
+        )
+        self.backups = InstanceBackups(
+            *(settings, self.layout, supervisor, repository, self.verifier)
+        )
+        self.restores = Restores(settings, supervisor, repository, self.backups)
+        self.dumps = Dumps(settings, supervisor)
+        self.downloads = Downloads(settings, repository)
 
     def _open_repository(self, key: bytes) -> Repository:
         home, settings = self.layout.home, self.settings
@@ -120,6 +134,7 @@ class Cell:
             Store(
                 settings.backup_store_url or (home / "backups").as_uri(),
                 makes_folder=not settings.backup_store_url,
+                rate=Rate(settings.backup_bytes_per_s),
             ),
             BackupKeys(self.database, Sealer(key, "cell backups v1")),
             Recovery(home, settings.backup_recovery_recipient),
@@ -213,6 +228,11 @@ class Cell:
         }
 
     def _take_in(self, record: InstanceRecord) -> None:
+        has_begun = (self.layout.instances / record.instance_id / snapshots.BEGUN).exists()
+        data_lost = self.lost_data.is_left(record.instance_id, has_begun=has_begun)
+        if data_lost:
+            kept = (self.records, self.credentials, self.tokens)
+            record = self.lost_data.prepare(record, *kept)
         site = self.layout.site(record.instance_id, record.uid)
         driver = self.drivers.get(record.spec.engine)
         if driver is None:
@@ -220,6 +240,10 @@ class Cell:
             return
         instance = HostedInstance(record, site, driver)
         instance.has_backup_key = self.repository.keys.find(record.instance_id) is not None
+        if data_lost:
+            site.make(self.host.owner(site))
+            instance.data_lost = True
+            instance.start_failed(LOST)
         self.supervisor.instances[record.instance_id] = instance
 
     def _settle_data(self, instances: list[HostedInstance]) -> None:
@@ -230,6 +254,7 @@ class Cell:
                 replaced_data.put_back(instance.site)
                 log.warning("cell.restore_abandoned", instance_id=instance.instance_id)
             replaced_data.clear(instance.site)
+            self.dumps.clear(instance)
 
     async def _adopt_all(self, wanted: list[HostedInstance]) -> set[str]:
         """The instances whose engines are kept; those that take long keep nobody else waiting."""

@@ -60,9 +60,14 @@ class CellSettings:
     backup_recovery_recipient: str = ""
     # Larger data is not restored to verify its backup: that its checksums are right is enough.
     backup_verify_bytes_max: int = 10 * 10**9
+    # How fast the store is read and written, all backups and restores together; 0: no limit.
+    backup_bytes_per_s: int = 0
     # How long a backup may take until it is in the store, and then to verify it.
     backup_timeout_s: float = 6 * 3600.0
     backup_verify_timeout_s: float = 3600.0
+    # How long a dump may take, with its engine's locks, and the download of a backup.
+    dump_timeout_s: float = 3600.0
+    download_timeout_s: float = 6 * 3600.0
     # A connection that wakes an instance is held by the gateway for less than this.
     wake_timeout_s: float = 60.0
     tick_s: float = 1.0

@@ -71,6 +71,26 @@ class Endpoint:
             began_at = time.monotonic()
             yield from self._logs(follow=True, tail_lines=0)
 
+    def dump(self, database: str | None = None) -> Iterator[bytes]:
+        """Yield a dump in the engine's own form; raise ConnectionFailed where it is not whole."""
+        given = {} if database is None else {"database": database}
+        yield from self._received(str(self._one_time_url("POST", "/actions/dump", **given)))
+
+    def download(self, backup_id: str) -> Iterator[bytes]:
+        """Yield a backup as a tar archive compressed with zstd, as `dump` does."""
+        suffix = "/backups/{backup_id}/actions/download"
+        yield from self._received(str(self._one_time_url("POST", suffix, backup_id=backup_id)))
+
+    def _received(self, url: str) -> Iterator[bytes]:
+        with self._http(url, timeout_s=None) as http, self._answered(http, "GET", url) as response:
+            try:
+                yield from response.iter_raw()
+            except httpx.TransportError as error:
+                raise errors.ConnectionFailed(
+                    "the cell broke off before the end; what was received is not complete"
+                    f" (`menagerie logs {self.instance['name']}` shows the reason)"
+                ) from error
+
     def _logs(self, *, follow: bool, tail_lines: int | None) -> Iterator[str]:
         url = self._one_time_url("GET", "/logs")
         if follow:

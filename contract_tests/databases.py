@@ -84,6 +84,10 @@ class Cluster:
             self._server.wait(90)
             self._server = None
 
+    def program(self, name: str) -> str:
+        """Where a tool of this server's is."""
+        return str(self._bin / name)
+
     def url(self, name: str) -> str:
         return f"postgresql+psycopg://menagerie@/{name}?host={self.directory}"
 

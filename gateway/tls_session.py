@@ -44,6 +44,11 @@ class TlsSession:
     def version(self) -> str | None:
         return self._object.version()
 
+    @property
+    def protocol(self) -> str | None:
+        """What was agreed on by ALPN."""
+        return self._object.selected_alpn_protocol()
+
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         self.incoming.write(data)
 

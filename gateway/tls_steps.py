@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gateway import opening
 from gateway.certificates import asking_context
 from gateway.preface import Admitted
+from gateway.protocols.interface import Dialogue
 from gateway.relay import Relay
 from gateway.routes import Route
 from gateway.tls_session import TlsError, TlsSession
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 class TlsSteps(Relay):
     """`_read_first_request` is the step after them."""
+
+    _dialogue: Dialogue
 
     def __init__(self, shared: "Shared", accepted: socket.socket) -> None:
         super().__init__(shared, accepted)
@@ -82,6 +85,7 @@ class TlsSteps(Relay):
             return
         if done:
             self._wait(self._shared.settings.first_request_timeout_s, "first_request_timeout")
+            self._dialogue.tls_agreed(self.session.protocol)
             self._step = self._read_first_request
             self._step(memoryview(further))
         elif further:

@@ -11,6 +11,7 @@ import typer
 from clients.cli.output import OutputOption
 from clients.source import SHIPPED
 from menagerie import contract
+from menagerie.recovery.commands import backup, recover
 from menagerie.refusals import unusable
 from menagerie.unwanted import hide
 
@@ -239,7 +240,8 @@ def upgrade_database(home: Home = None, log_format: LogFormat = None) -> None:
 
 def config(home: Home = None) -> None:
     """Print the current settings, and where each one was set."""
-    from menagerie.settings import redacted, sources  # noqa: PLC0415
+    from menagerie.redaction import redacted  # noqa: PLC0415
+    from menagerie.settings import sources  # noqa: PLC0415
 
     settings = _settings("config", home=home)
     origin = sources(home=home)
@@ -318,17 +320,8 @@ def _begin_part() -> None:
 
 
 COMMANDS = (
-    serve,
-    wait,
-    doctor,
-    init,
-    api,
-    worker,
-    cell,
-    gateway,
-    upgrade_database,
-    config,
-    openapi,
+    *(serve, wait, doctor, init, api, worker, cell, gateway),
+    *(upgrade_database, config, openapi, backup, recover),
 )
 
 

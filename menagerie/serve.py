@@ -23,6 +23,7 @@ from menagerie.errors import SettingsError
 from menagerie.held_ports import ports_held
 from menagerie.inherited_settings import environment
 from menagerie.processes import Child, RefusedError
+from menagerie.recovery.schedule import backups_made
 from menagerie.settings import Settings
 
 _LOG = structlog.get_logger(__name__)
@@ -133,9 +134,11 @@ class Serve:
                 print(walk.introduction(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
             return 0 if self.stopping.is_set() else 1
         print(walk.welcome(self.settings, endpoints, owner), flush=True)  # noqa: T201 -- for people
-        while not self.stopping.wait(0.2):
-            for child in self.children.values():
-                child.tend()
+        with backups_made(self.settings) as backups:
+            while not self.stopping.wait(0.2):
+                for child in self.children.values():
+                    child.tend()
+                backups.tend()
         return 0
 
     def _wait_for_former_cell(self) -> None:

@@ -6,7 +6,6 @@ docs/configuration.md lists them, and a test holds that list against this module
 """
 
 import os
-import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -205,9 +204,19 @@ class Settings(BaseSettings):
         description="age recipient for the keys of backups; empty: one whose key is in the home",
     )
     backup_verify_bytes_max: int = Field(
-        10 * 10**9,
-        ge=0,
-        description="data up to this size is restored to verify its backup; beyond, checksums",
+        10**10, ge=0, description="data up to this size is restored to verify it; else checksums"
+    )
+    backup_bytes_per_s: int = Field(
+        0, ge=0, multiple_of=10**6, description="how fast a cell uses the store; 0: no limit"
+    )
+    installation_backup_every_s: int = Field(
+        300, ge=30, le=_LONGEST_S, description="how often `serve` backs the installation up"
+    )
+    installation_backup_passphrase_file: str = Field(
+        "", description="file with the passphrase of these backups; empty: none are made"
+    )
+    installation_backup_passphrase: str = Field(
+        "", description="that passphrase itself, for an environment that has no such file"
     )
     rate_limits: bool = Field(default=True, description="enforce the published rate limits")
     rate_limit_storage: str = Field(
@@ -283,10 +292,10 @@ class Settings(BaseSettings):
         setting_values.check_database_url(url)
         return url
 
-    @field_validator("acme_ca_file")
+    @field_validator("acme_ca_file", "installation_backup_passphrase_file")
     @classmethod
-    def _authorities_are_there(cls, path: str) -> str:
-        # Said at the start, and not by a domain's certificate that never comes.
+    def _file_is_there(cls, path: str) -> str:
+        # Said at the start, and not by a certificate or a backup that never comes.
         if path and not Path(path).expanduser().is_file():
             raise ValueError(f"{path} is not a file")
         return str(Path(path).expanduser().resolve()) if path else ""
@@ -385,15 +394,3 @@ def sources(**options: Any) -> dict[str, str]:
         if options.get(name) is not None:
             found[name] = f"--{name.replace('_', '-')}"
     return found
-
-
-def redacted(settings: Settings) -> dict[str, Any]:
-    """Every setting as JSON values, the passwords of URLs taken out."""
-    shown = settings.model_dump(mode="json")
-    for name in ("database_url", "rate_limit_storage"):
-        # A Redis has passwords without users; a password may hold an @ that was not encoded.
-        url = re.sub(r"(?<=://)([^:/@]*):.*@", r"\1:***@", shown[name])
-        shown[name] = re.sub(r"(?<=[?&])(\w*password)=[^&]*", r"\1=***", url)
-    if settings.acme_eab_hmac_key:
-        shown["acme_eab_hmac_key"] = "***"
-    return shown

@@ -25,7 +25,7 @@ from specserver.reference import StaticPages
 from specserver.replies import Chunk, Chunks, Reply, raw_headers
 from specserver.requests import Request, Scope, request_id_of
 from specserver.routing import PathTree
-from specserver.shares import Shares
+from specserver.shares import Gone, Shares
 from specserver.streaming import (
     PEER,
     Held,
@@ -234,13 +234,17 @@ class Runtime:
     async def _try_once(self, plan: OperationPlan, exchange: Exchange) -> Reply:
         if plan.on_loop:
             return await plan.answer(exchange)
-        reply: Reply = await self._in_turn(exchange, partial(plan.answer_in_thread, exchange))
+        work = partial(plan.answer_in_thread, exchange)
+        # All of the body has been read: what is received next is that the client is gone.
+        reply: Reply = await self._in_turn(exchange, work, exchange.disconnected)
         return reply
 
-    async def _in_turn(self, exchange: Exchange, work: Callable[[], Any]) -> Any:
+    async def _in_turn(
+        self, exchange: Exchange, work: Callable[[], Any], gone: Gone | None = None
+    ) -> Any:
         running = partial(self._threads.run, work)
         shares = self._shares
-        return await (running() if shares is None else shares.turn(exchange, running))
+        return await (running() if shares is None else shares.turn(exchange, running, gone))
 
     async def _send(
         self, reply: Reply, request_id: str, request: Request, receive: Receive, send: Send

@@ -1,10 +1,12 @@
 """Owns how the callers of an app share its threads, its memory and the long polls it holds."""
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from functools import partial
 from typing import Self, TypeVar
 
+from specserver.bodies import ClientGone
 from specserver.exchange import Exchange
 from specserver.lines import Nested
 from specserver.problems import Problem, Unavailable
@@ -24,6 +26,7 @@ BODY_BLOCKS = 64 * 1_048_576 // BLOCK_BYTES
 BODY_BLOCKS_OF_ONE = BODY_BLOCKS // 4
 
 Found = TypeVar("Found")
+Gone = Callable[[], Awaitable[None]]
 
 
 class Stranger(Nested):
@@ -104,19 +107,30 @@ class Shares:
         self._live_of_one = live_streams
         self._blocks = Pool(BODY_BLOCKS, BODY_BLOCKS_OF_ONE)
 
-    async def turn(self, exchange: Exchange, work: Callable[[], Awaitable[Found]]) -> Found:
-        """Begins the work when a thread is the caller's to take."""
+    async def turn(
+        self,
+        exchange: Exchange,
+        work: Callable[[], Awaitable[Found]],
+        gone: Gone | None = None,
+    ) -> Found:
+        """Begins the work when a thread is the caller's to take.
+
+        With `gone`, which returns when the client has hung up, ClientGone ends the wait for that:
+        whoever asks and does not stay for the answer makes nobody else wait for theirs.
+        """
         whose = self._whose(exchange)
         if not self._is_heavy(exchange):
-            return await self._in_turn(whose, work)
-        await self._heavy.enter(whose)
+            return await self._in_turn(whose, work, gone)
+        await _enter(self._heavy, whose, gone)
         try:
-            return await self._in_turn(whose, work)
+            return await self._in_turn(whose, work, gone)
         finally:
             self._heavy.leave(whose)
 
-    async def _in_turn(self, whose: Hashable, work: Callable[[], Awaitable[Found]]) -> Found:
-        await self._threads.enter(whose)
+    async def _in_turn(
+        self, whose: Hashable, work: Callable[[], Awaitable[Found]], gone: Gone | None
+    ) -> Found:
+        await _enter(self._threads, whose, gone)
         try:
             return await work()
         finally:
@@ -167,6 +181,37 @@ class BodyShare:
         while self._held:
             self._held -= 1
             self._blocks.leave(self._caller)
+
+
+async def _enter(pool: Pool, whose: Hashable, gone: Gone | None) -> None:
+    """Raises ClientGone, with no place taken, where the client hangs up before there is one."""
+    if gone is None:
+        await pool.enter(whose)
+        return
+    if pool.try_enter(whose):
+        return
+    entering = asyncio.ensure_future(pool.enter(whose))
+    leaving = asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait({entering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    except BaseException:
+        await _withdraw(pool, whose, entering)
+        raise
+    finally:
+        is_gone = leaving.done()
+        leaving.cancel()
+    if is_gone:
+        await _withdraw(pool, whose, entering)
+        raise ClientGone
+    entering.result()
+
+
+async def _withdraw(pool: Pool, whose: Hashable, entering: "asyncio.Future[None]") -> None:
+    """From the line, or from the place that was found meanwhile."""
+    entering.cancel()
+    await asyncio.wait({entering})
+    if not entering.cancelled() and entering.exception() is None:
+        pool.leave(whose)
 
 
 def _bodies_full() -> Problem:

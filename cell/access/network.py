@@ -35,15 +35,13 @@ def _check_authorities(pem: str) -> None:
         raise Invalid("client_ca_pem: does not contain a certificate")
 
 
-def check_console(spec: Spec, address: str) -> None:
+def check_reach(spec: Spec, address: str, feature: str = "a one-time URL") -> None:
     """Raises Forbidden for an address that may not connect: an empty one is on no list.
 
-    And Conflict where clients must show certificates, which a page cannot.
+    And Conflict where clients must show certificates, which nobody does here.
     """
     if spec.client_ca_pem is not None:
-        raise Conflict(
-            "the instance requires client certificates, which the console cannot present"
-        )
+        raise Conflict(f"the instance requires client certificates, which {feature} cannot present")
     if not addresses.admits(addresses.parse_networks(spec.allow_cidrs), address):
         text = (
             f"your address, {address or 'which is not known'}, is not on the instance's allow-list:"

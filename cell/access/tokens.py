@@ -39,6 +39,10 @@ class Claims:
     """A hash of who asked for it, whatever with: the cell's pools are shared by it."""
     overlap_s: float | None = None
     """How long former credentials still work; None by a control plane that does not say it."""
+    database: str = ""
+    """To dump; empty: the usual one."""
+    backup_id: str = ""
+    """To download."""
 
 
 class Tokens:
@@ -76,6 +80,12 @@ class Tokens:
         """
         at = max(claims.issued_at or 0.0, self._clock.at_least())
         self._database.write("INSERT OR REPLACE INTO rotated VALUES (?, ?)", claims.instance_id, at)
+
+    def outdate_all(self, instance_id: str) -> None:
+        """The same for a new credential that nobody asked for, as of data that was lost."""
+        self._database.write(
+            "INSERT OR REPLACE INTO rotated VALUES (?, ?)", instance_id, self._clock.now()
+        )
 
     def _rotated_at(self, claims: Claims) -> float:
         found = self._database.row(
@@ -115,6 +125,8 @@ class Tokens:
                 str(document.get("holder", "")),
                 str(document.get("person", "")),
                 None if overlap_s is None else float(overlap_s),
+                str(document.get("database", "")),
+                str(document.get("backup_id", "")),
             )
         except (jwt.InvalidTokenError, ValueError, KeyError, TypeError):
             return None

@@ -33,6 +33,8 @@ def main(words: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     told = f"{found.engine} {found.engine_version}, {found.size_bytes} bytes"
+    # Whoever has the store can have sealed anything, also what drives a terminal.
+    told = told.encode("unicode_escape").decode("ascii")
     sys.stdout.write(f"{given.folder}: {told}\nsha256 of its manifest: {found.stored_sha256}\n")
     return 0
 

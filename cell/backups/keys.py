@@ -41,12 +41,16 @@ class BackupKeys:
         if (found := self.find(instance_id)) is not None:
             return found
         key = os.urandom(KEY_BYTES)
+        self.adopt(instance_id, key)
+        return key
+
+    def adopt(self, instance_id: str, key: bytes) -> None:
+        """One that another cell has made."""
         self._database.write(
             "INSERT INTO backup_keys VALUES (?, ?)",
             instance_id,
             self._sealer.seal(key.hex(), instance_id),
         )
-        return key
 
     def instances(self) -> list[str]:
         """Those that may have something in the store."""
@@ -77,6 +81,17 @@ class Recovery:
             return bytes(pyrage.encrypt(key, [recipient]))
         except (pyrage.RecipientError, pyrage.EncryptError, OSError) as error:
             raise RecoveryError(f"keys cannot be wrapped for the recovery key: {error}") from error
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        """With the identity in the home, where somebody has put it. Raises RecoveryError."""
+        try:
+            identity = self._identity.read_text()
+        except OSError as error:
+            raise RecoveryError(
+                "the key of the backups was lost with the former cell: the operator must put"
+                " recovery.key into the cell's home"
+            ) from error
+        return unwrap(identity, wrapped)
 
     def _made(self) -> str:
         import pyrage  # noqa: PLC0415 - see above

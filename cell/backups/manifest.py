@@ -112,10 +112,15 @@ class Manifest:
     @classmethod
     def unseal(cls, key: bytes, name: BackupName, sealed: bytes) -> "Manifest":
         """Raises DamagedError, also where it is another backup's."""
-        opened = orjson.loads(sealed_objects.unseal(key, name.manifest, sealed))
-        if opened.pop("format") != FORMAT:
-            raise DamagedError("the backup was written by a newer version")
-        made = cls(**{**opened, **_nested(opened)})
+        document = sealed_objects.unseal(key, name.manifest, sealed)
+        try:
+            opened = orjson.loads(document)
+            if opened.pop("format") != FORMAT:
+                raise DamagedError("the backup was written by a newer version")
+            made = cls(**{**opened, **_nested(opened)})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # Whoever has the store and the public half of the recovery key can seal anything.
+            raise DamagedError("the manifest does not say what a backup is") from error
         if made.name != name:
             raise DamagedError("the manifest is of another backup")
         return made.stored_as(sealed)

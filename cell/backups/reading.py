@@ -11,7 +11,7 @@ import zstandard
 
 from cell.backups.manifest import MANIFEST_BYTES_MAX, BackupName, Manifest
 from cell.backups.sealed_objects import DamagedError, unseal
-from cell.backups.store import MissingError, OversizedError, Store
+from cell.backups.store import MissingError, OversizedError, ReadsObjects
 from cell.runtime import budget, engine_files
 
 BLOCK_BYTES: Final = 1 << 20
@@ -22,8 +22,8 @@ WINDOW_BYTES_MAX: Final = 1 << 27
 class _Parts:
     """The compressed stream, part after part, each of which is what the manifest says."""
 
-    def __init__(self, store: Store, key: bytes, manifest: Manifest) -> None:
-        self._contents = self._read(store, key, manifest)
+    def __init__(self, store: ReadsObjects, key: bytes, manifest: Manifest) -> None:
+        self._contents = parts(store, key, manifest)
         self._now = memoryview(b"")
 
     def read(self, wanted: int = -1) -> bytes:
@@ -33,20 +33,21 @@ class _Parts:
         self._now = self._now[len(given) :]
         return bytes(given)
 
-    @staticmethod
-    def _read(store: Store, key: bytes, manifest: Manifest) -> Iterator[bytearray]:
-        for number, part in enumerate(manifest.content.parts):
-            budget.go_on()
-            name = manifest.name.part(number)
-            try:
-                sealed = store.get(name, part.stored_bytes)
-            except MissingError as error:
-                raise DamagedError(f"part {number} of the backup is missing") from error
-            except OversizedError as error:
-                raise DamagedError(f"part {number} of the backup is too large") from error
-            if hashlib.sha256(sealed).hexdigest() != part.sha256:
-                raise DamagedError(f"part {number} of the backup is not the one that was written")
-            yield unseal(key, name, sealed)
+
+def parts(store: ReadsObjects, key: bytes, found: Manifest) -> Iterator[bytearray]:
+    """The compressed archive. Raises DamagedError or StoreError."""
+    for number, part in enumerate(found.content.parts):
+        budget.go_on()
+        name = found.name.part(number)
+        try:
+            sealed = store.get(name, part.stored_bytes)
+        except MissingError as error:
+            raise DamagedError(f"part {number} of the backup is missing") from error
+        except OversizedError as error:
+            raise DamagedError(f"part {number} of the backup is too large") from error
+        if hashlib.sha256(sealed).hexdigest() != part.sha256:
+            raise DamagedError(f"part {number} of the backup is not the one that was written")
+        yield unseal(key, name, sealed)
 
 
 class _Stream:
@@ -70,7 +71,7 @@ class _Stream:
         return content
 
 
-def manifest(store: Store, key: bytes, name: BackupName) -> Manifest:
+def manifest(store: ReadsObjects, key: bytes, name: BackupName) -> Manifest:
     """Raises MissingError, DamagedError or StoreError."""
     try:
         return Manifest.unseal(key, name, store.get(name.manifest, MANIFEST_BYTES_MAX))
@@ -79,14 +80,17 @@ def manifest(store: Store, key: bytes, name: BackupName) -> Manifest:
 
 
 def check(
-    store: Store, key: bytes, found: Manifest, progress: Callable[[int], None] = lambda _: None
+    store: ReadsObjects,
+    key: bytes,
+    found: Manifest,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Reads all of it and keeps nothing. Raises DamagedError or StoreError."""
     _through(store, key, found, progress, lambda _: None)
 
 
 def unpack(
-    store: Store,
+    store: ReadsObjects,
     key: bytes,
     found: Manifest,
     target: Path,
@@ -101,23 +105,23 @@ def unpack(
 
 
 def _through(
-    store: Store,
+    store: ReadsObjects,
     key: bytes,
     found: Manifest,
     progress: Callable[[int], None],
     work: Callable[[_Stream], None],
 ) -> None:
-    parts = cast("IO[bytes]", _Parts(store, key, found))
+    compressed = cast("IO[bytes]", _Parts(store, key, found))
     decompressor = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
     try:
-        with decompressor.stream_reader(parts, closefd=False) as opened:
+        with decompressor.stream_reader(compressed, closefd=False) as opened:
             stream = _Stream(cast("IO[bytes]", opened), found.content.stream_bytes, progress)
             work(stream)
             while stream.read(BLOCK_BYTES):
                 pass
     except (zstandard.ZstdError, tarfile.TarError) as error:
         raise DamagedError(f"the backup cannot be read: {error}") from error
-    if parts.read(1):
+    if compressed.read(1):
         raise DamagedError("the backup has more parts than its content")
     read = (stream.size_bytes, stream.digest.hexdigest())
     if read != (found.content.stream_bytes, found.content.stream_sha256):
@@ -127,11 +131,12 @@ def _through(
 def _unpack(stream: _Stream, target: Path) -> None:
     with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", bufsize=BLOCK_BYTES) as tar:
         for member in tar:
-            parts = PurePosixPath(member.name).parts
-            plain = member.isdir() or member.isreg()
-            if not plain or ".." in parts or member.name.startswith("/") or not parts:
+            words = PurePosixPath(member.name).parts
+            # A sparse file is longer than what is in the archive.
+            plain = member.isdir() or (member.isreg() and not member.issparse())
+            if not plain or ".." in words or member.name.startswith("/") or not words:
                 raise DamagedError("the backup contains an unexpected entry")
-            place = target.joinpath(*parts)
+            place = target.joinpath(*words)
             if member.isdir():
                 engine_files.make_folder(place)
                 continue

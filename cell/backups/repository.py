@@ -1,20 +1,31 @@
 """The backups of a cell's instances: a store, and the keys to what is in it."""
 
-from collections.abc import Callable
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from cell.backups import reading, writing
-from cell.backups.keys import BackupKeys, Recovery
-from cell.backups.manifest import MANIFEST, BackupName, Manifest, StoredContent
-from cell.backups.sealed_objects import DamagedError
+from cell.backups.keys import BackupKeys, Recovery, RecoveryError
+from cell.backups.manifest import (
+    MANIFEST,
+    MANIFEST_BYTES_MAX,
+    BackupName,
+    Manifest,
+    StoredContent,
+)
+from cell.backups.sealed_objects import DamagedError, clear_text
 from cell.backups.store import MissingError, Store, StoreError
+from cell.runtime import pace
 from cell.runtime.own_threads import in_own_thread
 
 # <instance id>/<backup id>/<what it is>
 OBJECT_PARTS = 3
+OPENING = 2
+CHUNK_BYTES = 1 << 18
 
 log = structlog.get_logger("cell.backups")
 
@@ -26,6 +37,8 @@ class Repository:
         self._store = store
         self.keys = keys
         self._recovery = recovery
+        # Of what is sent; each takes two parts of memory until it is opened, and one afterwards.
+        self._opening = asyncio.Semaphore(OPENING)
 
     async def find(self, name: BackupName) -> Manifest | None:
         """None where it is not complete."""
@@ -73,6 +86,42 @@ class Repository:
             found[backup_id] = found.get(backup_id, False) or name == MANIFEST
         return found
 
+    async def take_over(self, instance_id: str, known: Collection[str]) -> list[Manifest]:
+        """As `complete`; where the key was lost, it is had from a manifest by the recovery key.
+
+        Where some manifests are `known` by their digests, only one of them is believed: whoever
+        writes to the store could have put another there. Raises RecoveryError.
+        """
+        if self.keys.find(instance_id) is None:
+            key = await in_own_thread(self._unwrap_newest, instance_id, frozenset(known))
+            if key is None:
+                return []
+            self.keys.adopt(instance_id, key)
+            log.warning("cell.backups_taken_over", instance_id=instance_id)
+        return await self.complete(instance_id)
+
+    def _unwrap_newest(self, instance_id: str, known: frozenset[str]) -> bytes | None:
+        """None where there is no backup at all."""
+        refused: Exception | None = None
+        for backup_id, is_complete in sorted(self._there(instance_id).items(), reverse=True):
+            if not is_complete:
+                continue
+            name = BackupName(instance_id, backup_id)
+            try:
+                return self._unwrap(name, self._store.get(name.manifest, MANIFEST_BYTES_MAX), known)
+            except (DamagedError, RecoveryError, MissingError) as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
+        return None
+
+    def _unwrap(self, name: BackupName, sealed: bytes, known: frozenset[str]) -> bytes:
+        if known and hashlib.sha256(sealed).hexdigest() not in known:
+            raise DamagedError("the control plane does not know of the backup")
+        key = self._recovery.unwrap(clear_text(sealed))
+        Manifest.unseal(key, name, sealed)
+        return key
+
     async def write(
         self, name: BackupName, folder: Path, progress: Callable[[int], None]
     ) -> StoredContent:
@@ -115,6 +164,22 @@ class Repository:
         key = self.keys.of(found.instance_id)
         await in_own_thread(reading.unpack, self._store, key, found, target, progress)
 
+    async def archive(self, found: Manifest) -> AsyncIterator[bytes]:
+        """As it was compressed; nothing of a part is given before all of that was checked."""
+        key, own = self.keys.of(found.instance_id), pace.Pace()
+        own.slow = True
+        parts = reading.parts(self._store, key, found)
+        try:
+            while True:
+                async with self._opening:
+                    part = await in_own_thread(_next, parts, own)
+                if part is None:
+                    return
+                for start in range(0, len(part), CHUNK_BYTES):
+                    yield bytes(part[start : start + CHUNK_BYTES])
+        finally:
+            own.end()
+
     async def remove(self, name: BackupName) -> None:
         """Its manifest first: what is left of one that was broken off does not count."""
         await in_own_thread(self._remove, name)
@@ -134,3 +199,9 @@ class Repository:
             return
         await in_own_thread(self._store.remove_all, f"{instance_id}/")
         self.keys.erase(instance_id)
+
+
+def _next(parts: Iterator[bytearray], own: pace.Pace) -> memoryview | None:
+    pace.keep(own)
+    part = next(parts, None)
+    return None if part is None else memoryview(part)

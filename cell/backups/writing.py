@@ -12,7 +12,7 @@ import zstandard
 
 from cell.backups.manifest import BackupName, Part, StoredContent
 from cell.backups.sealed_objects import seal
-from cell.backups.store import Store
+from cell.backups.store import WritesObjects
 from cell.runtime import budget, engine_files
 
 # Of what is compressed. Some are in memory at a time: one that fills, and those being uploaded.
@@ -26,7 +26,7 @@ class _Parts:
     """Takes the compressed stream; seals and uploads each part of it, a few at a time."""
 
     def __init__(
-        self, store: Store, key: bytes, name: BackupName, uploads: ThreadPoolExecutor
+        self, store: WritesObjects, key: bytes, name: BackupName, uploads: ThreadPoolExecutor
     ) -> None:
         self._store, self._key, self._name = store, key, name
         self._uploads = uploads
@@ -79,7 +79,7 @@ class _Stream:
 
 
 def write(
-    store: Store,
+    store: WritesObjects,
     key: bytes,
     name: BackupName,
     folder: Path,

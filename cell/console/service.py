@@ -194,7 +194,7 @@ class ConsoleService:
             instance = self._lifecycle.find(caller.instance_id)
             if instance.record.desired in GONE:
                 return None
-            network.check_console(instance.record.spec, caller.address)
+            network.check_reach(instance.record.spec, caller.address, "the console")
             session = self.sessions.find(caller.instance_id, caller.secret)
         except NotFound:
             return None

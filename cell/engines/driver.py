@@ -11,11 +11,16 @@ from cell.layout import Site
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.process import Process
+from cell.runtime.tools import ToolCommand
 from cell.specification import Size, Spec
 
 
 class EngineError(Exception):
     """The engine did not do what was asked; the text is for the owner and holds no secret."""
+
+
+class FinalError(EngineError):
+    """Trying again does not help."""
 
 
 class NewLoginError(EngineError):
@@ -200,6 +205,30 @@ class ChecksFiles(Protocol):
 
 
 @runtime_checkable
+class DumpsByTool(Protocol):
+    """A driver whose engine comes with a tool that writes a dump of one database."""
+
+    dump_suffix: str
+    """Of the name of a file with one."""
+
+    async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
+        """What the tool says is the dump. It logs in as the owner, whose code may run.
+
+        EngineError where the tool is missing.
+        """
+
+
+@runtime_checkable
+class DumpsToFile(Protocol):
+    """A driver whose engine writes all that there is into one file."""
+
+    dump_suffix: str
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
+        """Of an engine that runs, into the new folder; answers the file."""
+
+
+@runtime_checkable
 class HasExtensions(Protocol):
     """A driver whose engine's owners may add to it what its installation has."""
 
@@ -314,6 +343,22 @@ class RefusesWrites(Protocol):
         """Of an engine that does not run: its next start lets nobody add data as usual.
 
         Until there is room.
+        """
+
+
+@runtime_checkable
+class RewritesLog(Protocol):
+    """A driver whose engine reads a log when it starts, however it ended.
+
+    That may take more memory than its data does, and not be given back.
+    """
+
+    async def rewrite_log(self, site: Site, size: Size, room: Room) -> bool:
+        """Makes the log as short as the data, of an engine that runs and that nobody else uses.
+
+        False where its next start would need no less: the log is that short already, or the data
+        alone takes more memory than the size has. EngineError where it cannot be done, as for want
+        of room for it.
         """
 
 

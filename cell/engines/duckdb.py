@@ -29,10 +29,11 @@ from cell.engines.http import ask
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
 from cell.runtime import budget, engine_files, pace
+from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath, Place
-from cell.runtime.host import Host
+from cell.runtime.host import INSIDE, Host
 from cell.runtime.own_threads import in_own_thread
-from cell.runtime.process import Process
+from cell.runtime.process import LaunchError, Process
 from cell.specification import Size, Spec
 
 DATABASE = "database.duckdb"
@@ -60,6 +61,10 @@ NOTICE_BYTES_MAX = 1_000
 SAID_CHARACTERS = 200
 DAY_S = 86_400.0
 READ_BYTES = 1 << 20
+# An engine that opens a file goes through its log, and leaves none when it closes it.
+MERGED = "merged"
+MERGE = "import duckdb, sys; duckdb.connect(sys.argv[1], config={'memory_limit': '256MB'}).close()"
+MERGE_TIMEOUT_S = 600.0
 
 
 class DuckDB:
@@ -68,6 +73,7 @@ class DuckDB:
     # A checkpoint after a deletion writes what stays of a table before it frees the rest: of data
     # that fills its storage, the file may get twice as long.
     ceiling_share = 1.6
+    dump_suffix = "duckdb"
     missing = EngineRefusal(
         "the package duckdb is not installed with Menagerie",
         "run `make install` in Menagerie's folder on the cell's machine",
@@ -170,6 +176,28 @@ class DuckDB:
         # Held still for the copy, so that file and log are of one moment. What was written since
         # the checkpoint is in the log, and the engine reads that as after a crash.
         return await in_own_thread(_copy_held, process, site.data, target)
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
+        await self.snapshot(site, process, login, folder)
+        if (folder / f"{DATABASE}.wal").exists():
+            await self._merge(site, folder)
+        return folder / DATABASE
+
+    async def _merge(self, site: Site, folder: Path) -> None:
+        """What was written since the checkpoint into the file, by an engine of the owner's user."""
+        scratch = folder / MERGED
+        await in_own_thread(_hand_over, folder, EnginePath(scratch), self._host.owner(site))
+        inside = INSIDE / MERGED if self._host.hides_files else scratch
+        python = await self._host.python()
+        words = [python.program, "-P", "-c", MERGE, str(inside / DATABASE)]
+        mounts = [Mount(scratch, INSIDE / MERGED, writable=True)]
+        try:
+            await self._host.run(
+                site, words, python.environment, mounts=mounts, timeout_s=MERGE_TIMEOUT_S
+            )
+        except LaunchError as error:
+            raise EngineError("the engine could not put the dump into one file") from error
+        await in_own_thread(_take_over, EnginePath(scratch), folder)
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(_restore, self._host, site, source)
@@ -283,3 +311,16 @@ def _restore(host: Host, site: Site, source: Path) -> None:
         engine_files.remove(site.data / name)
     for name in _files(source):
         engine_files.copy_file(source / name, site.data / name, host.owner(site))
+
+
+def _hand_over(folder: Path, scratch: EnginePath, owner: int | None) -> None:
+    engine_files.make_folder(scratch, owner)
+    for name in (DATABASE, f"{DATABASE}.wal"):
+        engine_files.copy_file(folder / name, scratch / name, owner)
+        (folder / name).unlink()
+
+
+def _take_over(scratch: EnginePath, folder: Path) -> None:
+    """Copied: what the tool's user could still hold open is not what is sent."""
+    engine_files.copy_file(scratch / DATABASE, folder / DATABASE)
+    engine_files.remove(scratch)

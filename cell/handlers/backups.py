@@ -20,6 +20,11 @@ async def make(cell: Cell, instance_id: str, body: Body) -> Body:
     return _view(await cell.backups.make(instance, body["backup_id"], body["kind"]))
 
 
+async def take_over(cell: Cell, instance_id: str, body: Body) -> Body:
+    found = await cell.backups.take_over(instance_id, body["known_sha256"])
+    return {"items": [_view(each) for each in found]}
+
+
 async def drop(cell: Cell, instance_id: str, body: Body) -> Body:
     backup_ids = list(dict.fromkeys(body["backup_ids"]))
     await cell.backups.drop(cell.lifecycle.find(instance_id), backup_ids)

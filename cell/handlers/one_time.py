@@ -1,15 +1,18 @@
 """Operations of the tag One-time: what a signed URL gives, once."""
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import structlog
 
 from cell.access import network
+from cell.access.tokens import Claims
 from cell.agent import Cell
 from cell.console import mount
 from cell.console.service import has_console
 from cell.console.sessions import LASTS_S
+from cell.instances.data_streams import DataStream
 from cell.instances.hosted import HostedInstance
 from cell.instances.log_followers import LogFollower
 from cell.instances.pools import share_of
@@ -21,6 +24,8 @@ from specserver import Conflict, Problem, Reply, Request, TooManyRequests
 from specserver.streaming import Held
 
 TEXT = "text/plain; charset=utf-8"
+BYTES = "application/octet-stream"
+ZSTD = "application/zstd"
 _TOO_MANY = "too many logs are being followed in this cell; try again in a moment"
 
 log = structlog.get_logger("cell.one_time")
@@ -37,6 +42,7 @@ async def rotate(cell: Cell, token: str) -> dict[str, Any]:
     cell.tokens.outdate(claims)
     cell.console.end_all(instance.instance_id)
     cell.supervisor.pools.followed_logs.end_all(instance.instance_id)
+    cell.supervisor.pools.data_streams.end_all(instance.instance_id)
     overlap_s = claims.overlap_s
     if overlap_s is None:
         overlap_s = instance.record.spec.rotation_overlap_s
@@ -59,7 +65,7 @@ def _begin_console(cell: Cell, token: str, address: str) -> Reply:
     driver = instance.driver
     if not has_console(driver.engine, driver.protocol):
         raise Conflict(f"{driver.engine} has no SQL console")
-    network.check_console(instance.record.spec, address)
+    network.check_reach(instance.record.spec, address, "the console")
     instance_id = _spend(cell, token, "console").instance_id
     secret = cell.console.sessions.begin(instance_id, claims.name, claims.holder, claims.person)
     path = f"{mount.ROOT}/{instance_id}/"
@@ -97,17 +103,59 @@ def _followed(cell: Cell, token: str, tail_lines: int, address: str) -> Held:
         raise
 
 
+async def dump(cell: Cell, token: str, request: Request) -> Reply:
+    claims = cell.tokens.check(token, "dump")
+    stream = _data_stream(cell, claims, "the dump", request)
+    suffix = cell.dumps.suffix(stream.instance)
+    with cell.supervisor.pools.data_streams.place(stream):
+        _spend(cell, token, "dump")
+        chunks = await cell.dumps.begin(stream.instance, stream, claims.database)
+        return _attachment(stream, chunks, f"{claims.name}.{suffix}", BYTES)
+
+
+async def download(cell: Cell, token: str, request: Request) -> Reply:
+    claims = cell.tokens.check(token, "download")
+    stream = _data_stream(cell, claims, "the download of a backup", request)
+    found = await cell.downloads.find(stream.instance, claims.backup_id)
+    with cell.supervisor.pools.data_streams.place(stream):
+        _burn(cell, claims)
+        chunks = await cell.downloads.begin(stream, found)
+        return _attachment(stream, chunks, f"{claims.name}-{found.backup_id}.tar.zst", ZSTD)
+
+
+def _data_stream(cell: Cell, claims: Claims, what: str, request: Request) -> DataStream:
+    instance, address = cell.lifecycle.find(claims.instance_id), request.client or ""
+    network.check_reach(instance.record.spec, address)
+    share = share_of(instance.record.tenant, claims.person)
+    return DataStream(instance, what, address, share, claims.holder)
+
+
+def _attachment(
+    stream: DataStream, chunks: AsyncIterator[bytes], name: str, media_type: str
+) -> Reply:
+    """Whoever goes away before the first chunk lets go of what was begun, too."""
+    held = Held(chunks, lambda: stream.end("its client went away, or has it all"))
+    reply = Reply.stream(held, media_type)
+    file = "".join(each for each in name if each.isascii() and (each.isalnum() or each in "._-"))
+    reply.headers["Content-Disposition"] = f'attachment; filename="{file}"'
+    return reply
+
+
 def _spend(cell: Cell, token: str, action: str) -> HostedInstance:
     """Uses the token up, unless there is nothing yet that it could give."""
     claims = cell.tokens.check(token, action)
     instance = cell.lifecycle.find(claims.instance_id)
     if instance.record.desired in GONE or not cell.lifecycle.has_credentials(instance):
         raise Conflict(f"the instance is {instance.status}")
+    _burn(cell, claims)
+    return instance
+
+
+def _burn(cell: Cell, claims: Claims) -> None:
     cell.tokens.burn(claims)
     log.info(
         "cell.one_time_used",
-        action=action,
-        instance_id=instance.instance_id,
+        action=claims.action,
+        instance_id=claims.instance_id,
         issued_by=claims.request_id,
     )
-    return instance

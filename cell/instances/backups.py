@@ -1,7 +1,6 @@
 """What is asked of an instance's backups: made, listed and removed."""
 
 import contextlib
-import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -17,11 +16,14 @@ from cell.backups.store import StoreError
 from cell.engines.driver import EngineError, Snapshot
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.copy_slots import CopySlot, locked_in_turn
+from cell.instances.disk_room import DiskRoom
 from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.instances.uids import NoUidError
 from cell.instances.verification import Verifier
+from cell.layout import Layout
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.own_threads import in_own_thread
@@ -35,10 +37,6 @@ SPOOL = "backup"
 """Beside the data: the copy that is written into the store, and then removed."""
 RETRY_AFTER = {"Retry-After": "5"}
 FAILURES = (EngineError, OSError, StoreError, DamagedError, RecoveryError, NoUidError)
-# What is unpacked, and what an engine's data is made of it, are on the disk together.
-COPIES = 2
-# Left to all others on the disk.
-SPARE_BYTES = 256 * 2**20
 
 
 class InstanceBackups:
@@ -47,14 +45,17 @@ class InstanceBackups:
     def __init__(
         self,
         settings: CellSettings,
+        layout: Layout,
         supervisor: Supervisor,
         repository: Repository,
         verifier: Verifier,
     ) -> None:
         self._settings = settings
+        self._layout = layout
         self._supervisor = supervisor
         self._repository = repository
         self._verifier = verifier
+        self.room = DiskRoom()
         self._in_use: Counter[BackupName] = Counter()
 
     async def make(self, instance: HostedInstance, backup_id: str, kind: Kind) -> Manifest:
@@ -67,11 +68,14 @@ class InstanceBackups:
                 with told("the backup failed"):
                     if (found := await self._repository.find(name)) is not None:
                         return found
+                    if instance.data_lost:
+                        raise Conflict(f"the backup was not made: {LOST}")
                     instance.backup = BackupProgress(backup_id, "copying")
                     try:
                         return await self._make(instance, name, kind, instance.backup)
                     finally:
                         instance.backup = None
+                        self.room.leave(instance)
 
     async def _make(
         self, instance: HostedInstance, name: BackupName, kind: Kind, progress: BackupProgress
@@ -117,7 +121,7 @@ class InstanceBackups:
             if (why := instance.why_backup_ends()) is not None:
                 raise EngineError(why)
             progress.total_bytes = await in_own_thread(size_bytes, instance.site.data)
-            check_room(instance, progress.total_bytes)
+            self.room.take(instance, progress.total_bytes)
             began, spool = time.time(), instance.site.directory / SPOOL
             login = self._supervisor.login(instance)
             copied = await snapshots.copy(instance, login, spool)
@@ -145,6 +149,19 @@ class InstanceBackups:
         """The complete ones, oldest first."""
         with told("the backups cannot be listed"):
             return await self._repository.complete(instance.instance_id)
+
+    async def take_over(self, instance_id: str, known: Collection[str]) -> list[Manifest]:
+        """The complete ones of an instance whose data is not here, oldest first.
+
+        `known` are the digests of manifests that the control plane has heard of before.
+        """
+        instance = self._supervisor.instances.get(instance_id)
+        if instance is None and self._layout.site(instance_id, 0).directory.exists():
+            raise Conflict("the cell has a folder of the instance that it does not know")
+        if instance is not None and not instance.data_lost:
+            raise Conflict("the cell has the data of the instance")
+        with told("the backups cannot be taken over"):
+            return await self._repository.take_over(instance_id, known)
 
     async def drop(self, instance: HostedInstance, backup_ids: Collection[str]) -> None:
         """Conflict where one of them is being made or restored."""
@@ -194,13 +211,6 @@ class InstanceBackups:
     @staticmethod
     def _log(event: str, name: BackupName, **more: object) -> None:
         log.info(event, instance_id=name.instance_id, backup_id=name.backup_id, **more)
-
-
-def check_room(instance: HostedInstance, data_bytes: int) -> None:
-    """On the disk that all instances share. Raises EngineError where so much does not fit."""
-    free_bytes = shutil.disk_usage(instance.site.directory).free
-    if free_bytes < COPIES * data_bytes + SPARE_BYTES:
-        raise EngineError("the cell's disk has no room for copies of the data")
 
 
 @contextlib.contextmanager

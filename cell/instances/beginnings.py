@@ -1,27 +1,32 @@
 """The data that a new instance begins with: a snapshot, a backup, or none."""
 
+from dataclasses import replace
+
 from cell.backups.manifest import BackupName
 from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.backups.store import StoreError
-from cell.engines.driver import EngineError
+from cell.engines.driver import EngineError, FinalError
 from cell.instances import snapshots
 from cell.instances.ceilings import FullError
-from cell.instances.hosted import HostedInstance
+from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST, LostData
 from cell.instances.snapshots import BEGUN
 from cell.layout import Layout, write_atomically
 from cell.runtime import budget, engine_files
 from cell.runtime.own_threads import in_own_thread
 from cell.specification import Spec
+from specserver import Conflict
 
 # Where a backup is unpacked, beside the instance's data.
 UNPACKED = "restore"
 
 
 class Beginnings:
-    def __init__(self, layout: Layout, repository: Repository) -> None:
+    def __init__(self, layout: Layout, repository: Repository, lost_data: LostData) -> None:
         self._layout = layout
         self._repository = repository
+        self._lost_data = lost_data
 
     def missing(self, spec: Spec) -> str | None:
         """What a new instance would begin with and this cell cannot have; None where all is well.
@@ -45,10 +50,27 @@ class Beginnings:
         source = spec.source_snapshot or spec.source_backup
         return source is not None and not (instance.site.directory / BEGUN).exists()
 
+    def kept(self, instance: HostedInstance, spec: Spec) -> Spec:
+        """What an instance is to begin with does not change until it has begun.
+
+        Unless its data was lost: then it is told what to begin with instead.
+        """
+        if instance.data_lost or not self.is_owed(instance):
+            return spec
+        former = instance.record.spec
+        snapshot, backup = former.source_snapshot, former.source_backup
+        return replace(spec, source_snapshot=snapshot, source_backup=backup)
+
+    def check(self, instance: HostedInstance) -> None:
+        """Conflict where its data was lost and nobody has said what it is to begin with instead."""
+        if instance.data_lost and not self.is_owed(instance):
+            instance.start_failed(LOST)
+            raise Conflict(LOST)
+
     async def begin(self, instance: HostedInstance) -> None:
         """Puts the data in place where that `is_owed`.
 
-        Raises EngineError where it is not there, is damaged, or does not fit.
+        Raises FinalError where it is not there, is damaged, or does not fit.
         """
         backup = instance.record.spec.source_backup
         if backup is None:
@@ -59,20 +81,26 @@ class Beginnings:
             await self._unpack(instance, backup)
             with budget.limit(instance.ceiling_bytes):
                 await instance.driver.restore(instance.site, folder)
-        except (StoreError, DamagedError) as error:
+        except StoreError as error:
             raise EngineError(str(error)) from error
+        except DamagedError as error:
+            raise FinalError(f"backup {backup} is damaged: {error}") from error
         finally:
             await in_own_thread(engine_files.remove, folder)
+            instance.restore = None
         write_atomically(instance.site.directory / BEGUN, backup.encode())
+        if BackupName.parse(backup).instance_id == instance.instance_id:
+            self._lost_data.forget(instance.instance_id)
+            instance.data_lost, instance.has_backup_key = False, True
 
     async def _unpack(self, instance: HostedInstance, backup: str) -> None:
         found = await self._repository.find(BackupName.parse(backup))
         if found is None:
-            raise EngineError(f"there is no backup {backup} in the store")
+            raise FinalError(f"there is no backup {backup} in the store")
         spec = instance.record.spec
         if (found.engine, found.engine_version) != (spec.engine, spec.engine_version):
             taken = f"{found.engine} {found.engine_version}"
-            raise EngineError(
+            raise FinalError(
                 f"backup {backup} is of {taken}, not {spec.engine} {spec.engine_version}"
             )
         if found.size_bytes > instance.ceiling_bytes:
@@ -80,5 +108,8 @@ class Beginnings:
             raise FullError(told, found.size_bytes)
         folder = instance.site.directory / UNPACKED
         await in_own_thread(engine_files.remove, folder)
-        with budget.limit(found.content.stream_bytes):
-            await self._repository.unpack(found, folder)
+        stream_bytes = found.content.stream_bytes
+        instance.restore = BackupProgress(found.backup_id, "downloading", stream_bytes)
+        with budget.limit(stream_bytes):
+            await self._repository.unpack(found, folder, instance.restore.add)
+        instance.restore.phase = "starting"

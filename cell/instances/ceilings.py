@@ -2,7 +2,7 @@
 
 import time
 
-from cell.engines.driver import EngineError, RefusesWrites, Room
+from cell.engines.driver import FinalError, RefusesWrites, Room
 from cell.engines.storage_use import StorageUse
 from cell.instances import nameless_files
 from cell.instances.hosted import HostedInstance
@@ -13,8 +13,8 @@ GB = 10**9
 LENT_S = 1800.0
 
 
-class FullError(EngineError):
-    """The instance's files exceed the ceiling; trying again does not help."""
+class FullError(FinalError):
+    """The instance's files exceed the ceiling."""
 
     def __init__(self, told: str, used_bytes: int) -> None:
         super().__init__(told)

@@ -80,6 +80,8 @@ class HostedInstance(InstanceState):
         self.backups_lock = asyncio.Lock()
         # There may be something of it in the store.
         self.has_backup_key = False
+        # It was lost with a former home; see lost_data.py.
+        self.data_lost = False
         self.backup: BackupProgress | None = None
         self.restore: BackupProgress | None = None
         # When the control plane first heard that it is erased (monotonic).
@@ -183,6 +185,7 @@ class HostedInstance(InstanceState):
                 "generation": credentials[0],
                 "overlap_until": moment(credentials[1]),
             },
+            "data_lost": self.data_lost,
             "backup": self.backup and asdict(self.backup),
             "restore": self.restore and asdict(self.restore),
         }

@@ -11,7 +11,7 @@ import structlog
 
 from cell.access.credentials import Credential, Credentials
 from cell.engines import FoundEngines
-from cell.engines.driver import EndsSessions, EngineError
+from cell.engines.driver import EndsSessions, EngineError, FinalError
 from cell.instances import bounds, login_turns, snapshots
 from cell.instances.ceilings import FullError
 from cell.instances.copy_slots import CopySlot, locked_in_turn
@@ -135,8 +135,9 @@ class Lifecycle:
     ) -> None:
         instance.refuse_erased()
         former = instance.record.spec
-        if former.engine_version != spec.engine_version:
+        if former.engine_version != spec.engine_version and not instance.data_lost:
             await self._upgrade(instance, spec, slot)
+        spec = self._supervisor.beginnings.kept(instance, spec)
         # What was told later than this of who may reach it holds already.
         instance.specify(instance.with_told_network(spec, domains))
         if former.domains or spec.domains:
@@ -330,8 +331,7 @@ class Lifecycle:
         except EngineError as error:
             instance.specify(instance.record.spec.resized(former.size))
             self._supervisor.save(instance)
-            why = for_owner(str(error))
-            raise Conflict(f"cannot resize to {size.name}: {why}") from error
+            raise Conflict(f"cannot resize to {size.name}: {for_owner(str(error))}") from error
 
     async def _upgrade(self, instance: HostedInstance, spec: Spec, slot: CopySlot) -> None:
         """The specification is saved afterwards: until then it says which version the data is of.
@@ -378,6 +378,7 @@ class Lifecycle:
             told = for_owner(str(error))
             if isinstance(error, FullError):
                 self._supervisor.start_full_later(instance, str(error))
+            if isinstance(error, FinalError):
                 raise Conflict(told) from error
             raise Unavailable(told, headers=RETRY_AFTER) from error
 

@@ -2,6 +2,7 @@
 
 import os
 
+from cell.instances.data_streams import DataStreams
 from cell.instances.log_followers import LogFollowers
 from cell.instances.records import InstanceRecord
 from specserver.turns import Together, Turns
@@ -9,6 +10,9 @@ from specserver.turns import Together, Turns
 FOLLOWED_LOGS = 20
 EVERY_FOLLOWED_LOG = 400
 RUNS = 24
+# A download holds 16 MiB for as long as its client reads.
+DATA_STREAMS = 12
+DATA_STREAMS_OF_ONE = 2
 # Of the copies that go on without a place; an upgrade takes more of the machine.
 COPIES = 32
 UPGRADES = 16
@@ -34,7 +38,9 @@ class Pools:
     """Each is dealt out as `Turns` deals: a tenant that has little of it goes before one with much.
 
     An engine that starts, or a snapshot that is made, waits for its turn; a statement of the
-    console is refused, as a person is waiting; of the logs that a tenant follows the oldest ends.
+    console is refused, as a person is waiting, and so is a dump or a download, which would take the
+    places of copies for as long as its client reads slowly; of the logs that a tenant follows the
+    oldest ends.
     All but starts count by person as well, since one person may have several organizations.
     """
 
@@ -50,6 +56,7 @@ class Pools:
         self.followed_logs = LogFollowers(
             EVERY_FOLLOWED_LOG, FOLLOWED_LOGS, int(EVERY_FOLLOWED_LOG * RESERVED)
         )
+        self.data_streams = DataStreams(DATA_STREAMS, DATA_STREAMS_OF_ONE, DATA_STREAMS // 3)
 
 
 def owner_of(record: InstanceRecord) -> Together:

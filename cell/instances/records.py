@@ -1,7 +1,7 @@
 """What the cell was told of each instance, and keeps."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import orjson
@@ -72,12 +72,25 @@ class Records:
             record.instance_id,
         )
 
+    def moved(self, record: InstanceRecord) -> InstanceRecord:
+        """The same, saved with a user of this cell's; it may have been another home's before."""
+        if not self._uids.is_mine(record.uid):
+            with self._database.transaction():
+                record = replace(record, uid=self._uids.take())
+                self._database.write(
+                    "UPDATE instances SET uid = ? WHERE instance_id = ?",
+                    *(record.uid, record.instance_id),
+                )
+        self.save(record)
+        return record
+
     def forget(self, record: InstanceRecord) -> None:
         """All but that it was erased."""
         with self._database.transaction():
             name = record.instance_id
             self._database.write("INSERT INTO erasures VALUES (?, ?)", name, time.time())
-            self._database.write("DELETE FROM instances WHERE instance_id = ?", name)
+            for table in ("instances", "lost_data"):
+                self._database.write(f"DELETE FROM {table} WHERE instance_id = ?", name)  # noqa: S608 - the tables above
             self._uids.free(record.uid)
 
     def was_erased(self, instance_id: str) -> bool:

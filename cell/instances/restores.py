@@ -7,10 +7,11 @@ from cell.backups.repository import Repository
 from cell.backups.sealed_objects import DamagedError
 from cell.engines.driver import EngineError
 from cell.instances import bounds, replaced_data
-from cell.instances.backups import RETRY_AFTER, InstanceBackups, check_room, told
+from cell.instances.backups import RETRY_AFTER, InstanceBackups, told
 from cell.instances.beginnings import UNPACKED
 from cell.instances.copy_slots import CopySlot, locked_in_turn
 from cell.instances.hosted import BackupProgress, HostedInstance
+from cell.instances.lost_data import LOST
 from cell.instances.reasons import for_owner
 from cell.instances.supervisor import Supervisor
 from cell.runtime import budget, engine_files
@@ -42,11 +43,14 @@ class Restores:
         with self._backups.used(name):
             async with instance.backups_lock:
                 instance.refuse_gone("restore")
+                if instance.data_lost:
+                    raise Conflict(LOST)
                 try:
                     with told("the restore failed"):
                         await self._find_and_restore(instance, name)
                 finally:
                     instance.restore = None
+                    self._backups.room.leave(instance)
         log.info("cell.restored", instance_id=name.instance_id, backup_id=backup_id)
 
     async def _find_and_restore(self, instance: HostedInstance, name: BackupName) -> None:
@@ -55,7 +59,7 @@ class Restores:
             if found is None:
                 raise Conflict(f"the instance has no backup {name.backup_id}")
             refuse_what_does_not_fit(instance, found)
-            check_room(instance, found.content.stream_bytes)
+            self._backups.room.take(instance, found.content.stream_bytes)
             progress = BackupProgress(name.backup_id, "downloading", found.content.stream_bytes)
             instance.restore = progress
             await self._restore(instance, found, progress)

@@ -15,6 +15,7 @@ from ulid import ULID
 from cell.engines.driver import EngineError, Login, Snapshot
 from cell.instances.ceilings import FullError
 from cell.instances.hosted import ROUTED, HostedInstance
+from cell.instances.lost_data import LOST
 from cell.layout import Layout, write_atomically
 from cell.runtime import budget, engine_files
 from cell.runtime.folder_sizes import size_bytes
@@ -60,6 +61,8 @@ async def make(instance: HostedInstance, label: str, login: Login) -> dict[str, 
 
 async def copy(instance: HostedInstance, login: Login, target: Path) -> Snapshot:
     """Into the new folder `target` of the cell's. Raises EngineError, as `make` does."""
+    if instance.data_lost:
+        raise EngineError(LOST)
     process = instance.process if instance.usable else None
     allowed_bytes = instance.ceiling_bytes
     if process is None:

@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeAlias
 
 import structlog
 
@@ -11,15 +13,19 @@ from cell.engines.driver import (
     ExplainsSlowStarts,
     Login,
     ReportsLoading,
+    RewritesLog,
     StartsWithoutCode,
     why_not_started,
 )
+from cell.instances import ceilings
 from cell.instances.hosted import HostedInstance
 from cell.instances.start_slots import StartSlot
 from cell.runtime import log_files
+from cell.runtime.folder_sizes import size_bytes
 from cell.runtime.host import Host
 from cell.runtime.process import Process
 from cell.settings import CellSettings
+from cell.specification import Size
 from cell.timestamps import moment
 
 log = structlog.get_logger("cell.starting")
@@ -33,12 +39,18 @@ SLOW = (
     "instance's logs"
 )
 
+# Not every plan has a larger size, and every plan has backups.
+MORE_MEMORY = (
+    "choose a larger size (resize) if your plan has one, or restore a backup of when it needed less"
+)
 OUT_OF_MEMORY = (
     "the engine was stopped because it needs more memory to read its data back when it starts than "
-    "its size allows, even with the extra memory for a start; choose a larger size (resize)"
+    f"its size allows, even with the extra memory for a start; {MORE_MEMORY}"
 )
-NEEDS_MEMORY = (
-    "the data of the engine needs more memory than its size has; choose a larger size (resize)"
+NEEDS_MEMORY = f"the data of the engine needs more memory than its size has; {MORE_MEMORY}"
+STARTED_ONCE_MORE = (
+    "the engine is being started once more, because it did not give back the memory that it needed "
+    "only to read its data"
 )
 # What was taken to recover is given back within moments.
 GIVEN_BACK_WITHIN_S = 10.0
@@ -47,8 +59,16 @@ BUSY_SHARE = 0.01
 BUSY_WITHIN_S = 10.0
 
 
+# Of an instance; once more at most where the second says so.
+Start: TypeAlias = Callable[[HostedInstance, bool], Awaitable[None]]
+
+
 class SlowError(EngineError):
     """It was still at work when its time was over."""
+
+
+class HeldMemoryError(EngineError):
+    """It has read its data, and keeps what it took for that; its next start takes less."""
 
 
 class _Work:
@@ -69,9 +89,7 @@ class _Work:
         self._seen = (now, cpu_s)
 
 
-async def sparing(
-    instance: HostedInstance, start: Callable[[HostedInstance], Awaitable[None]]
-) -> str | None:
+async def sparing(instance: HostedInstance, start: Start) -> str | None:
     """Without its owner's code where it does not start with it: then what its owner is told.
 
     What ended it may pass, so that it is tried once more with all there is; not so its slowness.
@@ -79,7 +97,7 @@ async def sparing(
     again = instance.failed or instance.failures > 1
     driver = instance.driver
     try:
-        await start(instance)
+        await _start(instance, start)
     except EngineError as error:
         if not isinstance(driver, StartsWithoutCode) or not (again or isinstance(error, SlowError)):
             raise
@@ -91,7 +109,8 @@ async def sparing(
     else:
         return None
     try:
-        await start(instance)
+        # Not with a log written anew: what was left out could not be put back.
+        await start(instance, False)
     except BaseException:
         await asyncio.to_thread(put_back)
         raise
@@ -100,6 +119,16 @@ async def sparing(
     log_files.write(instance.site.log, f"{moment(time.time())} menagerie: {told}")
     log.warning("cell.started_without_code", instance_id=instance.instance_id, reason=reason)
     return told
+
+
+async def _start(instance: HostedInstance, start: Start) -> None:
+    """Once more where it takes less memory then."""
+    try:
+        await start(instance, True)
+    except HeldMemoryError:
+        if instance.leaving:
+            raise  # it was ended for that
+        await start(instance, False)
 
 
 async def is_loading(instance: HostedInstance) -> bool:
@@ -175,15 +204,40 @@ async def _look_whether_it_loads(
         raise failure(f"the engine accepted no login within {limit_s:.0f} s{while_}")
 
 
-async def limit(host: Host, instance: HostedInstance, process: Process) -> None:
+async def limit(host: Host, instance: HostedInstance, process: Process, *, once_more: bool) -> None:
     """What it has beyond its size while it starts ends, before anybody is let in.
 
-    Raises EngineError where its data takes more memory than the size has.
+    Raises EngineError where its data takes more memory than the size has: HeldMemoryError where
+    it may be started `once_more`, and takes less then.
     """
     size = instance.record.spec.size
     deadline = time.monotonic() + GIVEN_BACK_WITHIN_S
-    while not await asyncio.to_thread(host.headroom.take_back, process.group, size.memory_bytes):
-        if not process.alive or time.monotonic() > deadline:
+    while not await _take_back(host, process, size):
+        if not process.alive:
             raise EngineError(NEEDS_MEMORY)
+        if time.monotonic() > deadline:
+            if not (once_more and await _takes_less(instance, size)):
+                raise EngineError(NEEDS_MEMORY)
+            # It may have given it back meanwhile.
+            if not await _take_back(host, process, size):
+                raise HeldMemoryError(NEEDS_MEMORY)
+            break
         await asyncio.sleep(LOOK_AGAIN_MAX_S)
     host.limit_cpu(process, size.vcpu)
+
+
+async def _take_back(host: Host, process: Process, size: Size) -> bool:
+    return await asyncio.to_thread(host.headroom.take_back, process.group, size.memory_bytes)
+
+
+async def _takes_less(instance: HostedInstance, size: Size) -> bool:
+    """Whether its next start does: most engines leave nothing to recover when they are stopped."""
+    driver, site = instance.driver, instance.site
+    instance.explain(STARTED_ONCE_MORE)
+    log_files.write(site.log, f"{moment(time.time())} menagerie: {STARTED_ONCE_MORE}")
+    log.warning("cell.memory_held", instance_id=instance.instance_id)
+    if not isinstance(driver, RewritesLog):
+        return True
+    used_bytes = await asyncio.to_thread(size_bytes, site.data)
+    room = replace(ceilings.room(instance), used_bytes=used_bytes)
+    return await driver.rewrite_log(site, size, room)

@@ -128,6 +128,7 @@ class Supervisor:
 
     async def bring_up(self, instance: HostedInstance) -> None:
         """In its tenant's turn; raises EngineError or OSError."""
+        self.beginnings.check(instance)
         with instance.at_work("started"):
             if self.beginnings.is_owed(instance):
                 instance.site.make(self.host.owner(instance.site))
@@ -164,9 +165,9 @@ class Supervisor:
 
     async def start(self, instance: HostedInstance, slot: StartSlot) -> None:
         """Returns when a login works; raises EngineError, and leaves nothing running then."""
-        await starting.sparing(instance, lambda one: self._start(one, slot))
+        await starting.sparing(instance, lambda one, once_more: self._start(one, slot, once_more))
 
-    async def _start(self, instance: HostedInstance, slot: StartSlot) -> None:
+    async def _start(self, instance: HostedInstance, slot: StartSlot, once_more: bool) -> None:
         started = time.monotonic()
         spec = instance.record.spec
         kills = self.host.memory_kills(instance.site)
@@ -178,7 +179,7 @@ class Supervisor:
         slot.limit_cpu()
         self.host.headroom.give(process.group, spec.size.memory_bytes)
         try:
-            await self._until_usable(instance, process, slot)
+            await self._until_usable(instance, process, slot, once_more)
         except EngineError as error:
             instance.engine_ended()
             await instance.driver.stop(instance.site, process, self._settings.stop_timeout_s)
@@ -210,7 +211,7 @@ class Supervisor:
             await starting.until_loaded(instance, process, self._settings.load_timeout_s)
             # The former cell may have died between making a credential and handing it out.
             await self.hand_out_credentials(instance)
-            await self._until_usable(instance, process)
+            await self._until_usable(instance, process, None, once_more=False)
         except (EngineError, OSError):
             await self.stop(instance)
             return False
@@ -219,11 +220,11 @@ class Supervisor:
         return True
 
     async def _until_usable(
-        self, instance: HostedInstance, process: Process, slot: StartSlot | None = None
+        self, instance: HostedInstance, process: Process, slot: StartSlot | None, once_more: bool
     ) -> None:
         login = self.login(instance)
         await starting.until_usable(instance, process, login, self._settings, slot)
-        await starting.limit(self.host, instance, process)
+        await starting.limit(self.host, instance, process, once_more=once_more)
 
     def watch(self, instance: HostedInstance, process: Process) -> None:
         instance.watch = self.spawn(self._watch(instance, process))

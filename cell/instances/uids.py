@@ -35,6 +35,10 @@ class Uids:
         fresh = first if highest is None or highest[0] is None else highest[0] + 1
         return fresh if fresh < stop else self._again()
 
+    def is_mine(self, uid: int) -> bool:
+        first, stop = self._range
+        return first <= uid < stop
+
     def take_for_a_while(self) -> int:
         """For what is no instance: it counts as freed, and is not given while it is in use."""
         with self._database.transaction():

@@ -144,10 +144,12 @@ class Verifier:
         await driver.provision(site, scratch.record.spec)
         await asyncio.to_thread(site.empty_run)
         # As the instance itself would: what its owner left in it does not keep it from backups.
-        scratch.notice = await starting.sparing(scratch, lambda _: self._start(scratch))
+        scratch.notice = await starting.sparing(
+            scratch, lambda _, once_more: self._start(scratch, once_more)
+        )
         scratch.has_begun = True
 
-    async def _start(self, scratch: ScratchInstance) -> None:
+    async def _start(self, scratch: ScratchInstance, once_more: bool) -> None:
         spec = scratch.record.spec
         async with StartSlot(self._pools, self._host, scratch) as slot:
             process = await scratch.driver.start(scratch.site, spec)
@@ -156,10 +158,10 @@ class Verifier:
             self._host.headroom.give(process.group, spec.size.memory_bytes)
             try:
                 await starting.until_usable(scratch, process, scratch.login, self._settings, slot)
+                await starting.limit(self._host, scratch, process, once_more=once_more)
             except EngineError:
                 await self._stop(scratch)
                 raise
-            await starting.limit(self._host, scratch, process)
 
     async def _stop(self, scratch: ScratchInstance) -> None:
         process = scratch.engine_ended()

@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 from cryptography.hazmat.primitives import hashes
@@ -39,6 +40,7 @@ from cell.runtime.process import (
     uid_of,
 )
 from cell.runtime.reach import Python, SharedPrograms, passable
+from cell.runtime.tools import ToolCommand
 from cell.specification import Size
 
 log = structlog.get_logger("cell.host")
@@ -55,7 +57,6 @@ OPEN_FILES_MAX = 20_000
 # this limit could not follow.
 PROCESSES_MAX = 8192
 SECRET_BYTES = 32
-COMPLAINT_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,8 @@ class Host:
         Answers what it wrote. Raises LaunchError with the end of what it complained of. What
         `going_on` raises ends the tool.
         """
-        given = (site, argv, environment or {}, mounts, content, timeout_s, going_on)
-        return await in_own_thread(self._run, *given)
+        command = ToolCommand(argv, environment or {}, mounts)
+        return await in_own_thread(self._run, site, command, content, timeout_s, going_on)
 
     async def start(
         self,
@@ -309,36 +310,37 @@ class Host:
     def _run(
         self,
         site: Site,
-        argv: list[str],
-        environment: dict[str, str],
-        mounts: Sequence[Mount],
+        command: ToolCommand,
         content: bytes,
         timeout_s: float,
         going_on: Callable[[], None] | None,
     ) -> bytes:
-        self._refuse_root(site)
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        folders = _folders(site, mounts)
         try:
-            with self._sandbox.filter() as filter_fd:
-                done = tools.run(
-                    self._sandbox.command(site.uid, folders, argv, nowhere, filter_fd),
-                    content,
-                    timeout_s,
-                    going_on,
-                    env=self._environment(site, environment),
-                    cwd=site.directory,
-                    pass_fds=[each for each in (nowhere, filter_fd) if each >= 0],
-                    start_new_session=True,
-                )
-        except subprocess.TimeoutExpired as error:
-            raise LaunchError(f"{Path(argv[0]).name} took longer than {timeout_s:.0f} s") from error
+            with self.tool(site, command, nowhere) as (words, given):
+                return tools.run(words, content, timeout_s, going_on, **given)
+        except (subprocess.TimeoutExpired, tools.ToolError) as error:
+            raise LaunchError(f"{command.name} {tools.why(error)}") from error
         finally:
             os.close(nowhere)
-        if done.returncode:
-            complaint = done.stderr.decode(errors="replace").strip()[-COMPLAINT_CHARACTERS:]
-            raise LaunchError(f"{Path(argv[0]).name} failed: {complaint}")
-        return done.stdout
+
+    @contextlib.contextmanager
+    def tool(
+        self, site: Site, command: ToolCommand, info_fd: int
+    ) -> Iterator[tuple[list[str], dict[str, Any]]]:
+        """The words of a tool that is confined to the site, and what to start them with."""
+        self._refuse_root(site)
+        folders = _folders(site, command.mounts)
+        with self._sandbox.filter() as filter_fd:
+            yield (
+                self._sandbox.command(site.uid, folders, command.argv, info_fd, filter_fd),
+                {
+                    "env": self._environment(site, command.environment),
+                    "cwd": site.directory,
+                    "pass_fds": [each for each in (info_fd, filter_fd) if each >= 0],
+                    "start_new_session": True,
+                },
+            )
 
     def _refuse_root(self, site: Site) -> None:
         """The catalogue offers nothing then; this holds for whatever was there before."""

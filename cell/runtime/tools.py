@@ -2,10 +2,32 @@
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from cell.runtime.confinement import Mount
+
 LOOK_EVERY_S = 0.5
+COMPLAINT_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True)
+class ToolCommand:
+    """A tool, and what it sees beside a site's folders. Secrets are in the environment alone."""
+
+    argv: list[str]
+    environment: dict[str, str] = field(repr=False)
+    mounts: Sequence[Mount] = ()
+
+    @property
+    def name(self) -> str:
+        return Path(self.argv[0]).name
+
+
+class ToolError(Exception):
+    """It ended with a failure; the text is the end of what it complained of."""
 
 
 def run(
@@ -14,8 +36,11 @@ def run(
     timeout_s: float,
     going_on: Callable[[], None] | None,
     **given: Any,
-) -> subprocess.CompletedProcess[bytes]:
-    """As `subprocess.run`; what `going_on` raises now and then ends the program."""
+) -> bytes:
+    """What it writes. Raises ToolError, and TimeoutExpired as `subprocess.run`.
+
+    What `going_on` raises now and then ends the program.
+    """
     pipe = subprocess.PIPE
     given |= {"stdin": pipe, "stdout": pipe, "stderr": pipe}
     deadline = time.monotonic() + timeout_s
@@ -33,8 +58,21 @@ def run(
                     first = None
                     going_on()
                 else:
-                    code = process.returncode
-                    return subprocess.CompletedProcess(command, code, output, complaint)
+                    check(process.returncode, complaint)
+                    return bytes(output)
         except BaseException:
             process.kill()
             raise
+
+
+def check(code: int, complaint: bytes) -> None:
+    """Raises ToolError for any exit status but 0."""
+    if code:
+        raise ToolError(complaint.decode(errors="replace").strip()[-COMPLAINT_CHARACTERS:])
+
+
+def why(error: subprocess.TimeoutExpired | ToolError) -> str:
+    """In words that follow the name of the program."""
+    if isinstance(error, ToolError):
+        return f"failed: {error}"
+    return f"took longer than {error.timeout:.0f} s"

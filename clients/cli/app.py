@@ -25,7 +25,7 @@ SHORTCUT_MODULES: Final = {
     "demo": ("clients.cli.demo", "Create an instance, query it and delete it, step by step."),
     "query": ("clients.cli.query", "Run one statement on an instance: SQL, or a Redis command."),
     "connect": ("clients.cli.connect", "Open a database client on an instance."),
-    "dump": ("clients.cli.dump", "Write the database of a PostgreSQL instance to a file."),
+    "dump": ("clients.cli.dump", "Write the data of an instance to a file."),
     "load": ("clients.cli.load", "Load a dump into a PostgreSQL instance."),
     "migrate": ("clients.cli.migrate", "Migrate data from a file or a server into an instance."),
     "credentials": ("clients.cli.credentials", "Reveal an instance's credentials, or rotate them."),

@@ -24,13 +24,10 @@ FAMILY: Final = ("postgres", "timescaledb")
 CHUNK_BYTES: Final = 1 << 20
 LINE_BYTES: Final = 1 << 16
 TELL_EVERY_S: Final = 1.0
-# What can be done for the others until these commands know them.
+# What can be done for the others until `load` knows them.
 INSTEAD: Final = {
-    "mariadb": "use mariadb-dump and mariadb with what `menagerie credentials {name}` shows",
-    "mysql": "use mysqldump and mysql with what `menagerie credentials {name}` shows",
-    "duckdb": "`menagerie query {name} 'FROM a_table' --output csv` writes out a table",
-    "redis": "`redis-cli --rdb` with what `menagerie credentials {name}` shows needs a right that"
-    " owners do not have; branch the instance instead",
+    "mariadb": "use mariadb with what `menagerie credentials {name}` shows",
+    "mysql": "use mysql with what `menagerie credentials {name}` shows",
 }
 BRANCH: Final = "branch the instance for a copy of it"
 
@@ -56,7 +53,7 @@ def opened_target(
     name, engine = endpoint.instance["name"], endpoint.instance["engine"]
     if engine not in FAMILY:
         instead = INSTEAD.get(engine, BRANCH).format(name=shlex.quote(name))
-        raise ConfigurationError(f"dump and load do not support {engine}; {instead}")
+        raise ConfigurationError(f"load does not support {engine}; {instead}")
     with sql.Keeper(endpoint, store=store) as keeper:
         number = int(keeper.query("SHOW server_version_num").rows[0][0])
         credential = keeper.credential()

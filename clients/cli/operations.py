@@ -19,7 +19,10 @@ from clients.cli.output import OutputOption
 from clients.document import Document, Operation
 
 # Operations whose commands do more than to send them: by the module that holds the command.
-WRITTEN: Final = {"console.open": "clients.cli.console"}
+WRITTEN: Final = {
+    "backups.download": "clients.cli.download",
+    "console.open": "clients.cli.console",
+}
 COMMON: Final = ("list", "create", "get", "update", "delete")
 
 BodyOption = Annotated[

@@ -100,9 +100,11 @@ def test_no_secret_is_found_again(house: House, operation: str, log: list[Any]) 
 def test_what_answers_show_once_is_stated_here_again() -> None:
     assert {
         "api_keys.create": {"key"},
+        "backups.download": {"url"},
         "console.open": {"url"},
         "credentials.reveal": {"url"},
         "credentials.rotate": {"url"},
+        "instances.dump": {"url"},
         "instances.logs": {"url"},
         "me.enrol_totp": {"secret", "otpauth_uri"},
         "migrations.create": {"source_url"},

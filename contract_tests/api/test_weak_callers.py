@@ -17,6 +17,8 @@ PERMITTED = [
 ]
 FOR_PEOPLE = [one for one in OPERATIONS if one.extension("authorize").get("session") == "user"]
 ASSURED = {
+    "backups.download": "second_factor",
+    "instances.dump": "second_factor",
     "console.open": "second_factor",
     "credentials.reveal": "second_factor",
     "credentials.rotate": "second_factor",

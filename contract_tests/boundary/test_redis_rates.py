@@ -23,7 +23,8 @@ from control.boundary.rates import Limiter, Verdict, make_limiter
 from control.boundary.redis_windows import RedisMeter, connect
 from control.settings import ControlSettings, RateLimits
 from menagerie.errors import SettingsError
-from menagerie.settings import load, redacted
+from menagerie.redaction import redacted
+from menagerie.settings import load
 from storage.database import Database
 
 SETTINGS = ControlSettings(cursor_key=b"k" * 32)

@@ -118,6 +118,19 @@ def test_an_instance_is_restored_in_place(cell: CellClient, instance: str) -> No
         cell.restore(instance, missing, key=f"restore-{missing}:restore", lease=1)
 
 
+def test_only_backups_of_what_has_no_data_here_are_taken_over(
+    cell: CellClient, instance: str
+) -> None:
+    with pytest.raises(CellRefused, match="the cell has the data of the instance"):
+        cell.take_over_backups(instance, [], key=f"find-{instance}:find", lease=1)
+    unknown = new_id()
+    found = cell.take_over_backups(unknown, ["0" * 64], key=f"find-{unknown}:find", lease=1)
+    assert found == {"items": []}
+    observed = cell.observe(instance)
+    assert observed is not None
+    assert observed["data_lost"] is False
+
+
 def test_dropped_backups_are_gone_and_deleted_instances_keep_theirs(
     cell: CellClient, instance: str, spec: Callable[..., dict[str, Any]]
 ) -> None:

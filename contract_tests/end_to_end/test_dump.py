@@ -1,5 +1,6 @@
 """`menagerie dump` and `load`: a database out of one instance and into another, by the command."""
 
+import json
 import secrets
 import stat
 import subprocess
@@ -167,15 +168,36 @@ def test_a_dump_that_fails_leaves_no_file(farm: Farm, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "instead"),
-    [("valkey", "branch the instance"), pytest.param("duckdb", "`menagerie", marks=NIGHTLY)],
+    ("engine", "suffix"), [("valkey", "rdb"), pytest.param("duckdb", "duckdb", marks=NIGHTLY)]
 )
-def test_other_engines_say_what_can_be_done(
-    farm: Farm, tmp_path: Path, engine: str, instead: str
+def test_the_cell_dumps_other_engines(
+    farm: Farm, tmp_path: Path, engine: str, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = order(farm.command.installation, engine=engine)
-    for words in (("dump", made["name"], tmp_path / "a"), ("load", made["name"], "/dev/null")):
-        done = farm.here(*words)
-        assert done.returncode == 2, done.stderr
-        assert f"do not support {engine}; {instead}" in done.stderr
-    assert not list(tmp_path.iterdir())
+    made = str(order(farm.command.installation, engine=engine)["name"])
+    monkeypatch.chdir(tmp_path)
+    done = farm.here("dump", made)
+    assert done.returncode == 0, done.stderr
+    file = tmp_path / f"{made}.{suffix}"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+    content = file.read_bytes()
+    assert content.startswith((b"REDIS", b"VALKEY")) or content[8:12] == b"DUCK"
+    done = farm.here("dump", made, "--format", "plain", "other")
+    assert (done.returncode, "for PostgreSQL only" in done.stderr) == (2, True), done.stderr
+    done = farm.here("load", made, "/dev/null")
+    assert done.returncode == 2, done.stderr
+    assert f"load does not support {engine}; branch the instance" in done.stderr
+
+
+def test_a_backup_is_downloaded(farm: Farm, tmp_path: Path) -> None:
+    made = str(order(farm.command.installation, engine="valkey")["name"])
+    done = farm.here("backups", "create", made, "--wait", "--output", "json")
+    backup = json.loads(done.stdout)["id"]
+    file = tmp_path / "backup.tar.zst"
+    done = farm.here("backups", "download", made, backup, file)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_bytes().startswith(b"\x28\xb5\x2f\xfd")
+    done = farm.here("backups", "download", made, f"{backup[:-4]}0000", tmp_path / "none")
+    assert (done.returncode, "not found" in done.stderr) == (4, True), done.stderr
+    assert list(tmp_path.iterdir()) == [file]

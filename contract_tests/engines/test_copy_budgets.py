@@ -112,4 +112,4 @@ def test_a_tool_is_ended_once_it_may_not_go_on() -> None:
     with pytest.raises(budget.CopyError):
         tools.run(["/bin/sleep", "60"], b"", 60.0, stop)
     assert time.monotonic() - began < 30
-    assert tools.run(["/bin/cat"], b"said", 60.0, lambda: None).stdout == b"said"
+    assert tools.run(["/bin/cat"], b"said", 60.0, lambda: None) == b"said"

@@ -218,7 +218,7 @@ def test_code_is_left_out_only_where_that_helps(
         instance.start_failed("it exited")
     left = list(failures)
 
-    async def start(_instance: HostedInstance) -> None:
+    async def start(_instance: HostedInstance, _once_more: bool) -> None:
         driver.done.append("start")
         if left:
             raise left.pop(0)
@@ -281,7 +281,7 @@ def test_code_is_not_looked_for_where_the_start_was_ended_for_a_deletion(tmp_pat
     instance.start_failed("it exited")
     instance.leaving = 1
 
-    async def start(_instance: HostedInstance) -> None:
+    async def start(_instance: HostedInstance, _once_more: bool) -> None:
         raise EngineError("it was ended")
 
     with pytest.raises(EngineError, match="it was ended"):

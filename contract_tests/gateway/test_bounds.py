@@ -268,6 +268,22 @@ def test_a_whole_request_that_is_worked_on_is_not_broken_off(
     assert dialogue.evictable
 
 
+@pytest.mark.parametrize("agreed", [None, "http/1.1"])
+def test_the_beginning_of_http_2_lets_nobody_in_where_it_is_not_spoken(agreed: str | None) -> None:
+    """An engine of HTTP/1.1 waits for the rest: 18 bytes would hold a connection of the size."""
+    first = b"PRI * HTTP/2.0\r\n\r\n"
+    dialogue = HttpsDialogue()
+    dialogue.tls_agreed(agreed)
+    assert dialogue.begin(bytearray(first))
+    assert not dialogue.opened(first, "inst_x", {}).spliced
+    assert dialogue.evictable
+    assert not dialogue.from_backend(b"HTTP/1.1 408 Request Timeout\r\n\r\n").spliced
+    spoken = HttpsDialogue()
+    spoken.tls_agreed("h2")
+    assert spoken.begin(bytearray(first))
+    assert spoken.opened(first, "inst_x", {}).spliced
+
+
 def test_who_holds_all_of_the_cell_gives_way_to_others(make_gateway: MakeGateway) -> None:
     gateway = make_gateway(cell_address_connections_max=3, cell_connections_max=6)
     gateway.serve(gateway.cell_socket, http("cell"))

@@ -38,6 +38,7 @@ CELLS_OWN = {
     "cell/engines/postgres/sources.py": "programs of the system's",
     "cell/engines/resp/files.py": "a snapshot that is complete, of the cell's",
     "cell/instances/activity.py": "the home's",
+    "cell/instances/dumps.py": "names in the instance's folder, of the cell's",
     "cell/instances/nameless_files.py": "/proc",
     "cell/instances/snapshots.py": "snapshots of the cell's; a copy that is made is not read",
     "cell/layout.py": "the home's, before engines run; the configuration",

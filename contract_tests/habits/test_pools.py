@@ -9,6 +9,7 @@ from contract_tests.habits.test_sizes import ROOT, names, parsed
 POOLS = {
     *("Semaphore", "BoundedSemaphore", "ThreadPoolExecutor", "Queue", "SimpleQueue"),
     *("Turns", "QueryTurns", "Pool", "ConnectionCounts", "LogFollowers"),
+    "DataStreams",
 }
 # Where one is made: how its rows in the table begin, or why it needs none.
 TOLD = {
@@ -20,7 +21,7 @@ TOLD = {
     "cell/instances/pools.py": (
         *("engines starting", "engines that take longer to start", "snapshots being made"),
         "all of these that are under way",
-        *("statements in the SQL console", "logs being followed"),
+        *("statements in the SQL console", "logs being followed", "dumps and downloads of backups"),
     ),
     "cell/instances/queues.py": ("requests to the queues of an instance",),
     "gateway/client_certificates.py": ("verifying certificates of clients",),
@@ -31,8 +32,10 @@ TOLD = {
     ),
 }
 NOBODYS = {
+    "cell/backups/repository.py": "whoever waits there has a place of cell/instances/pools.py",
     "cell/backups/writing.py": "lasts as long as one backup is written, which has a place",
     "cell/engines/mysql/files.py": "lasts as long as one copy, which has a place",
+    "cell/instances/data_streams.py": "made by cell/instances/pools.py",
     "cell/instances/log_followers.py": "made by cell/instances/pools.py",
     "control/boundary/last_used.py": "a token is noted once a minute",
     "control/work/notifier.py": "a bell",

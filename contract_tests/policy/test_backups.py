@@ -43,6 +43,22 @@ def test_a_slot_begins_in_its_window(
     assert schedule.window_end == f"{(hours + 2) % 24:02}:{minutes:02}"
 
 
+@given(schedule=schedules, instance_id=ids, since=moments, moment=moments)
+def test_what_was_missed_lies_between(
+    schedule: BackupSchedule, instance_id: str, since: datetime, moment: datetime
+) -> None:
+    slot = schedule.last_slot(instance_id, moment)
+    missed = backups.missed_slots(schedule, since, slot)
+    assert len(missed) <= backups.MISSED_MAX
+    assert len(set(missed)) == len(missed)
+    for each in missed:
+        assert since + schedule.apart <= each < slot
+        assert schedule.last_slot(instance_id, each) == each
+    if len(missed) < backups.MISSED_MAX:
+        first = min([*missed, slot]) - backups.PERIODS[schedule.frequency]
+        assert first - since < schedule.apart
+
+
 def test_instances_are_spread_over_the_window_and_the_week() -> None:
     many = [f"inst_{number:026}" for number in range(700)]
     daily, weekly = (BackupSchedule(name, 7, "23:30") for name in ("daily", "weekly"))

@@ -1,6 +1,7 @@
 """What a plan allows in all: the last that fits is let in, and a refusal says what would help."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,6 +9,7 @@ from control.policy.plans import PLANS
 from control.policy.quotas import (
     DOMAINS_MAX,
     ORGS_CLOSED_MAX,
+    StoredBackup,
     Usage,
     check_closed_orgs,
     check_more_storage,
@@ -19,8 +21,9 @@ from control.policy.quotas import (
     check_one_more_project,
     check_return,
     orgs_max,
+    surplus_backups,
 )
-from control.policy.sizes import GB
+from control.policy.sizes import GB, TB
 from control.policy.violations import Violation, gigabytes, refuse, wrong
 from specserver import Invalid
 
@@ -173,7 +176,43 @@ def test_a_refusal_tells_the_first_or_how_many_and_lists_all() -> None:
 
 
 def test_manual_backups_have_a_quota() -> None:
-    assert check_one_more_backup(PLANS["solo"], 4) == []
-    (refused,) = check_one_more_backup(PLANS["solo"], 5)
+    solo = PLANS["solo"]
+    assert check_one_more_backup(solo, 4, 5 * TB - 1) == []
+    (refused,) = check_one_more_backup(solo, 5, 0)
     assert refused["keyword"] == "quota"
     assert "5 manual backups and you have 5" in refused["message"]
+    (refused,) = check_one_more_backup(solo, 4, 5 * TB)
+    assert refused["keyword"] == "quota"
+    assert "the solo plan allows 5000 GB of backups, and yours take 5000 GB" in refused["message"]
+    assert check_one_more_backup(PLANS["enterprise"], 99, 10**18) == []
+
+
+def test_every_plan_keeps_five_times_its_storage_in_backups() -> None:
+    for plan in PLANS.values():
+        storage = plan.storage_bytes_max
+        assert plan.backup_bytes_max == (None if storage is None else 5 * storage)
+
+
+def stored(instance: str, day: int, size_bytes: int, kind: str = "scheduled") -> StoredBackup:
+    at = datetime(2026, 11, day, tzinfo=UTC)
+    return StoredBackup(f"{instance}{day}", instance, kind, at, size_bytes)
+
+
+def surplus(*found: StoredBackup, plan: str = "free", needed: tuple[str, ...] = ()) -> list[str]:
+    return [each.id for each in surplus_backups(PLANS[plan], found, needed)]
+
+
+def test_the_oldest_automatic_backups_go_where_all_take_too_much() -> None:
+    usual = [stored("a", day, 3 * GB) for day in (4, 1, 2, 3)]
+    assert surplus(*usual[1:]) == []
+    assert surplus(*usual) == ["a1"]
+    assert surplus(*usual, stored("b", 1, 3 * GB)) == ["a1", "a2"]
+    assert surplus(*usual, plan="enterprise") == []
+    assert surplus(*usual, needed=("a1",)) == ["a2"]
+    # What was asked for counts, and stays; so does the newest of each, whatever it takes.
+    assert surplus(*usual[1:], stored("a", 5, 2 * GB, "manual")) == ["a1"]
+    assert surplus(stored("a", 1, 20 * GB), stored("b", 2, 20 * GB)) == []
+    assert surplus(stored("a", 1, 20 * GB, "manual"), stored("a", 2, GB), stored("a", 3, GB)) == [
+        "a2"
+    ]
+    assert surplus(stored("a", 1, 5 * GB), stored("a", 2, 5 * GB)) == []

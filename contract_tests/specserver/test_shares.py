@@ -213,6 +213,40 @@ def test_heavy_requests_of_strangers_hold_one_thread() -> None:
     asyncio.run(run())
 
 
+def test_who_hangs_up_while_waiting_is_not_worked_for() -> None:
+    """Or a crowd that asks and leaves would have everybody else wait for what nobody reads."""
+
+    async def run() -> None:
+        free, loop, done = asyncio.Event(), asyncio.get_running_loop(), 0
+
+        def hash_it() -> dict[str, Any]:
+            nonlocal done
+            done += 1
+            asyncio.run_coroutine_threadsafe(free.wait(), loop).result(60)
+            return {}
+
+        shares = Shares(whose, threads=4, is_heavy=lambda _exchange: True)
+        app = served(minimal(DONE), hash_it, threads=4, shares=shares)
+        first = asyncio.create_task(ask(app, {"x-address": "192.0.2.1"}))
+        gone = [
+            play(
+                app,
+                scope("GET", "/thing", {"x-address": f"198.51.100.{n}"}),
+                [{"type": "http.request", "body": b""}],
+                then_gone=True,
+            )
+            for n in range(100)
+        ]
+        async with asyncio.timeout(60):
+            assert await asyncio.gather(*gone) == [[]] * 100
+            last = asyncio.create_task(ask(app, {"x-address": "192.0.2.2"}))
+            free.set()
+            assert [await first, await last] == [200, 200]
+        assert done == 2
+
+    asyncio.run(run())
+
+
 def post(app: Any, headers: dict[str, str], size: int, gone: asyncio.Event) -> Any:
     """A request whose body of this size comes, in pieces, and never ends."""
     waiting = [size // 8] * 8

@@ -13,6 +13,9 @@ MAY = {
     "control/boundary/windows.py": "counts that one process keeps for itself, of lengths of time",
     "menagerie/doctor/installation.py": "tells how far the two clocks are apart",
     "menagerie/endpoints.py": "a cell's first certificate, made before any database is there",
+    "menagerie/recovery/archives.py": "says when a backup of the installation was made",
+    "menagerie/recovery/last_made.py": "says when the last one was made, for this host's doctor",
+    "menagerie/recovery/state.py": "says when a backup of the installation was begun",
     "storage/columns.py": "asks the database",
 }
 HOSTS = re.compile(

@@ -22,7 +22,7 @@ from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances import allocations, changes, instances
+from storage.instances import allocations, changes, instances, of_projects
 from storage.network import domains
 
 FETCHES: dict[str, Callable[[Session, str, str], Any]] = {
@@ -204,9 +204,11 @@ def test_one_that_failed_with_data_can_be_given_more_storage(database: Database)
         instance.ready_at, instance.desired_status = moment, "deleted"
         with pytest.raises(StateConflict, match="failed and to be deleted"):
             changes.order(db, instance, more, requested_by=None, now=moment)
-        instance.desired_status = "running"
+        # As after a resume that failed, which more storage would have helped.
+        instance.desired_status = "paused"
         (change,) = changes.order(db, instance, more, requested_by=None, now=moment)
         assert (change.status, instance.status) == ("pending", "resizing")
+        assert instance.desired_status == "running"
 
 
 def test_sessions_end_by_expiry_and_by_revocation(database: Database) -> None:
@@ -331,8 +333,8 @@ def test_what_was_erased_or_changed_long_ago_is_read_by_no_order(database: Datab
         assert [one.id for one in instances.of_cell(db, cell_id)] == [there.id]
         assert allocations.by_cell(db, [cell_id])[cell_id].storage_bytes == there.storage_bytes
         assert instances.usage(db, org_id)[0] == 1
-        assert instances.count_by_status(db, org_id, project_id) == {there.status: 1}
-        assert not instances.is_name_taken(db, project_id, "none")
+        assert of_projects.count_by_status(db, org_id, project_id) == {there.status: 1}
+        assert not of_projects.is_name_taken(db, project_id, "none")
         assert [one.id for one in instances.live(db, org_id, teams=None)] == [there.id]
         assert list(instances.in_statuses(db, org_id, ["erased"])) == []
         found = instances.page(db, org_id, teams=None, limit=5, after=None)

@@ -6,7 +6,10 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
+import orjson
+
 from control.cells.answer_checks import Answer
+from control.cells.client import CellFailed, CellRefused
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS backups (id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, told TEXT);
@@ -17,6 +20,26 @@ def stored(file: sqlite3.Connection, instance_id: str) -> list[str]:
     """The ids of the instance's backups."""
     query = "SELECT id FROM backups WHERE instance_id = ? ORDER BY id"
     return [row[0] for row in file.execute(query, (instance_id,)).fetchall()]
+
+
+def taken_over(
+    file: sqlite3.Connection, instance_id: str, observed: Answer | None, known: list[str], key: str
+) -> Answer:
+    """All that are in the store, oldest first; their key is had from any that is known, or all."""
+    answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
+    if answered is not None:
+        return dict(orjson.loads(answered[0]))
+    if observed is not None and not observed["data_lost"]:
+        raise CellRefused("the cell has the data of the instance")
+    query = "SELECT told FROM backups WHERE instance_id = ? ORDER BY id"
+    rows = file.execute(query, (instance_id,)).fetchall()
+    items = [dict(orjson.loads(row[0])) for row in rows]
+    if known and items and not {each["sha256"] for each in items} & set(known):
+        raise CellFailed("the control plane does not know of the backup")
+    answer = {"items": items}
+    file.execute("INSERT INTO answers VALUES (?, ?)", (key, orjson.dumps(answer).decode()))
+    file.execute("INSERT INTO effects VALUES ('take_over_backups', ?)", (instance_id,))
+    return answer
 
 
 def told(backup_id: str, kind: str) -> Answer:

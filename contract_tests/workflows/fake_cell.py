@@ -5,7 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,16 @@ import orjson
 from sqlalchemy.orm import Session
 from ulid import ULID
 
-from contract_tests.workflows import fake_backups, fake_migrations, fake_queues
+from contract_tests.workflows import (
+    fake_backups,
+    fake_migrations,
+    fake_observations,
+    fake_queues,
+)
 from contract_tests.workflows.fake_migrations import FakeMigrations
 from contract_tests.workflows.fake_queues import FakeQueues
 from control.cells.answer_checks import Answer, Observations
 from control.cells.client import CellClient, CellRefused, InstanceUnknown
-from control.work import LeaseLost
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
 
@@ -30,7 +34,6 @@ CREATE TABLE IF NOT EXISTS effects (action TEXT NOT NULL, instance_id TEXT NOT N
 """
 Hook = Callable[[str, str], None]
 PEM = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n"
-NETWORK = ("network_version", "allow_cidrs", "client_ca_pem", "domains")
 USED = ("instance_id", "storage_bytes", "memory_bytes", "connections", "cpu_s")
 
 
@@ -74,7 +77,7 @@ class FakeCell:
 
     def observe(self, instance_id: str) -> Answer | None:
         with self._open() as file:
-            return _read(file, instance_id)
+            return fake_observations.read(file, instance_id)
 
     def capacity(self, instance_id: str) -> Answer:
         observed = self.observe(instance_id)
@@ -93,9 +96,14 @@ class FakeCell:
 
         def act(observed: Answer | None) -> Answer:
             told = {name: spec[name] for name in ("engine", "engine_version", "host")}
-            networked = _networked(observed or _new(instance_id), spec)
+            networked = fake_observations.networked(
+                observed or fake_observations.new(instance_id), spec
+            )
             told |= networked
-            told["spec"] = {**spec, **{name: networked["spec"][name] for name in NETWORK}}
+            told["spec"] = {
+                **spec,
+                **{name: networked["spec"][name] for name in fake_observations.NETWORK},
+            }
             if observed is not None and observed["status"] == "erased":
                 raise CellRefused("cannot put an instance that is erased")
             if observed is None and not held:
@@ -104,9 +112,11 @@ class FakeCell:
                 raise CellRefused(f"there is no backup {backup} in the store")
             if observed is not None:
                 undeleted = {"status": "paused", "paused_by": "request"}
-                more = undeleted if observed["status"] == "stopped" else {}
-                return {**observed, **told, **more, **_sized(spec["size"])}
-            return _new(instance_id) | told | _sized(spec["size"])
+                more: Answer = undeleted if observed["status"] == "stopped" else {}
+                if observed["data_lost"] and backup is not None:
+                    more |= {"data_lost": False, "status": "running"}
+                return {**observed, **told, **more, **fake_observations.sized(spec["size"])}
+            return fake_observations.new(instance_id) | told | fake_observations.sized(spec["size"])
 
         return self._act("put", instance_id, act, key=key, lease=lease)
 
@@ -119,7 +129,7 @@ class FakeCell:
         return self._change("resume", instance_id, awake, key, lease)
 
     def resize(self, instance_id: str, size: Mapping[str, Any], *, key: str, lease: int) -> Answer:
-        return self._change("resize", instance_id, _sized(size), key, lease)
+        return self._change("resize", instance_id, fake_observations.sized(size), key, lease)
 
     def set_network(
         self, instance_id: str, network: Mapping[str, Any], *, key: str, lease: int
@@ -129,7 +139,7 @@ class FakeCell:
                 raise InstanceUnknown(f"instance {instance_id} is not here")
             if observed["status"] == "erased":
                 raise CellRefused("cannot set the network of an instance that is erased")
-            return {**observed, **_networked(observed, network)}
+            return {**observed, **fake_observations.networked(observed, network)}
 
         return self._act("set_network", instance_id, act, key=key, lease=lease)
 
@@ -156,6 +166,17 @@ class FakeCell:
 
         return self._store("back_up", instance_id, act, key=key, lease=lease)
 
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
+    ) -> Answer:
+        self.before("take_over_backups", instance_id)
+        with self._open() as file:
+            fake_observations.check_lease(file, key.rpartition(":")[0], lease)
+            observed = fake_observations.read(file, instance_id)
+            answer = fake_backups.taken_over(file, instance_id, observed, known, key)
+        self.after("take_over_backups", instance_id)
+        return answer
+
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
     ) -> Answer:
@@ -171,7 +192,7 @@ class FakeCell:
             if backup_id not in fake_backups.stored(file, instance_id):
                 raise CellRefused(f"there is no backup {backup_id} in the store")
             restored = {**observed, "status": "running", "restored_from": backup_id}
-            _write(file, restored)
+            fake_observations.write(file, restored)
             return restored
 
         return self._store("restore", instance_id, act, key=key, lease=lease)
@@ -202,7 +223,8 @@ class FakeCell:
     def becomes(self, instance_id: str, **observed: Any) -> None:
         """Something happens in the cell by itself."""
         with self._open() as file:
-            _write(file, {**(_read(file, instance_id) or _new(instance_id)), **observed})
+            known = fake_observations.read(file, instance_id) or fake_observations.new(instance_id)
+            fake_observations.write(file, {**known, **observed})
 
     def forget(self, instance_id: str) -> None:
         with self._open() as file:
@@ -211,7 +233,7 @@ class FakeCell:
     def told(self, instance_id: str) -> dict[str, Any]:
         """What was last declared of the instance."""
         with self._open() as file:
-            observed = _read(file, instance_id)
+            observed = fake_observations.read(file, instance_id)
         assert observed is not None
         return dict(observed["spec"])
 
@@ -247,7 +269,7 @@ class FakeCell:
         """An act on the store. The instance may be stopped, and not erased."""
 
         def do(file: sqlite3.Connection) -> Answer:
-            observed = _read(file, instance_id)
+            observed = fake_observations.read(file, instance_id)
             if observed is None:
                 raise InstanceUnknown(f"instance {instance_id} is not here")
             if observed["status"] == "erased":
@@ -278,8 +300,8 @@ class FakeCell:
         lease: int,
     ) -> Answer:
         def do(file: sqlite3.Connection) -> Answer:
-            observation = act(_read(file, instance_id))
-            _write(file, observation)
+            observation = act(fake_observations.read(file, instance_id))
+            fake_observations.write(file, observation)
             return observation
 
         return self._once(action, instance_id, do, key=key, lease=lease)
@@ -296,7 +318,7 @@ class FakeCell:
         """What was answered to that key before is answered again."""
         self.before(action, instance_id)
         with self._open() as file:
-            _check_lease(file, key.rpartition(":")[0], lease)
+            fake_observations.check_lease(file, key.rpartition(":")[0], lease)
             answered = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
             if answered is not None:
                 return dict(orjson.loads(answered[0]))
@@ -337,59 +359,3 @@ class FakeCells:
 
 def nothing(_action: str, _instance_id: str) -> None:
     """The hook of a cell that works."""
-
-
-def _check_lease(file: sqlite3.Connection, operation: str, lease: int) -> None:
-    seen = file.execute("SELECT lease FROM leases WHERE operation = ?", (operation,)).fetchone()
-    if seen is not None and lease < seen[0]:
-        raise LeaseLost(f"lease {lease} of {operation} is older than {seen[0]}")
-    file.execute("INSERT OR REPLACE INTO leases VALUES (?, ?)", (operation, lease))
-
-
-def _read(file: sqlite3.Connection, instance_id: str) -> Answer | None:
-    query = "SELECT observation FROM instances WHERE id = ?"
-    row = file.execute(query, (instance_id,)).fetchone()
-    return None if row is None else dict(orjson.loads(row[0]))
-
-
-def _write(file: sqlite3.Connection, observation: Answer) -> None:
-    row = (observation["instance_id"], orjson.dumps(observation).decode())
-    file.execute("INSERT OR REPLACE INTO instances VALUES (?, ?)", row)
-
-
-def _networked(observed: Answer, told: Mapping[str, Any]) -> Answer:
-    """What is said of clients and domains, unless something newer was said before."""
-    spec = dict(observed.get("spec", {}))
-    # Absent from what an earlier control plane tells.
-    told = {"network_version": 0, **told}
-    if told["network_version"] >= observed["network_version"]:
-        spec |= {name: told[name] for name in NETWORK}
-    return {"spec": spec, "network_version": spec["network_version"]}
-
-
-def _sized(size: Mapping[str, Any]) -> Answer:
-    """A cell says the name; the figures are for tests to ask about."""
-    return {"size": size["name"], "figures": dict(size)}
-
-
-def _new(instance_id: str) -> Answer:
-    return {
-        "instance_id": instance_id,
-        "status": "running",
-        "status_reason": None,
-        "paused_by": None,
-        "engine": "duckdb",
-        "engine_version": "1.5",
-        "size": "f0",
-        "host": "duckdb.local.localhost",
-        "port": 8443,
-        "network_version": 0,
-        "connections": 0,
-        "last_activity_at": None,
-        "storage_bytes": 4096,
-        "memory_bytes": 1024,
-        "cpu_s": 0.0,
-        "started_at": datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds"),
-        "restarts": 0,
-        "credentials": {"generation": 1, "overlap_until": None},
-    }

@@ -30,7 +30,14 @@ BACKUP = "bkp_01JD0000000000000000000000"
 MIGRATION = "mig_01JD0000000000000000000000"
 OLDER = {
     "cells.get": {"refused", "clock", "capacity", "confinement"},
-    "instances.get": {"connections_peaks", "domains", "network_version", "backup", "restore"},
+    "instances.get": {
+        "data_lost",
+        "connections_peaks",
+        "domains",
+        "network_version",
+        "backup",
+        "restore",
+    },
 }
 """What cells of earlier releases do not say."""
 ASKED: dict[str, Callable[[HttpCell], Any]] = {
@@ -40,6 +47,7 @@ ASKED: dict[str, Callable[[HttpCell], Any]] = {
     "instances.pause": lambda c: c.pause(ID, key="op_1:pause", lease=1),
     "instances.snapshot": lambda c: c.snapshot(ID, "before", key="op_1:copy", lease=1),
     "backups.make": lambda c: c.back_up(ID, BACKUP, "manual", key="op_1:copy", lease=1),
+    "backups.take_over": lambda c: c.take_over_backups(ID, [], key="op_1:find", lease=1),
     "backups.drop": lambda c: c.drop_backups(ID, [BACKUP], key="op_1:drop", lease=1),
     "migrations.get": lambda c: c.migrations(ID).observe(MIGRATION),
     "migrations.cancel": lambda c: c.migrations(ID).cancel(MIGRATION, key="op_1:drop", lease=1),

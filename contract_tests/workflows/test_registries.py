@@ -17,6 +17,7 @@ from contract_tests.workflows import known
 from contract_tests.workflows.data import migrating, stored
 from contract_tests.workflows.stage import LEASE_S, Killed, Stage
 from contract_tests.workflows.test_three_ways import CASES
+from control.workflows.instances.resuming import bring_back
 from control.workflows.instances.starting import start
 from control.workflows.network.dns import DnsResolver
 from control.workflows.network.domains import verify_domain
@@ -80,6 +81,14 @@ def of_a_migration(kind: str) -> Callable[[Stage], None]:
     return begin
 
 
+def of_a_lost_one(stage: Stage) -> None:
+    instance = stage.instance("resuming")
+    backup_id = stored.backup(stage.database, stage.cell, instance)
+    stage.cell.forget(instance.id)
+    with stage.database.write() as db:
+        start(db, bring_back, instance, backup_id=backup_id)
+
+
 # Beside the cases of test_three_ways.py, which follow an instance through its statuses.
 OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "access.end_urls": by_itself("access.end_urls", cell_id="cell_fake"),
@@ -91,6 +100,7 @@ OTHERS: Final[dict[str, Callable[[Stage], None]]] = {
     "cells.refresh": by_itself("cells.refresh", cell_id="cell_fake"),
     "domains.verify": of_a_domain,
     "housekeeping": by_itself("housekeeping"),
+    "instances.bring_back": of_a_lost_one,
     "instances.converge": on_instance("instances.converge"),
     "instances.network": on_instance("instances.network"),
     "instances.purge": by_itself("instances.purge"),

@@ -103,20 +103,32 @@ CASES = {
             "failed",
             told_before=("instance.ready.v1",),
         ),
+        Case(
+            "restores.recover",
+            "restoring",
+            "running",
+            ("take_over_backups", "put", "resume"),
+            "restore.completed.v1",
+            "failed",
+            told_before=("instance.credentials.rotated.v1",) * 2,
+        ),
     )
 }
 STEPS = {
     "instances.provision": ("begin", "put", "usable", "record"),
     "instances.pause": ("pause", "record"),
-    "instances.resume": ("wanted", "put", "resume", "usable", "record"),
-    "undelete what was running": ("wanted", "put", "resume", "usable", "record"),
-    "undelete what was paused": ("wanted", "put", "record"),
+    "instances.resume": ("wanted", "look", "put", "resume", "usable", "record"),
+    "undelete what was running": ("wanted", "look", "put", "resume", "usable", "record"),
+    "undelete what was paused": ("wanted", "look", "put", "record"),
     "instances.resize": ("plan", "protect", "back_up", "backed_up", "apply", "usable", "record"),
     "instances.delete": ("delete", "record"),
     "instances.erase": ("erase", "record"),
     "restores.in_place": (
         *("begin", "close", "protect", "back_up", "backed_up"),
         *("restore", "open", "usable", "record"),
+    ),
+    "restores.recover": (
+        *("begin", "find", "choose", "put", "start", "usable", "pause", "record"),
     ),
     "restores.new_instance": ("begin", "put", "usable", "record"),
 }
@@ -189,7 +201,11 @@ def begin(stage: Stage, case: Case) -> Instance:
         with stage.database.write() as db:
             row = instances.fetch(db, stage.org_id, instance.id)
             changes.order(db, row, {"size": "s0"}, requested_by=None, now=now(db))
-    if case.kind.startswith("restores."):
+    if case.kind == "restores.recover":
+        stored.backup(stage.database, stage.cell, instance)
+        renewed = {"generation": 2, "overlap_until": None}
+        stage.cell.becomes(instance.id, status="failed", data_lost=True, credentials=renewed)
+    elif case.kind.startswith("restores."):
         source = stage.instance("running") if case.before == "requested" else instance
         backup_id = stored.backup(stage.database, stage.cell, source)
         stored.restore(stage, source, backup_id, instance, case.kind.removeprefix("restores."))

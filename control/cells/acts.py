@@ -6,6 +6,7 @@ _OF_BACKUPS: Final = {
     "back-up": "backups.make",
     "drop-backups": "backups.drop",
     "restore": "backups.restore",
+    "take-over-backups": "backups.take_over",
 }
 
 

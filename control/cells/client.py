@@ -16,6 +16,7 @@ from control.cells.migrations import CellMigrations, HttpMigrations
 from control.cells.queues import HttpQueues, QueueRefused, Queues
 from control.cells.signing import Signer
 from control.cells.slow_cells import OneAtATime
+from control.cells.sockets import UNIX
 from control.work.errors import Again, GiveUp, LeaseLost
 from gateway import bounded_answers
 from gateway.peer_texts import all_printable
@@ -31,7 +32,6 @@ ACT_WAIT_S: Final = 1
 No thread waits meanwhile: a few slow engines would keep all others' orders waiting.
 """
 CONNECT_TIMEOUT_S: Final = 3.0
-UNIX: Final = "http+unix://"
 _UNREADABLE: Final = "the cell's answer cannot be read"
 DESCRIPTION_BYTES_MAX: Final = 1 << 18
 """Each order reads what all cells last said of themselves."""
@@ -88,6 +88,9 @@ class CellClient(Protocol):
     def snapshot(self, instance_id: str, label: str, *, key: str, lease: int) -> Answer: ...
     def back_up(
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
+    ) -> Answer: ...
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
     ) -> Answer: ...
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int
@@ -175,6 +178,11 @@ class HttpCell:
         self, instance_id: str, backup_id: str, kind: str, *, key: str, lease: int
     ) -> Answer:
         return self._act("back-up", instance_id, {"backup_id": backup_id, "kind": kind}, key, lease)
+
+    def take_over_backups(
+        self, instance_id: str, known: list[str], *, key: str, lease: int
+    ) -> Answer:
+        return self._act("take-over-backups", instance_id, {"known_sha256": known}, key, lease)
 
     def drop_backups(
         self, instance_id: str, backup_ids: list[str], *, key: str, lease: int

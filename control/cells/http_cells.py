@@ -1,13 +1,12 @@
 """The clients of all cells: one for each, with its connections."""
 
-import os
 import threading
-from urllib.parse import quote, unquote
 
 from sqlalchemy.orm import Session
 
-from control.cells.client import UNIX, CellClient, HttpCell
+from control.cells.client import CellClient, HttpCell
 from control.cells.signing import Signer
+from control.cells.sockets import followed
 from storage.catalogue import cells
 from storage.catalogue.cells import Cell
 from storage.instances.instances import Instance
@@ -26,7 +25,7 @@ class HttpCells:
 
     def for_cell(self, cell: Cell) -> CellClient:
         """Raises CellUnavailable. The last one of a cell is kept, whatever CAs it tells in turn."""
-        url, ca_pem = _followed(cell.url), cell.ca_root_pem
+        url, ca_pem = followed(cell.url), cell.ca_root_pem
         with self._lock:
             kept = self._clients.get(cell.id)
             if kept is None or kept[:2] != (url, ca_pem):
@@ -40,10 +39,3 @@ class HttpCells:
             for _, _, client in self._clients.values():
                 client.close()
             self._clients.clear()
-
-
-def _followed(url: str) -> str:
-    """A cell with a deep home puts a link where its socket would be: the kernel limits the path."""
-    if not url.startswith(UNIX):
-        return url
-    return UNIX + quote(os.path.realpath(unquote(url.removeprefix(UNIX))))

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from control.ordering.candidates import candidates
 from control.policy.orders import Alteration, Order
 from control.policy.placement import (
+    Amount,
     Candidate,
     Overcommit,
     amount,
@@ -57,6 +58,8 @@ def check_growth(by: Requester, instance: Instance, asked: Alteration) -> None:
     """
     size, storage_bytes = SIZES[asked.size or instance.size], asked.storage_bytes
     before = amount(SIZES[instance.size], instance.storage_bytes)
+    if instance.needs_room:
+        before = Amount(storage_bytes=instance.storage_bytes)
     needed = amount(size, storage_bytes or instance.storage_bytes).beyond(before)
     found = _own_cell(by, instance)
     offered = PLANS[by.org.plan].sizes

@@ -23,7 +23,7 @@ from storage.catalogue.cells import Cell
 from storage.data.backups import Backup
 from storage.database import now
 from storage.errors import StateConflict, StorageUnavailable
-from storage.instances import changes, instances
+from storage.instances import changes, instances, of_projects
 from storage.instances.instances import Instance
 from storage.network import networks
 
@@ -75,6 +75,8 @@ def check_alteration(by: Requester, instance: Instance, body: Body) -> None:
     refuse(orders.check_alteration(current, asked, terms(by)), BREAKS)
     if asked.size is not None or asked.storage_bytes is not None:
         capacity.check_growth(by, instance, asked)
+    elif instance.needs_room and (asked.engine_version or asked.placement):
+        capacity.check_wake(by, instance, "change")
 
 
 def kept_until(by: Requester, instance: Instance, now: datetime) -> datetime:
@@ -229,7 +231,7 @@ def _choose_cell(
 
 def _check_name(by: Requester, project: Project, name: str) -> None:
     """What the database holds when the order is placed, asked beforehand."""
-    if instances.is_name_taken(by.db, project.id, name):
+    if of_projects.is_name_taken(by.db, project.id, name):
         raise StateConflict("the project already has an instance with this name")
 
 

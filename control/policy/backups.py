@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+from control.policy.catalogue import ENGINES
 from control.policy.plans import Plan
 from control.policy.violations import Violation, wrong
 
@@ -20,7 +21,11 @@ WINDOW: Final = timedelta(hours=2)
 """Instances begin spread over this time, so that those of a cell do not all copy at once."""
 PRE_CHANGE_KEPT: Final = 5
 """Of an instance: as many changes as one likes are made in a day."""
+MISSED_MAX: Final = 100
+"""Of an instance, for which it is noted that no backup was begun: hourly ones of four days."""
 HEALTH_PLANS: Final = ("team", "enterprise")
+SEVERAL_DATABASES: Final = frozenset({"postgres", "mysql"})
+"""Protocols of engines of which one database is dumped, and not all that there is."""
 _MONDAY: Final = datetime.fromisoformat("1970-01-05T00:00:00+00:00")
 
 
@@ -135,6 +140,15 @@ def check_restore(body: Mapping[str, Any], name: str) -> list[Violation]:
     return found
 
 
+def check_dump(engine_id: str, body: Mapping[str, Any]) -> list[Violation]:
+    """Everything wrong with a request for a dump of an instance of that engine."""
+    engine = ENGINES[engine_id]
+    if "database" not in body or engine.protocol in SEVERAL_DATABASES:
+        return []
+    message = f"a dump of {engine.name} has all that there is; leave the database out"
+    return [wrong("database", "engine", message)]
+
+
 @dataclass(frozen=True)
 class BackupHistory:
     """Of an instance: since when it has data, and what is known of its backups.
@@ -166,6 +180,16 @@ def due_slot(
         return None
     begun = max(turns.ready_at, turns.newest_slot or turns.ready_at)
     return slot if slot > begun else None
+
+
+def missed_slots(schedule: BackupSchedule, since: datetime, slot: datetime) -> list[datetime]:
+    """Those between, newest first and not more than MISSED_MAX; they are not made up for."""
+    at = slot - PERIODS[schedule.frequency]
+    found: list[datetime] = []
+    while at - since >= schedule.apart and len(found) < MISSED_MAX:
+        found.append(at)
+        at -= PERIODS[schedule.frequency]
+    return found
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ CATALOGUE: Final[Mapping[str, str]] = MappingProxyType(
         "backups:write": "make, delete and restore backups, and change backup settings",
         "migrations:read": "see migrations into instances",
         "migrations:write": "start, cancel and cut over migrations into instances",
+        "data:export": "download dumps and backups, through a one-time URL",
         "queues:read": "see the queues of an instance and how full they are",
         "queues:write": "create and delete queues, and send, read, delete and archive messages",
         "logs:read": "read engine logs",
@@ -53,6 +54,7 @@ _OPERATOR = _VIEWER | {
     "credentials:rotate",
     "backups:write",
     "migrations:write",
+    "data:export",
     "queues:write",
     "logs:read",
 }

@@ -16,7 +16,8 @@ class Plan:
     """A plan's quotas; None is: no limit.
 
     `retention_days` is how long the data of a deleted instance is kept, `pauses_when_idle`
-    whether instances pause after 15 minutes without connections.
+    whether instances pause after 15 minutes without connections. `backup_bytes_max` is what all
+    backups of live instances take in the store: five times the storage.
     """
 
     id: str
@@ -29,6 +30,7 @@ class Plan:
     api_keys_max: int | None
     teams_max: int | None
     manual_backups_max: int
+    backup_bytes_max: int | None
     backup_frequency_max: str
     backup_retention_days: int
     pitr_days: int
@@ -51,6 +53,7 @@ FREE: Final = Plan(
     api_keys_max=10,
     teams_max=1,
     manual_backups_max=1,
+    backup_bytes_max=10 * GB,
     backup_frequency_max="daily",
     backup_retention_days=3,
     pitr_days=0,
@@ -72,6 +75,7 @@ SOLO: Final = Plan(
     api_keys_max=50,
     teams_max=1,
     manual_backups_max=5,
+    backup_bytes_max=5 * TB,
     backup_frequency_max="daily",
     backup_retention_days=7,
     pitr_days=2,
@@ -93,6 +97,7 @@ TEAM: Final = Plan(
     api_keys_max=500,
     teams_max=None,
     manual_backups_max=25,
+    backup_bytes_max=250 * TB,
     backup_frequency_max="hourly",
     backup_retention_days=30,
     pitr_days=7,
@@ -114,6 +119,7 @@ ENTERPRISE: Final = Plan(
     api_keys_max=None,
     teams_max=None,
     manual_backups_max=100,
+    backup_bytes_max=None,
     backup_frequency_max="hourly",
     backup_retention_days=90,
     pitr_days=30,

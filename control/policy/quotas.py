@@ -1,8 +1,8 @@
 """How many of what a user, an organization and an instance may have; whoever asks has counted."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from control.policy.plans import Plan
@@ -139,12 +139,57 @@ def check_one_more_domain(plan: Plan, count: int) -> list[Violation]:
     return []
 
 
-def check_one_more_backup(plan: Plan, count: int) -> list[Violation]:
-    """Whether an organization that holds so many manual backups may have one more."""
-    if count < plan.manual_backups_max:
-        return []
-    message = (
-        f"the {plan.id} plan allows {plan.manual_backups_max} manual backups and you have {count};"
-        " delete one or change the plan"
-    )
-    return [wrong("", "quota", message)]
+def check_one_more_backup(plan: Plan, count: int, stored_bytes: int) -> list[Violation]:
+    """Whether an organization that holds so many manual backups may have one more.
+
+    `stored_bytes` is what all of its backups take, automatic ones included.
+    """
+    if count >= plan.manual_backups_max:
+        message = (
+            f"the {plan.id} plan allows {plan.manual_backups_max} manual backups and you have"
+            f" {count}; delete one or change the plan"
+        )
+        return [wrong("", "quota", message)]
+    if plan.backup_bytes_max is not None and stored_bytes >= plan.backup_bytes_max:
+        message = (
+            f"the {plan.id} plan allows {gigabytes(plan.backup_bytes_max)} of backups, and yours"
+            f" take {gigabytes(stored_bytes)}; delete a manual one, keep automatic ones for fewer"
+            " days (`backup-settings`), or change the plan"
+        )
+        return [wrong("", "quota", message)]
+    return []
+
+
+@dataclass(frozen=True)
+class StoredBackup:
+    """A completed one of a live instance."""
+
+    id: str
+    instance_id: str
+    kind: str
+    completed_at: datetime
+    stored_bytes: int
+
+
+def surplus_backups(
+    plan: Plan, stored: Iterable[StoredBackup], needed: Collection[str] = ()
+) -> list[StoredBackup]:
+    """Those that are to go as all of an organization's take more than its plan allows.
+
+    Automatic ones, the oldest first. Each instance keeps its newest backup, and what restores read
+    from stays; so does what was asked for, which counts nevertheless.
+    """
+    by_age = sorted(stored, key=lambda each: (each.completed_at, each.id))
+    kept = {each.instance_id: each.id for each in by_age}
+    over = 0 if plan.backup_bytes_max is None else _total(by_age) - plan.backup_bytes_max
+    found: list[StoredBackup] = []
+    for each in by_age:
+        if over - _total(found) <= 0:
+            break
+        if each.kind != "manual" and each.id not in needed and kept[each.instance_id] != each.id:
+            found.append(each)
+    return found
+
+
+def _total(stored: Iterable[StoredBackup]) -> int:
+    return sum(each.stored_bytes for each in stored)

@@ -13,9 +13,8 @@ from gateway.refusal import Refusal
 HEAD_ENDS = (b"\r\n\r\n", b"\n\n")
 # A longer head is passed on as it is, for the engine to refuse.
 HEAD_MAX_BYTES = 65_536
-# Enough to know the method, or HTTP/2, by.
+# Enough to know the method by.
 FIRST_BYTES = 16
-HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, GOAWAY, ENHANCE_YOUR_CALM = 4, 7, 11
 TLS_REQUIRED = "this port accepts TLS only: use https://"
 
@@ -45,6 +44,7 @@ class Https:
 class HttpsDialogue(TlsFirst):
     def __init__(self) -> None:
         self._first = b""
+        self._is_http2 = False
         self._has_credentials = False
         self._to_come: int | None = 0
         self._answered = b""
@@ -58,6 +58,9 @@ class HttpsDialogue(TlsFirst):
         if not first[:1].isalpha():
             return None
         return _response("400 Bad Request", {"error": TLS_REQUIRED}, first)
+
+    def tls_agreed(self, protocol: str | None) -> None:
+        self._is_http2 = protocol == "h2"
 
     def begin(self, received: bytearray) -> FirstRequest | None:
         whole = any(end in received for end in HEAD_ENDS)
@@ -79,8 +82,8 @@ class HttpsDialogue(TlsFirst):
         instance_id: str | None,
         logins: Logins,  # noqa: ARG002 - of the seam
     ) -> Step:
-        seen = instance_id is None or self._first == HTTP2[:FIRST_BYTES]
-        return Step(to_backend=first, spliced=seen)
+        # Its beginning alone proves nothing: an engine of HTTP/1.1 waits for the rest of it.
+        return Step(to_backend=first, spliced=instance_id is None or self._is_http2)
 
     def from_client(self, data: bytes) -> Step:
         if self._to_come:
@@ -100,7 +103,7 @@ class HttpsDialogue(TlsFirst):
         return Step(to_client=data, spliced=accepted, done=accepted)
 
     def refusal(self, refusal: Refusal, *, problem: bool) -> bytes:
-        if self._first == HTTP2[:FIRST_BYTES]:
+        if self._is_http2:
             return _http2_refusal(refusal.text)
         body: dict[str, object] = {"error": refusal.text}
         if problem:

@@ -114,6 +114,9 @@ class Dialogue(Protocol):
         `TLS` where what is left is the beginning of a ClientHello; None while bytes are missing.
         """
 
+    def tls_agreed(self, protocol: str | None) -> None:
+        """Told before `begin`: what TLS agreed on, None where the client named no protocol."""
+
     def begin(self, received: bytearray) -> FirstRequest | SideRequest | None:
         """Whether what has come through TLS so far is a request, and not a mere probe.
 

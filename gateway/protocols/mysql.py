@@ -127,6 +127,8 @@ class MySqlDialogue:
                 return TLS
         return Rejected("plaintext", _framed(INSECURE_TRANSPORT, 2), linger=True)
 
+    def tls_agreed(self, protocol: str | None) -> None: ...
+
     def begin(self, received: bytearray) -> FirstRequest | None:
         try:
             packet = wire.take_packet(received)

@@ -90,6 +90,8 @@ class PostgresDialogue:
         # it but this: it can cancel what that session runs.
         return self._side_request(bytes(received[:size])) if len(received) >= size else None
 
+    def tls_agreed(self, protocol: str | None) -> None: ...
+
     def begin(self, received: bytearray) -> FirstRequest | SideRequest | None:
         try:
             size = wire.packet_size(received)

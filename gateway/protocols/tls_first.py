@@ -35,6 +35,8 @@ class TlsFirst:
         answer = self.plaintext_refusal(bytes(received))
         return Rejected("plaintext", answer or b"", linger=answer is not None)
 
+    def tls_agreed(self, protocol: str | None) -> None: ...
+
     def opened(
         self,
         first: bytes,

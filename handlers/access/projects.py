@@ -12,7 +12,7 @@ from specserver import Reply
 from storage.access import projects, teams
 from storage.access.projects import Project
 from storage.errors import StateConflict
-from storage.instances import instances
+from storage.instances import of_projects
 
 Body = dict[str, Any]
 
@@ -50,8 +50,8 @@ def update(call: OrgCall, project: Project, body: Body) -> Body:
 
 
 def delete(call: OrgCall, project: Project) -> Reply:
-    _refuse_while_used(instances.count_by_status(call.db, call.org.id, project.id))
-    instances.leave_project(call.db, call.org.id, project.id)
+    _refuse_while_used(of_projects.count_by_status(call.db, call.org.id, project.id))
+    of_projects.leave_project(call.db, call.org.id, project.id)
     call.audit(target=project.id, detail={"name": project.name, "slug": project.slug})
     call.db.delete(project)
     return Reply.no_content()

@@ -59,6 +59,7 @@ def step_up(call: SessionCall, body: Body) -> Body:
     second_factor.require_code(call, body["code"])
     session = call.caller.session
     session.mfa_at = call.now
+    sessions.revoke_surplus(call.db, session, call.now)
     call.audit(target=session.id)
     return view(call, session)
 

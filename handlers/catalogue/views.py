@@ -44,6 +44,7 @@ def plan(record: Plan, idle_pause_s: int) -> Json:
             "api_keys": record.api_keys_max,
             "teams": record.teams_max,
             "manual_backups": record.manual_backups_max,
+            "backup_bytes": record.backup_bytes_max,
         },
         "deleted_retention_days": record.retention_days,
         "backup_frequency_max": record.backup_frequency_max,

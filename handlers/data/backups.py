@@ -13,6 +13,7 @@ from handlers import instants, paging
 from handlers.calls import OrgCall
 from handlers.data import backup_views as views
 from handlers.data import progress, restore_views
+from handlers.instances import one_time
 from handlers.instances.views import instance_event
 from specserver import Conflict, Forbidden, Reply
 from storage.access import projects
@@ -42,11 +43,9 @@ def create(call: OrgCall, instance: Instance, body: Body) -> Reply:
     instance.check_backed_up()
     if backups.first_open(call.db, instance, "manual") is not None:
         raise Conflict("a manual backup of the instance is being made; wait until it is completed")
-    refuse(
-        quotas.check_one_more_backup(
-            PLANS[call.org.plan], backups.count_manual(call.db, call.org.id)
-        )
-    )
+    held = backups.count_manual(call.db, call.org.id)
+    stored_bytes = backups.stored_bytes(call.db, call.org.id)
+    refuse(quotas.check_one_more_backup(PLANS[call.org.plan], held, stored_bytes))
     by = {"label": body.get("label"), "requested_by": call.caller.id}
     backup = backups.request(call.db, instance, "manual", **by)
     call.audit(target=backup.id, detail={"instance": instance.id, **body})
@@ -83,8 +82,19 @@ def restore(call: OrgCall, instance: Instance, backup: Backup, body: Body) -> Re
     return Reply.created(restore_views.restore(made), location)
 
 
+def download(call: OrgCall, instance: Instance, backup: Backup) -> Body:
+    backup.check_restorable("download")
+    if instance.desired_status == "erased":
+        raise Conflict(f"cannot download a backup of an instance that is {instance.status}")
+    one_time.check_reach(call, instance, "a download")
+    call.audit(target=backup.id, detail={"instance": instance.id, "name": instance.name})
+    return one_time.url(call, instance, "download", "GET", name=instance.name, backup_id=backup.id)
+
+
 def _replaced(call: OrgCall, instance: Instance, backup: Backup, _body: Body) -> Instance:
     call.require("instances:write", instance.team_id)
+    if instance.needs_room:
+        ordering.check_wake(call.requester, instance, "restore")
     instance.restore()
     migrations.check_none(call.db, instance, "restore")
     if backup.engine_version != instance.engine_version:

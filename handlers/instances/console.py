@@ -1,13 +1,11 @@
 """Console: a one-time URL to the page that runs SQL on an instance."""
 
-from control.boundary import allow_list
 from control.policy.catalogue import ENGINES
 from handlers.calls import OrgCall
 from handlers.instances import one_time
 from specserver import Reply
 from storage.errors import StateConflict
 from storage.instances.instances import Instance
-from storage.network import networks
 
 
 def open_(call: OrgCall, instance: Instance) -> Reply:
@@ -15,6 +13,6 @@ def open_(call: OrgCall, instance: Instance) -> Reply:
     if "console" not in engine.features:
         raise StateConflict(f"{engine.name} has no SQL console")
     instance.check_running("open the console of")
-    allow_list.check(networks.of_instance(call.db, instance), call.ip, "the console")
+    one_time.check_reach(call, instance, "the console")
     call.audit(target=instance.id, detail={"name": instance.name})
     return Reply.created(one_time.url(call, instance, "console", "GET", name=instance.name))

@@ -5,7 +5,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from control import ordering
-from control.workflows.instances import erasure, lifecycle, resizing
+from control.policy import backups as rules
+from control.policy.violations import refuse
+from control.workflows.instances import erasure, lifecycle, resizing, resuming
 from control.workflows.network.networks import apply_network
 from handlers import instants, paging, preconditions
 from handlers.calls import OrgCall
@@ -129,7 +131,7 @@ def undelete(call: OrgCall, instance: Instance, if_match: str | None = None) -> 
     changes.give_up(call.db, call.org.id, instance.id)
     ordering.check_return(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start(lifecycle.resume, instance)
+    call.start(resuming.resume, instance)
     if not networks.of_instance(call.db, instance).is_applied:
         # Replaced in the moment before it was deleted.
         call.start(apply_network, instance)
@@ -160,7 +162,7 @@ def resume(call: OrgCall, instance: Instance, if_match: str | None = None) -> Re
     if not held:
         ordering.check_wake(call.requester, instance)
     call.audit(target=instance.id, detail={"name": instance.name})
-    call.start(lifecycle.resume, instance)
+    call.start(resuming.resume, instance)
     return _accepted(call, instance)
 
 
@@ -217,3 +219,12 @@ def logs(call: OrgCall, instance: Instance) -> Body:
     one_time.check_provisioned(instance, "read the logs of")
     call.audit(target=instance.id, detail={"name": instance.name})
     return one_time.url(call, instance, "logs", "GET")
+
+
+def dump(call: OrgCall, instance: Instance, body: Body | None = None) -> Body:
+    instance.check_running("dump")
+    one_time.check_reach(call, instance, "a request for a dump")
+    wanted = body or {}
+    refuse(rules.check_dump(instance.engine, wanted))
+    call.audit(target=instance.id, detail={"name": instance.name, **wanted})
+    return one_time.url(call, instance, "dump", "GET", name=instance.name, **wanted)

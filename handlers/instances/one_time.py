@@ -4,6 +4,7 @@ import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
+from control.boundary import allow_list
 from handlers import instants
 from handlers.calls import OrgCall
 from storage import identifiers
@@ -11,6 +12,7 @@ from storage.catalogue import cells
 from storage.errors import StateConflict
 from storage.instances.instances import GONE, Instance
 from storage.instances.one_time_urls import OneTimeUrl
+from storage.network import networks
 
 
 def url(
@@ -83,3 +85,8 @@ def check_has_credentials(instance: Instance, verb: str) -> None:
         raise StateConflict(
             f"cannot {verb} the credential of an instance that is {instance.status}"
         )
+
+
+def check_reach(call: OrgCall, instance: Instance, feature: str) -> None:
+    """Data leaves by a URL only to where clients may connect from; see `allow_list`."""
+    allow_list.check(networks.of_instance(call.db, instance), call.ip, feature)

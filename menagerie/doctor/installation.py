@@ -7,16 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cell.timestamps import moment
 from menagerie import home, ownership, waiting
 from menagerie.doctor.findings import Finding, Status
 from menagerie.errors import SettingsError
 from menagerie.held_ports import port_held
+from menagerie.recovery import last_made, passphrases
 from menagerie.settings import Settings
 
 ROOM_MIN_BYTES: Final = 100 * 10**6
 ROOM_BYTES: Final = 2 * 10**9
 FILES_MIN: Final = 1000
 SKEW_S: Final = 30
+LATE: Final = 3
+"""So many times the interval: one that failed is tried again at once."""
 
 
 def of_home(settings: Settings) -> Iterator[Finding]:
@@ -83,6 +87,27 @@ def of_database(settings: Settings) -> Iterator[Finding]:
         direction = "ahead of" if skew_s > 0 else "behind"
         detail = f"{abs(skew_s):.0f} s {direction} the database's clock"
         yield Finding("clock", "warning", detail, "timedatectl set-ntp true")
+
+
+def of_backup(settings: Settings) -> Iterator[Finding]:
+    """Whether all could be recovered of a host that is lost now."""
+    name = "installation backup"
+    if not (settings.root / "keys" / "cell.id").exists():
+        return
+    made_at = last_made.at(settings.root, settings.backup_store)
+    told = "has not been made yet"
+    if made_at is not None:
+        told = f"was last made at {moment(made_at)}, in {settings.backup_store}"
+    if not passphrases.is_told(settings):
+        remedy = "set installation_backup_passphrase_file (docs/disaster-recovery.md)"
+        yield Finding(name, "note", f"{told}; none is made regularly", remedy)
+    elif made_at is None or time.time() - made_at > LATE * settings.installation_backup_every_s:
+        yield Finding(name, "warning", told, "menagerie backup, and see the log of `serve`")
+    elif not settings.backup_store_url:
+        detail = f"{told}, which is on the disk of the home"
+        yield Finding(name, "warning", detail, "set backup_store_url to a store elsewhere")
+    else:
+        yield Finding(name, "ok", told)
 
 
 def of_ports(settings: Settings) -> Iterator[Finding]:

@@ -90,7 +90,8 @@ def revoke_others(db: Session, session: UserSession, at: datetime) -> int:
 def revoke_surplus(db: Session, session: UserSession, at: datetime) -> None:
     """End the user's oldest live sessions beyond LIVE_MAX, `session` aside.
 
-    First those without a second factor, so that the password alone ends none that has passed it.
+    First those without a second factor. Where `session` has not passed it either, none that has
+    ends: the password alone must not do that, so that there may be one more.
     """
     surplus = (
         select(UserSession.id)
@@ -99,6 +100,8 @@ def revoke_surplus(db: Session, session: UserSession, at: datetime) -> None:
         .offset(LIVE_MAX - 1)
     )
     ended = update(UserSession).where(UserSession.id.in_(surplus.scalar_subquery()))
+    if session.mfa_at is None:
+        ended = ended.where(UserSession.mfa_at.is_(None))
     db.execute(ended.values(revoked_at=at).execution_options(synchronize_session=False))
 
 

@@ -21,10 +21,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from storage import identifiers, pages
+from storage.access.organizations import Organization
 from storage.access.teams import Teams, of_teams
 from storage.columns import Json, Owned, Record, one_of
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances.instances import Instance
+from storage.instances.instances import LIVE, Instance
 from storage.lookups import by_key, delete_oldest
 from storage.pages import Page
 
@@ -101,11 +102,11 @@ class Backup(Owned, Record):
 
     # What callers ask.
 
-    def check_restorable(self) -> None:
+    def check_restorable(self, verb: str = "restore") -> None:
         """StateConflict unless all of it is in the store."""
         if self.status != "completed":
             reason = f": {self.status_reason}" if self.status_reason else ""
-            raise StateConflict(f"cannot restore a backup that is {self.status}{reason}")
+            raise StateConflict(f"cannot {verb} a backup that is {self.status}{reason}")
 
     def delete(self) -> None:
         """Remove it from the store. Those that nobody asked for go by themselves."""
@@ -170,6 +171,30 @@ def request(db: Session, instance: Instance, kind: str, **given: Any) -> Backup:
     return made
 
 
+def take_over(db: Session, instance: Instance, told: Mapping[str, Any]) -> Backup:
+    """One that is in the store and not here, as it was made after this database was backed up.
+
+    Raises StateConflict where it is another instance's.
+    """
+    if by_key(db, Backup, told["backup_id"]) is not None:
+        raise StateConflict("the cell lists a backup that is another instance's")
+    made = Backup(
+        id=told["backup_id"],
+        org_id=instance.org_id,
+        instance_id=instance.id,
+        kind=told["kind"],
+        status="pending",
+        engine=told["engine"],
+        engine_version=told["engine_version"],
+        size=instance.size,
+        storage_bytes=instance.storage_bytes,
+    )
+    made.became_completed(told)
+    db.add(made)
+    db.flush()
+    return made
+
+
 def fetch(db: Session, instance: Instance, backup_id: str, *, lock: bool = False) -> Backup:
     found = by_key(db, Backup, backup_id, lock=lock)
     if found is None or found.instance_id != instance.id or found.org_id != instance.org_id:
@@ -215,6 +240,34 @@ def count_manual(db: Session, org_id: str) -> int:
     held = ("pending", "running", "completed", "deleting")
     rows = select(func.count()).select_from(Backup)
     return db.scalars(rows.where(Backup.org_id == org_id, _MANUAL, Backup.status.in_(held))).one()
+
+
+def stored_bytes(db: Session, org_id: str) -> int:
+    """What the complete ones of the organization's live instances take in the store."""
+    rows: Any = select(func.coalesce(func.sum(Backup.stored_bytes), 0))
+    found = db.scalar(_of_live(rows).where(Backup.org_id == org_id, Instance.org_id == org_id))
+    return int(found or 0)
+
+
+def stored_by_org(db: Session) -> list[tuple[str, str, int]]:
+    """Each organization that has some, its plan, and how many bytes they take."""
+    rows: Any = select(Backup.org_id, Organization.plan, func.sum(Backup.stored_bytes))
+    rows = _of_live(rows).join(Organization, Organization.id == Backup.org_id)
+    return [
+        (org, plan, int(taken))
+        for org, plan, taken in db.execute(rows.group_by(Backup.org_id, Organization.plan))
+    ]
+
+
+def stored(db: Session, org_id: str) -> list[Backup]:
+    """The complete ones of the organization's live instances."""
+    rows: Any = _of_live(select(Backup)).where(Backup.org_id == org_id, Instance.org_id == org_id)
+    return list(db.scalars(rows))
+
+
+def _of_live(rows: Select[Any]) -> Select[Any]:
+    found = rows.join(Instance, Instance.id == Backup.instance_id)
+    return found.where(Backup.status == "completed", LIVE)
 
 
 def completed(db: Session, instance: Instance) -> list[Backup]:

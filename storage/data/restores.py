@@ -130,6 +130,12 @@ def needed(db: Session, instance: Instance) -> set[str]:
     return set(db.scalars(rows))
 
 
+def needed_in(db: Session, org_id: str) -> set[str]:
+    """The same of all the organization's instances."""
+    rows = select(Restore.backup_id).where(Restore.org_id == org_id, _OPEN)
+    return set(db.scalars(rows))
+
+
 def forget(db: Session, instance: Instance) -> None:
     """With an erased instance, what is known of its restores; not of those into others' data."""
     db.execute(

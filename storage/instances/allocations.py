@@ -14,11 +14,16 @@ from storage.instances.instances import HOSTED, LIVE, Instance
 from storage.prepared import Prepared
 
 # One that somebody paused gives its CPU and memory back when it has stopped. One that paused
-# because it was idle keeps them: the next connection wakes it, and asks nobody.
+# because it was idle keeps them: the next connection wakes it, and asks nobody. One that failed to
+# resume or to wake is as it was before.
 _COMPUTES = or_(
     Instance.desired_status == "running",
     Instance.status == "pausing",
-    and_(Instance.status == "paused", Instance.paused_by == "idle"),
+    and_(
+        Instance.desired_status == "paused",
+        Instance.status.in_(("paused", "failed")),
+        Instance.paused_by == "idle",
+    ),
 )
 
 

@@ -15,7 +15,6 @@ from sqlalchemy import (
     func,
     select,
     text,
-    update,
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -169,12 +168,26 @@ class Instance(Owned, Record):
         hint = "; resume it first" if self.status == "paused" else ""
         self._interrupt("restore", "restoring", hint)
 
+    def recover(self, reason: str) -> None:
+        """Bring its data back, which was lost; it is to be as it was, running or paused."""
+        self._refuse_gone("recover")
+        self._move("recover", {"running", "paused", "failed"}, "restoring")
+        self.status_reason = reason
+
     def _interrupt(self, verb: str, status: str, hint: str = "") -> None:
         if self.status == "failed":
             self._refuse_gone(verb)
-        # Without data there is nothing to change; and one to be paused would run afterwards.
-        kept = self.ready_at is not None and self.desired_status == "running"
+        # Without data there is nothing to change.
+        kept = self.ready_at is not None
         self._move(verb, {"running", "failed"} if kept else {"running"}, status, hint)
+        # It failed to be resumed, or to wake, if it was to be paused.
+        self.desired_status = "running"
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether a change makes it run that has given its CPU and memory back."""
+        failed_to_resume = self.status == "failed" and self.desired_status == "paused"
+        return failed_to_resume and self.paused_by != "idle"
 
     def check_backed_up(self) -> None:
         """StateConflict unless there is data, and nothing under way that changes it."""
@@ -256,7 +269,8 @@ class Instance(Owned, Record):
 
     def became_paused(self, by: str) -> None:
         self._refuse_gone("record as paused")
-        self._move("record as paused", {"pausing", "running", "resuming", "failed"}, "paused")
+        pausable = {"pausing", "running", "resuming", "restoring", "failed"}
+        self._move("record as paused", pausable, "paused")
         self.desired_status = "paused"
         self.paused_by = by
 
@@ -360,29 +374,3 @@ def usage(db: Session, org_id: str) -> tuple[int, int, int, int]:
     found = {bool(live): held for live, *held in _USAGE.rows(db, org_id=org_id)}
     (count, held), (gone, gone_held) = found.get(True, (0, 0)), found.get(False, (0, 0))
     return count, int(held or 0), gone, int(gone_held or 0)
-
-
-def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]:
-    """How many instances of the project there are in each status but erased."""
-    rows = select(Instance.status, func.count()).group_by(Instance.status)
-    rows = rows.where(Instance.org_id == org_id, Instance.project_id == project_id, HOSTED)
-    return dict(db.execute(rows).tuples().all())
-
-
-def is_name_taken(db: Session, project_id: str, name: str) -> bool:
-    """Whether a wanted instance of the project has the name already."""
-    same = select(Instance.id).where(Instance.project_id == project_id, Instance.name == name)
-    return db.scalar(same.where(LIVE).limit(1)) is not None
-
-
-def leave_project(db: Session, org_id: str, project_id: str) -> None:
-    """Take the erased instances out of their project, which is to be deleted."""
-    db.execute(
-        update(Instance)
-        .where(
-            Instance.org_id == org_id,
-            Instance.project_id == project_id,
-            Instance.status == "erased",
-        )
-        .values(project_id=None)
-    )

@@ -19,7 +19,7 @@ _DESTRUCTIVE: tuple[str, ...] = (
 _OPENING = frozenset(
     {
         *("members:write", "network:write", "api-keys:write", "console:open"),
-        *("credentials:reveal", "credentials:rotate"),
+        *("credentials:reveal", "credentials:rotate", "data:export"),
     }
 )
 _OPENING_NOUNS = frozenset({"domains", "network"})

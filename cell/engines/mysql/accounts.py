@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from cell.engines.mysql.client import CHANGES_USER
+
 TENANT = "app"
 TENANT_ACCOUNT = "app@'%'"
 DATABASE = "app"
@@ -193,7 +195,10 @@ def _strangers_end(administrator: str) -> list[str]:
     """The sessions of accounts that are no more; the server has some of its own."""
     servers = "'event_scheduler', 'system user', 'unauthenticated user'"
     known = f"'{TENANT}', '{administrator}', {servers}"
-    strangers = f"SELECT ID FROM information_schema.PROCESSLIST WHERE USER NOT IN ({known})"
+    strangers = (
+        "SELECT ID FROM information_schema.PROCESSLIST"
+        f" WHERE USER NOT IN ({known}) OR {CHANGES_USER}"
+    )
     # One may end by itself meanwhile.
     unknown = "DECLARE CONTINUE HANDLER FOR 1094 BEGIN END;"
     end = "EXECUTE IMMEDIATE CONCAT('KILL ', stranger.ID);"

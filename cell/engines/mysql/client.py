@@ -19,7 +19,10 @@ PULSE_TIMEOUT_S = 10
 # One in the middle of something takes its time.
 END_WITHIN_S = 10.0
 LOOK_AGAIN_S = 0.05
-SESSIONS = "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = %s"
+# A session that changes its user is shown under whatever name it asked for, be it one of the
+# server's own, and is what it was again once that is refused.
+CHANGES_USER = "COMMAND = 'Change user'"
+SESSIONS = f"SELECT ID FROM information_schema.PROCESSLIST WHERE (USER = %s OR {CHANGES_USER})"  # noqa: S608
 # The client's own: nobody is there, or nobody answers in time. A server's are of other numbers.
 NOT_THERE = range(CR.CR_ERROR_FIRST, CR.CR_ERROR_LAST + 1)
 # No thread, place or memory for one more, or a lock that is not released: what others bring about.

@@ -22,6 +22,7 @@ from cell.engines.mysql import (
     accounts,
     administrator,
     client,
+    dumps,
     events,
     examination,
     files,
@@ -41,6 +42,7 @@ from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
+from cell.runtime.tools import ToolCommand
 from cell.specification import Size, Spec
 
 ACCOUNTS = "accounts.sql"
@@ -55,6 +57,7 @@ LEFT_OVER = rf"{options.DATABASES}/(ibtmp[^/]*|#innodb_temp/[^/]+)"
 
 class MySQLFamily:
     protocol = "mysql"
+    dump_suffix = "sql"
     lent_share = 1.5
 
     def __init__(self, host: Host, dialect: Dialect) -> None:
@@ -200,15 +203,15 @@ class MySQLFamily:
         if process is None:
             await in_own_thread(files.put_back, site.data / options.DATABASES)
             return await copier.of_stopped(target)
-        try:
-            (version,) = await self._ask(site, "VERSION()")
-        except client.FAILURES as error:
-            raise EngineError(f"the engine is not responding: {error}") from error
+        server = await self._answering(site)
         self._copied.add(site.directory)
         try:
-            return await copier.of_running(self._running(version), process, target)
+            return await copier.of_running(server, process, target)
         finally:
             self._copied.discard(site.directory)
+
+    async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
+        return dumps.command(self._host, await self._answering(site), site, login, database)
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(put, self._host, site, source / options.DATABASES)
@@ -282,8 +285,12 @@ class MySQLFamily:
             raise EngineError(f"{self.engine} {spec.engine_version} is not installed here")
         return server
 
-    def _running(self, version: str) -> ServerInstallation:
-        """The one of what a server says that it is: 10.11.19-MariaDB, 8.0.36."""
+    async def _answering(self, site: Site) -> ServerInstallation:
+        """The one of a server that runs, by what it says: 10.11.19-MariaDB, 8.0.36."""
+        try:
+            (version,) = await self._ask(site, "VERSION()")
+        except client.FAILURES as error:
+            raise EngineError(f"the engine is not responding: {error}") from error
         series = ".".join(version.split(".")[:2])
         # Removed while it runs: what was installed instead will do, or refuse.
         return self.servers.get(series) or next(iter(self.servers.values()))

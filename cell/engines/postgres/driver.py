@@ -31,6 +31,7 @@ from cell.engines.postgres import (
     connections,
     data_folder,
     discarding,
+    dumps,
     ended_logins,
     examination,
     extensions,
@@ -62,6 +63,7 @@ from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
 from cell.runtime.own_threads import in_own_thread
 from cell.runtime.process import Process
+from cell.runtime.tools import ToolCommand
 from cell.specification import Size, Spec
 
 # Says that the superuser still has the password of the template.
@@ -79,6 +81,7 @@ class PostgreSQL:
 
     protocol = "postgres"
     lent_share = 1.5
+    dump_suffix = "dump"
 
     def __init__(
         self, host: Host, family: Family = POSTGRES, found: Iterable[Source] | None = None
@@ -99,8 +102,7 @@ class PostgreSQL:
         self._discarding = discarding.Discarding()
         self._storage_limit = storage.PostgresStorageLimit(host, self._writing)
         self.unowned_files = unowned_files.UnownedFiles()
-        named = (f"{each.version} from {each.name}" for each in self._sources.values())
-        self.source = ", ".join(named) or "no PostgreSQL that can be run"
+        self.source = sources.named(self._sources.values())
 
     def versions(self) -> tuple[str, ...]:
         """Major versions: patches are not ordered but applied."""
@@ -186,8 +188,7 @@ class PostgreSQL:
         return None
 
     def proofs(self, site: Site) -> dict[str, str]:
-        wanted = logins.wanted(site)
-        return {name: scram.without_login(each) for name, each in wanted.items()}
+        return {name: scram.without_login(each) for name, each in logins.wanted(site).items()}
 
     async def restore_logins(self, site: Site) -> list[str]:
         return await changed_passwords.restore(site.run, self._superuser(site), logins.wanted(site))
@@ -247,6 +248,10 @@ class PostgreSQL:
         except psycopg.Error as error:
             raise EngineError(f"the server refused the backup: {error}") from error
 
+    async def dump_command(self, site: Site, login: Login, database: str) -> ToolCommand:
+        installation = await self._installation(data_folder.major(site) or "", site)
+        return dumps.command(self._host, installation, site, login, database)
+
     async def restore(self, site: Site, source: Path) -> None:
         async with replacing.replacing(site) as next_site:
             await in_own_thread(self._unpack, source, site)
@@ -293,24 +298,23 @@ class PostgreSQL:
     def _superuser(self, site: Site) -> Login:
         return Login(roles.SUPERUSER, self._host.secret(site, "postgres"))
 
-    def _stage(self, site: Site) -> None:
-        """Empty folders beside the site's own."""
+    def _stage(self, site: Site) -> EnginePath:
+        """The data of empty folders beside the site's own."""
         data_folder.clear(site)
         data_folder.staged(site).make(self._host.owner(site))
+        return data_folder.staged(site).data
 
     def _copy(self, installation: Installation, site: Site) -> None:
         """The template, in place of nothing."""
         owner = self._host.owner(site)
-        self._stage(site)
-        data = data_folder.staged(site).data
+        data = self._stage(site)
         if not self._spares.take(installation, data, owner):
             archive.unpack(installation.template, data, owner)
         (site.directory / FRESH).touch(mode=0o600)
         data_folder.replace(site)
 
     def _unpack(self, archived: Path, site: Site) -> None:
-        self._stage(site)
-        archive.unpack(archived, data_folder.staged(site).data, self._host.owner(site))
+        archive.unpack(archived, self._stage(site), self._host.owner(site))
 
     async def _take_over(self, installation: Installation, site: Site, next_site: Site) -> None:
         """The superuser gets this instance's password; no credential of the data's past works."""
@@ -386,12 +390,8 @@ class PostgreSQL:
             major = connection.info.server_version // 10_000
         if login == superuser:
             # A new cluster still has the template's, and nobody has had a login to leave anything.
-            if (source := self._sources.get(str(major))) is None:
-                raise EngineError(
-                    f"PostgreSQL {major} is no longer installed on the cell's machine"
-                )
-            installation = self._installed.get(source.major)
-            installation = installation or await self._installation(source.major, site)
+            installation = self._installed.get(str(major))
+            installation = installation or await self._installation(str(major), site)
             await leftovers.clear(site.run, superuser, installation)
         logins.mark_applied(site)
         await ended_logins.take_apart(site.run, superuser, former, major)

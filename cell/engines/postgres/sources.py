@@ -53,6 +53,12 @@ def find() -> tuple[Source, ...]:
     return tuple(found.values())
 
 
+def named(found: Iterable[Source]) -> str:
+    """For people."""
+    told = (f"{each.version} from {each.name}" for each in found)
+    return ", ".join(told) or "no PostgreSQL that can be run"
+
+
 def usable(found: Iterable[Source] | None, extension: str | None) -> dict[str, Source]:
     """The best of those found, or of all there are; where one is named, those with the extension.
 

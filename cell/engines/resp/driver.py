@@ -21,7 +21,7 @@ from cell.engines.driver import (
     Snapshot,
     measured,
 )
-from cell.engines.resp import administrator, files, functions
+from cell.engines.resp import administrator, dumping, files, functions
 from cell.engines.resp.configuration import (
     ADMINISTRATOR,
     ADMINISTRATOR_RULES,
@@ -37,12 +37,13 @@ from cell.engines.resp.configuration import (
     users,
 )
 from cell.engines.resp.connection import RefusalError, RespConnection, connected, is_full
+from cell.engines.resp.rewriting import rewrite
 from cell.engines.resp.servers import ServerProgram, redis_servers, valkey_servers
 from cell.engines.resp.storage import Writers
 from cell.engines.resp.upkeep import SLOW_START, Upkeep
 from cell.engines.storage_use import StorageUse
 from cell.layout import Site, write_atomically
-from cell.runtime import budget, engine_files
+from cell.runtime import engine_files
 from cell.runtime.confinement import Mount
 from cell.runtime.engine_files import EnginePath
 from cell.runtime.host import Host
@@ -56,8 +57,6 @@ PULSE_TIMEOUT_S = 2 * SCRIPT_MS / 1000
 LOOK_AGAIN_S = 0.05
 # An engine that is busy for its owner has as long to take a credential.
 TOLD_WITHIN_S = 30.0
-# A dump that was put off begins within a tenth of a second of what it waited for.
-DUMP_BEGINS_S = 5.0
 
 
 class RespFamily:
@@ -66,6 +65,7 @@ class RespFamily:
     engine: str
     protocol = "resp"
     lent_share = 2.0
+    dump_suffix = "rdb"
     missing: EngineRefusal
     slow_start = SLOW_START
     code = "its function libraries"
@@ -101,6 +101,13 @@ class RespFamily:
         mounts = [Mount(binary.resolve(), binary, writable=False)] if server.must_be_mounted else []
         argv = [str(binary), str(view.configuration / CONFIGURATION)]
         return await self._host.start(site, argv, {}, spec.size, mounts=mounts)
+
+    async def rewrite_log(self, site: Site, size: Size, room: Room) -> bool:
+        try:
+            async with self._connected(site, DUMP_TIMEOUT_S) as connection:
+                return await rewrite(connection, size, room)
+        except (OSError, RefusalError) as error:
+            raise EngineError(f"the engine did not write its log anew: {error}") from error
 
     async def leave_out(self, site: Site) -> Callable[[], None] | None:
         logs = await asyncio.to_thread(files.log_files, site.data)
@@ -224,12 +231,17 @@ class RespFamily:
             return await in_own_thread(files.copy_log, site.data, target)
         dump = site.data / DUMP
         try:
-            await self._dump(site, process)
+            async with self._connected(site, DUMP_TIMEOUT_S) as connection:
+                await dumping.dump(connection, site, process)
             return await in_own_thread(files.copy_dump, dump, target)
         except (OSError, RefusalError) as error:
             raise EngineError(f"the engine did not write its data: {error}") from error
         finally:
             await asyncio.to_thread(engine_files.remove, dump)
+
+    async def dump(self, site: Site, process: Process, login: Login, folder: Path) -> Path:
+        await self.snapshot(site, process, login, folder)
+        return folder / files.BASE
 
     async def restore(self, site: Site, source: Path) -> None:
         await in_own_thread(files.restore, self._host, site, source)
@@ -281,30 +293,6 @@ class RespFamily:
         owner = self._host.owner(site)
         gid = -1 if owner is None else owner
         write_atomically(site.configuration / name, content.encode(), mode=0o640, gid=gid)
-
-    async def _dump(self, site: Site, process: Process) -> None:
-        """Has everything there is now written to the dump, by a copy of the process."""
-        dump = site.data / DUMP
-        async with self._connected(site, DUMP_TIMEOUT_S) as connection:
-            # The one before counts as going on for a moment after its dump is there.
-            while await _is_dumping(connection):  # noqa: ASYNC110 - the server tells nobody
-                await asyncio.sleep(LOOK_AGAIN_S)
-            await asyncio.to_thread(engine_files.remove, dump)
-            # A rewrite of the log goes first where one runs.
-            await connection.ask("BGSAVE", "SCHEDULE")
-            busy_at = time.monotonic()
-            while engine_files.find(dump) is None:
-                if not process.alive:
-                    raise ConnectionResetError("the engine exited meanwhile")
-                # Whoever deletes the instance does not wait for it.
-                budget.spend(0)
-                now = await connection.info("persistence")
-                if "1" in (now["rdb_bgsave_in_progress"], now["aof_rewrite_in_progress"]):
-                    busy_at = time.monotonic()
-                elif time.monotonic() - busy_at > DUMP_BEGINS_S:
-                    status = now["rdb_last_bgsave_status"]
-                    raise EngineError(f"the engine did not write its data (status {status})")
-                await asyncio.sleep(LOOK_AGAIN_S)
 
 
 class Redis(RespFamily):
@@ -378,10 +366,6 @@ async def _health(connection: RespConnection) -> Health:
             if str(error).startswith("UNKILLABLE"):
                 return Health.STUCK
     return Health.WELL
-
-
-async def _is_dumping(connection: RespConnection) -> bool:
-    return (await connection.info("persistence"))["rdb_bgsave_in_progress"] == "1"
 
 
 def _series(version: str) -> tuple[int, ...]:

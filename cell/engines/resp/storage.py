@@ -49,7 +49,7 @@ REFUSED = (
 
 
 @dataclass(frozen=True)
-class _Log:
+class LogState:
     """As the server tells of it."""
 
     bytes: int
@@ -141,7 +141,7 @@ class Writers:
         used_bytes = room.used_bytes - await asyncio.to_thread(files.passing_bytes, site.data)
         is_full = used_bytes > room.limit_bytes * (LIFTED_BELOW if is_kept else 1)
         async with self._connected(site) as connection:
-            now = await _Log.of(connection)
+            now = await LogState.of(connection)
             await self._let_rewrite(connection, seen, alone=now.fits_alone(room))
             if now.is_rewritten:
                 seen.rewritten_at = time.monotonic()
@@ -162,7 +162,7 @@ class Writers:
             seen.rewrites_alone = alone
 
     async def _when_below(
-        self, connection: RespConnection, site: Site, now: _Log, room: Room
+        self, connection: RespConnection, site: Site, now: LogState, room: Room
     ) -> None:
         if self._refused(site):
             await self._set(connection, site, full=False)
@@ -173,7 +173,9 @@ class Writers:
         if now.grown_bytes > max(left_bytes, room.limit_bytes * GROWN_MIN):
             await self._rewrite(connection, site, now, room)
 
-    async def _hold(self, connection: RespConnection, site: Site, now: _Log, room: Room) -> bool:
+    async def _hold(
+        self, connection: RespConnection, site: Site, now: LogState, room: Room
+    ) -> bool:
         """Has writers wait; False where that does not help, or did not for too long."""
         seen = self._seen[site.instance_id]
         if seen.held_since is None:
@@ -209,7 +211,9 @@ class Writers:
         if full:
             log_files.write(site.log, f"{moment(time.time())} menagerie: {REFUSED}")
 
-    async def _rewrite(self, connection: RespConnection, site: Site, now: _Log, room: Room) -> None:
+    async def _rewrite(
+        self, connection: RespConnection, site: Site, now: LogState, room: Room
+    ) -> None:
         rested_s = time.monotonic() - self._seen[site.instance_id].rewritten_at
         if rested_s > REST_S and not now.is_rewritten and now.fits(room):
             await _begin(connection, site)

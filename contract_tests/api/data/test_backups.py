@@ -154,6 +154,21 @@ def test_the_quota_of_manual_backups_holds_for_many_at_once(house: House) -> Non
     assert house.post(path(solo, many[0]), solo.key, json={}).status_code == 201
 
 
+def test_a_manual_backup_is_refused_where_all_take_too_much(house: House) -> None:
+    solo = house.tenant("Large", plan="solo")
+    instance_id = house.instance(solo)
+    made = house.post(path(solo, instance_id), solo.key, json={}).json()["id"]
+    house.settle()
+    with house.database.write() as db:
+        instance = instances.fetch(db, solo.org_id, instance_id)
+        backups.fetch(db, instance, made, lock=True).stored_bytes = 5 * 10**12
+    refused = house.post(path(solo, instance_id), solo.key, json={})
+    is_problem(refused, 422)
+    assert "allows 5000 GB of backups" in refused.json()["detail"]
+    other = house.tenant("Other", plan="solo")
+    assert house.post(path(other, house.instance(other)), other.key, json={}).status_code == 201
+
+
 def test_a_repeated_request_makes_one_backup(house: House, tenant: Tenant) -> None:
     instance_id = house.instance(tenant)
     headers = {"Idempotency-Key": "once"}

@@ -165,11 +165,15 @@ def test_two_at_once_in_place_are_one(
     assert house.cell.effects(source).count("restore") == 1
 
 
+@pytest.mark.parametrize(("desired", "by"), [("running", None), ("paused", "user")])
 def test_one_that_failed_is_restored_in_place(
-    house: House, tenant: Tenant, source: str, backup_id: str
+    house: House, tenant: Tenant, source: str, backup_id: str, desired: str, by: str | None
 ) -> None:
+    """Also one that failed when it was resumed."""
     with house.database.write() as db:
-        instances.fetch(db, tenant.org_id, source, lock=True).became_failed("it does not start")
+        record = instances.fetch(db, tenant.org_id, source, lock=True)
+        record.became_failed("it does not start")
+        record.desired_status, record.paused_by = desired, by
     made = restore(house, tenant, source, backup_id, mode="in_place", confirm_name="sales")
     assert made.status_code == 201
     house.settle()

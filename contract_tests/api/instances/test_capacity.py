@@ -11,6 +11,7 @@ from contract_tests.api.rows import is_problem
 from contract_tests.workflows.known import take_turn
 from control.policy.sizes import GB, GIB, MIB
 from storage.catalogue import cells
+from storage.instances import instances
 
 F0_BYTES = 512 * MIB
 
@@ -128,6 +129,73 @@ def test_what_was_paused_because_it_was_idle_keeps_its_room(house: House, tenant
     body = {"engine": "duckdb", "size": "f0"}
     assert refused(house.post(orders(tenant), tenant.key, json=body))[0] == "/size"
     assert house.post(f"{path}/actions/resume", tenant.key).status_code == 202
+
+
+def fails_to_resume(house: House, tenant: Tenant, instance: str, paused_by: str) -> str:
+    """As the reconciler finds it afterwards; answers its path."""
+    path = f"{tenant.path}/instances/{instance}"
+    if paused_by == "user":
+        assert house.post(f"{path}/actions/pause", tenant.key).status_code == 202
+        house.settle()
+    for seen in ({"status": "paused", "paused_by": paused_by}, {"status": "failed"}):
+        house.cell.becomes(instance, **seen)
+        with house.database.write() as db:
+            take_turn(db, "reconcile")
+        house.settle()
+    found = house.get(path, tenant.key).json()
+    assert (found["status"], found["desired_status"]) == ("failed", "paused")
+    return path
+
+
+def test_what_failed_to_resume_is_changed_to_run_where_it_has_room(
+    house: House, tenant: Tenant
+) -> None:
+    machine(house, memory_bytes=2 * GIB, storage_bytes=100 * GB)
+    path = fails_to_resume(house, tenant, house.instance(tenant, size="s0"), "user")
+    others = [house.instance(tenant, size="s0") for _ in range(2)]
+    more = {"storage_bytes": 6 * GB}
+    assert refused(house.request("PATCH", path, tenant.key, json=more))[0] == "/size"
+    with house.database.write() as db:
+        instances.fetch(
+            db, tenant.org_id, path.rpartition("/")[2], lock=True
+        ).engine_version = "1.4"
+    full = house.request("PATCH", path, tenant.key, json={"engine_version": "1.5"})
+    is_problem(full, 409)
+    assert full.json()["detail"].startswith("cannot change the instance now: there is not enough")
+    assert house.get(path, tenant.key).json()["status"] == "failed"
+    assert house.request("DELETE", f"{tenant.path}/instances/{others[0]}", tenant.key).is_success
+    house.settle()
+    changed = house.request("PATCH", path, tenant.key, json=more)
+    assert (changed.status_code, changed.json()["desired_status"]) == (202, "running")
+    house.cell.becomes(path.rpartition("/")[2], status="running")
+    house.settle()
+    found = house.get(path, tenant.key).json()
+    assert (found["status"], found["storage_bytes"]) == ("running", 6 * GB)
+
+
+def test_what_failed_to_resume_is_restored_where_it_has_room(house: House, tenant: Tenant) -> None:
+    machine(house, memory_bytes=F0_BYTES)
+    instance = house.instance(tenant, name="sales")
+    backups = f"{tenant.path}/instances/{instance}/backups"
+    backup_id = house.post(backups, tenant.key, json={}).json()["id"]
+    house.settle()
+    fails_to_resume(house, tenant, instance, "user")
+    other = house.instance(tenant)
+    path = f"{backups}/{backup_id}/actions/restore"
+    body = {"mode": "in_place", "confirm_name": "sales"}
+    full = house.post(path, tenant.key, json=body)
+    is_problem(full, 409)
+    assert full.json()["detail"].startswith("cannot restore the instance now: there is not enough")
+    assert house.request("DELETE", f"{tenant.path}/instances/{other}", tenant.key).is_success
+    house.settle()
+    assert house.post(path, tenant.key, json=body).status_code == 201
+
+
+def test_what_failed_to_wake_keeps_its_room(house: House, tenant: Tenant) -> None:
+    machine(house, memory_bytes=F0_BYTES)
+    fails_to_resume(house, tenant, house.instance(tenant), "idle")
+    body = {"engine": "duckdb", "size": "f0"}
+    assert refused(house.post(orders(tenant), tenant.key, json=body))[0] == "/size"
 
 
 def test_a_change_of_what_is_deleted_meanwhile_takes_nothing(house: House, tenant: Tenant) -> None:

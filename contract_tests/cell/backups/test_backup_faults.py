@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -17,11 +16,6 @@ import pytest
 from cell.backups import writing
 from cell.backups.manifest import BackupName, Manifest, Verification
 from cell.backups.store import Store
-from cell.engines.driver import EngineError
-from cell.instances import backups
-from cell.instances.hosted import HostedInstance
-from cell.layout import Site
-from cell.runtime.engine_files import EnginePath
 from cell.runtime.process import mark_of, strays
 from cell.sealing import Sealer, read_or_make_key
 from contract_tests import small_disks
@@ -367,16 +361,3 @@ def test_an_erasure_is_done_once_the_store_is_back(
     rig.action(instance_id, "erase")
     assert in_store(rig, instance_id) == []
     until(lambda: instance_id not in rig.get("/v1/instances").text, "it is forgotten")
-
-
-def test_a_disk_without_room_for_copies_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = Site("inst_1", 1, tmp_path, EnginePath(tmp_path))
-    instance = cast("HostedInstance", SimpleNamespace(site=site))
-    free_bytes = backups.SPARE_BYTES + 1000
-    usage = SimpleNamespace(free=free_bytes)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    backups.check_room(instance, 500)
-    with pytest.raises(EngineError, match="no room"):
-        backups.check_room(instance, 501)

@@ -228,14 +228,14 @@ def test_an_instance_begins_with_a_backup_that_is_there(light: Hosted) -> None:
     assert rig.get(path).status_code == 404
     missing = f"{light.instance_id}/{new_backup_id()}"
     refused = rig.act("PUT", path, spec(instance_id, **usual, source_backup=missing))
-    assert refused.status_code == 503
+    assert refused.status_code == 409
     assert "no backup" in refused.json()["detail"]
     rig.action(instance_id, "erase")
     # Of another engine; nothing of it starts.
     instance_id = new_id()
     wrong = spec(instance_id, source_backup=f"{light.instance_id}/{made}")
     refused = rig.act("PUT", f"/v1/instances/{instance_id}", wrong)
-    assert refused.status_code == 503
+    assert refused.status_code == 409
     assert "valkey" in refused.json()["detail"]
     rig.action(instance_id, "erase")
 

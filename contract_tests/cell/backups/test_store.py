@@ -1,5 +1,7 @@
 """One contract for every kind of store: here a folder, and S3 as moto serves it on loopback."""
 
+import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -86,6 +88,45 @@ def test_what_is_removed_is_gone(store: Store) -> None:
     store.remove_all("a/none/")
     store.remove([])
     assert names(store, "a/") == ["a/c/1"]
+
+
+@pytest.mark.parametrize("link", ["inst", "inst/bkp", "inst/bkp/part"])
+def test_links_in_a_folder_lead_nowhere(tmp_path: Path, link: str) -> None:
+    """Whoever else can write there has no files of the host read, written or removed."""
+    top, host = tmp_path / "store", tmp_path / "host"
+    (host / "bkp").mkdir(parents=True)
+    for kept in (host / "part", host / "bkp" / "part"):
+        kept.write_bytes(b"the host's")
+    top.mkdir()
+    store = Store(top.as_uri())
+    place = top / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(host / "part" if link.endswith("part") else host)
+    for attempt in (
+        lambda: store.get("inst/bkp/part", 100),
+        lambda: store.put("inst/bkp/part", b"ours"),
+        lambda: store.create("inst/bkp/part", b"ours"),
+    ):
+        with pytest.raises(StoreError):
+            attempt()
+    with contextlib.suppress(StoreError):
+        assert names(store, "inst/") == []
+    store.remove(["inst/bkp/part"])
+    store.remove_all("inst/bkp/")
+    store.remove_all("inst/")
+    assert not (top / "inst").exists()
+    assert not (top / "inst").is_symlink()
+    assert {each.read_bytes() for each in host.rglob("part")} == {b"the host's"}
+    assert len(list(host.rglob("*"))) == 3
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    os.mkfifo(tmp_path / "a" / "manifest")
+    store = Store(tmp_path.as_uri())
+    with pytest.raises(StoreError):
+        store.get("a/manifest", 100)
+    assert names(store, "a/") == []
 
 
 def test_a_backup_goes_through(store: Store, tmp_path: Path) -> None:

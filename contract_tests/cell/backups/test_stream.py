@@ -212,6 +212,7 @@ def archive(name: str, **changes: Any) -> bytes:
         ("link", {"type": tarfile.LNKTYPE, "linkname": "/etc/passwd"}),
         ("pipe", {"type": tarfile.FIFOTYPE}),
         ("disk", {"type": tarfile.BLKTYPE}),
+        ("hole", {"pax_headers": {"GNU.sparse.map": "0,0", "GNU.sparse.size": "1000000000"}}),
     ],
 )
 def test_nothing_is_written_outside(
@@ -248,6 +249,14 @@ def test_a_manifest_is_of_its_backup(store: Store) -> None:
     lying = seal(KEY, OTHER.manifest, bytes(unseal(KEY, NAME.manifest, sealed)))
     with pytest.raises(DamagedError, match="another"):
         Manifest.unseal(KEY, OTHER, lying)
+
+
+@pytest.mark.parametrize(
+    "said", [b"[", b"[]", b"null", b"{}", b'{"format": 1}', b'{"format": 1, "content": 1}']
+)
+def test_a_manifest_that_says_something_else_is_damaged(said: bytes) -> None:
+    with pytest.raises(DamagedError, match="does not say what a backup is"):
+        Manifest.unseal(KEY, NAME, seal(KEY, NAME.manifest, said))
 
 
 def test_the_recovery_key_opens_what_the_cell_wrapped(tmp_path: Path) -> None:

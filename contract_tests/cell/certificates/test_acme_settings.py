@@ -9,7 +9,8 @@ import cell.main
 from cell.settings import CellSettings
 from menagerie import data_plane, keys
 from menagerie.errors import SettingsError
-from menagerie.settings import Settings, load, redacted
+from menagerie.redaction import redacted
+from menagerie.settings import Settings, load
 
 DIRECTORY = "https://acme.example/directory"
 

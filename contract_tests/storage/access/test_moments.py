@@ -92,6 +92,25 @@ def test_others_of_the_same_user_end_and_those_of_nobody_else(database: Database
         assert live(db, bob, now) == [his.id]
 
 
+def test_the_password_alone_ends_no_session_that_has_passed_the_second_factor(
+    database: Database,
+) -> None:
+    with database.write() as db:
+        now = database.now(db)
+        ada = user(db)
+        passed = [session(db, ada, now + SOON, mfa=True) for _ in range(LIVE_MAX)]
+        for _ in range(2):
+            newest = session(db, ada, now + SOON)
+            sessions.revoke_surplus(db, newest, now)
+    with database.write() as db:
+        assert set(live(db, ada, now)) == {newest.id, *(each.id for each in passed)}
+        newest = sessions.fetch(db, ada.id, newest.id, now)
+        newest.mfa_at = now
+        sessions.revoke_surplus(db, newest, now)
+    with database.read() as db:
+        assert set(live(db, ada, now)) == {newest.id, *(each.id for each in passed[1:])}
+
+
 def test_the_oldest_sessions_without_a_second_factor_end_first(database: Database) -> None:
     with database.write() as db:
         now = database.now(db)

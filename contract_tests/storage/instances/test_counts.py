@@ -10,7 +10,7 @@ from storage.access.teams import Team, Teams
 from storage.catalogue import cells
 from storage.database import Database
 from storage.errors import RecordNotFound, StateConflict
-from storage.instances import allocations, changes, instances
+from storage.instances import allocations, changes, instances, of_projects
 from storage.instances.instances import Instance
 
 GB = 10**9
@@ -37,21 +37,21 @@ def test_the_instances_of_a_project_are_counted_by_status(database: Database) ->
         for status in ("running", "running", "paused", "erased"):
             tenants.instance(db, tenant, status=status)
         tenants.instance(db, other)
-        found = instances.count_by_status(db, tenant.org_id, tenant.project_id)
+        found = of_projects.count_by_status(db, tenant.org_id, tenant.project_id)
         assert found == {"running": 2, "paused": 1}
-        assert instances.count_by_status(db, other.org_id, tenant.project_id) == {}
+        assert of_projects.count_by_status(db, other.org_id, tenant.project_id) == {}
 
 
 def test_a_name_is_taken_within_its_project_while_it_is_wanted(database: Database) -> None:
     with database.write() as db:
         tenant, other = tenants.make(db), tenants.make(db)
         one = tenants.instance(db, tenant, name="shop", status="running")
-        assert instances.is_name_taken(db, tenant.project_id, "shop")
-        assert not instances.is_name_taken(db, tenant.project_id, "other")
-        assert not instances.is_name_taken(db, other.project_id, "shop")
+        assert of_projects.is_name_taken(db, tenant.project_id, "shop")
+        assert not of_projects.is_name_taken(db, tenant.project_id, "other")
+        assert not of_projects.is_name_taken(db, other.project_id, "shop")
         one.delete(None)
         db.flush()
-        assert not instances.is_name_taken(db, tenant.project_id, "shop")
+        assert not of_projects.is_name_taken(db, tenant.project_id, "shop")
 
 
 def test_what_needs_a_running_instance_says_how_to_have_one(database: Database) -> None:
@@ -178,10 +178,10 @@ def test_instances_are_listed_by_what_is_asked_of_them(database: Database) -> No
         ]  # fmt: skip
         assert sorted(ids(instances.of_cell(db, cell_id))) == [first, two, third, theirs]
     with database.write() as db:
-        instances.leave_project(db, other.org_id, tenant.project_id)
+        of_projects.leave_project(db, other.org_id, tenant.project_id)
         assert db.get_one(Instance, erased).project_id == tenant.project_id
-        instances.leave_project(db, org_id, project.id)
+        of_projects.leave_project(db, org_id, project.id)
         assert db.get_one(Instance, erased).project_id == tenant.project_id
-        instances.leave_project(db, org_id, tenant.project_id)
+        of_projects.leave_project(db, org_id, tenant.project_id)
         assert db.get_one(Instance, erased).project_id is None
         assert db.get_one(Instance, first).project_id == tenant.project_id

@@ -14,6 +14,8 @@ from storage.instances.instances import GONE, STATUSES, Instance
 
 GOING: Final = {"deleting", "deleted", "erasing", "erased"}
 LIVE: Final = set(STATUSES) - GOING
+# One whose data is brought back may have been paused.
+PAUSABLE: Final = ("pausing", "running", "resuming", "restoring", "failed")
 ALLOWED: Final = {
     "pause": {"running": "pausing"},
     "resume": {"paused": "resuming"},
@@ -31,8 +33,8 @@ ALLOWED: Final = {
         ),
         "running",
     ),
-    "became_paused": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
-    "became_idle": dict.fromkeys(("pausing", "running", "resuming", "failed"), "paused"),
+    "became_paused": dict.fromkeys(PAUSABLE, "paused"),
+    "became_idle": dict.fromkeys(PAUSABLE, "paused"),
     "became_failed": dict.fromkeys(LIVE | {"deleting", "erasing"}, "failed"),
     "became_deleted": {"deleting": "deleted"},
     "became_erased": {"erasing": "erased"},
@@ -77,7 +79,7 @@ class Lifecycle(RuleBasedStateMachine):
         elif verb == "undelete" and self.instance.ready_at is None:
             # What never ran has no data to come back with.
             expected = None
-        elif verb in {"resize", "restore"} and self.status == "failed" and not self._is_to_run():
+        elif verb in {"resize", "restore"} and self.status == "failed" and not self._has_data():
             expected = None
         else:
             expected = ALLOWED[verb].get(self.status)
@@ -90,6 +92,8 @@ class Lifecycle(RuleBasedStateMachine):
             return
         ACTS[verb](self.instance)
         self.status = expected
+        if verb in {"resize", "restore"}:
+            assert self.instance.desired_status == "running"
         if verb in {"delete", "erase"}:
             self.going = True
         elif verb == "undelete":
@@ -97,9 +101,9 @@ class Lifecycle(RuleBasedStateMachine):
             assert self.instance.desired_status == self.before_delete
             assert self.instance.purge_after is None
 
-    def _is_to_run(self) -> bool:
-        """With data, and not on the way to anything but running."""
-        return self.instance.ready_at is not None and self.instance.desired_status == "running"
+    def _has_data(self) -> bool:
+        """And is to keep it."""
+        return self.instance.ready_at is not None and not self.going
 
     def _note_what_undelete_restores(self, verb: str) -> None:
         """As it was to be when it was deleted, but what was idle is to run."""

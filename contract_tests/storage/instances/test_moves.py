@@ -43,7 +43,7 @@ MOVES: dict[str, tuple[Callable[[Instance], None], set[str], str]] = {
     ),
     "record as paused": (
         lambda it: it.became_paused("idle"),
-        {"pausing", "running", "resuming", "failed"},
+        {"pausing", "running", "resuming", "restoring", "failed"},
         "paused",
     ),
     "record as deleted": (Instance.became_deleted, {"deleting"}, "deleted"),
@@ -180,12 +180,29 @@ def test_what_has_no_data_any_more_is_not_taken_back() -> None:
     )
 
 
-def test_what_cannot_be_changed_has_no_data_or_is_to_be_paused() -> None:
+def test_what_cannot_be_changed_has_no_data() -> None:
     for instance in (one("failed", "paused"), one("failed")):
-        instance.ready_at = AT if instance.desired_status == "paused" else None
+        instance.ready_at = None
         with pytest.raises(StateConflict, match=r"^cannot change an instance that is failed$"):
             instance.change(waits=True)
     one("paused", "paused").change(waits=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "then"),
+    [(lambda it: it.change(waits=True), "resizing"), (Instance.restore, "restoring")],
+)
+@pytest.mark.parametrize(("by", "needs_room"), [("user", True), ("idle", False)])
+def test_one_that_failed_to_resume_or_wake_is_changed_to_run(
+    change: Callable[[Instance], None], then: str, by: str, *, needs_room: bool
+) -> None:
+    instance = one("failed", "paused", by=by)
+    assert instance.needs_room is needs_room
+    change(instance)
+    assert (instance.status, instance.desired_status, instance.needs_room) == (
+        *(then, "running"),
+        False,
+    )
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -203,3 +220,22 @@ def test_a_branch_begins_with_data(status: str) -> None:
         return
     with pytest.raises(StateConflict, match=f"^cannot branch an instance that is {status}$"):
         one(status).check_branchable()
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_what_was_lost_is_recovered_and_is_to_be_as_it_was(status: str) -> None:
+    instance = one(status, "paused" if status == "paused" else "running", by="user")
+    wanted = instance.desired_status
+    if status not in {"running", "paused", "failed"}:
+        with pytest.raises(StateConflict, match=f"cannot recover an instance that is {status}$"):
+            instance.recover("lost")
+        return
+    instance.recover("lost")
+    assert (instance.status, instance.status_reason) == ("restoring", "lost")
+    assert (instance.desired_status, instance.paused_by) == (wanted, "user")
+
+
+@pytest.mark.parametrize("desired", ["deleted", "erased"])
+def test_what_is_to_go_is_not_recovered(desired: str) -> None:
+    with pytest.raises(StateConflict, match=f"and to be {desired}"):
+        one("failed", desired).recover("lost")

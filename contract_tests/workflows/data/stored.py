@@ -41,7 +41,7 @@ def restore(stage: Stage, source: Instance, backup_id: str, target: Instance, mo
     """The id of one that is to be begun."""
     with stage.database.write() as db:
         found = backups.fetch(db, source, backup_id)
-        return restores.request(db, found, target, mode, None).id
+        return restores.request(db, found, target, mode, "usr_1").id
 
 
 def fetch_restore(stage: Stage, instance: Instance, restore_id: str) -> Restore:

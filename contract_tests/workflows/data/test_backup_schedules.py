@@ -10,6 +10,7 @@ from contract_tests.workflows.data import stored
 from contract_tests.workflows.known import take_turn
 from contract_tests.workflows.stage import Stage
 from control.policy.backups import BackupSchedule
+from control.policy.sizes import GB
 from control.workflows.data import backup_schedules
 from storage.access import organizations
 from storage.columns import EPOCH
@@ -69,7 +70,29 @@ def test_each_slot_is_begun_once(stage: Stage, instance: Instance) -> None:
     stage.pass_time(50 * 3600)
     turn(stage)
     turn(stage)
-    assert len(all_of(stage, instance)) == 5, "only the last slot is made up for"
+    made = [one for one in all_of(stage, instance) if one.status_reason is None]
+    assert len(made) == 5, "only the last slot is made up for"
+    missed = [one for one in all_of(stage, instance) if one.status == "failed"]
+    assert len(missed) == 49
+    assert {one.status_reason for one in missed} == {backup_schedules.MISSED}
+    assert len({one.slot for one in (*made, *missed)}) == 54
+    assert all(one.dropped_at is not None for one in missed)
+    assert stage.kinds_of_events(instance) == ["backup.completed.v1"] * 5
+
+
+def test_what_was_not_due_is_not_missed(stage: Stage, instance: Instance) -> None:
+    """It was paused meanwhile, as far as is known: what changed it was later."""
+    choose(stage, instance, frequency="hourly")
+    turn(stage)
+    stage.pass_time(50 * 3600)
+    stored.change(stage, instance, updated_at=moment(stage))
+    turn(stage)
+    assert [one.status_reason for one in all_of(stage, instance)] == [None, None]
+    stage.pass_time(3 * 3600)
+    turn(stage)
+    # The first of three may be too soon after that.
+    missed = [one for one in all_of(stage, instance) if one.status == "failed"]
+    assert len(missed) in {1, 2}
 
 
 def test_a_daily_backup_waits_for_its_window(stage: Stage, instance: Instance) -> None:
@@ -148,7 +171,8 @@ def test_a_paused_instance_is_backed_up_once(stage: Stage, instance: Instance) -
         stage.pass_time(86_400)
         turn(stage)
     assert len(all_of(stage, instance)) == 1
-    stored.change(stage, instance, status="running", desired_status="running", paused_by=None)
+    resumed = {"status": "running", "desired_status": "running", "paused_by": None}
+    stored.change(stage, instance, **resumed, updated_at=moment(stage))
     turn(stage)
     assert len(all_of(stage, instance)) == 2
 
@@ -229,3 +253,30 @@ def test_a_turn_leaves_nothing_behind(stage: Stage, instance: Instance) -> None:
         states = {work.state for work in db.query(Work)}
     assert states == {"done"}
     assert stage.kinds_of_events(instance) == ["backup.completed.v1"]
+
+
+def test_what_an_organization_stores_is_bounded(stage: Stage) -> None:
+    """Of the oldest first, and never the last that an instance has."""
+    small = 10 * GB
+    with stage.database.write() as db:
+        organizations.fetch(db, stage.org_id).plan = "free"
+    first, second, gone = (stage.instance("running", ready_at=LONG_AGO) for _ in range(3))
+    stored.change(stage, gone, status="deleted", desired_status="deleted")
+
+    def made(of: Instance, hours: int, size_bytes: int, kind: str = "scheduled") -> str:
+        age = timedelta(hours=hours)
+        backup_id = stored.backup(stage.database, stage.cell, of, kind, age=age)
+        with stage.database.write() as db:
+            backups.fetch(db, of, backup_id, lock=True).stored_bytes = size_bytes
+        return backup_id
+
+    oldest, manual = made(first, 9, GB), made(first, 8, 2 * GB, "manual")
+    kept = [made(first, 7, 4 * GB), made(second, 6, 4 * GB), made(gone, 5, 3 * small)]
+    turn(stage, "backups.expire")
+    assert stored.fetch(stage, first, oldest).status == "deleted"
+    assert "more than the free plan allows" in str(stored.fetch(stage, first, oldest).status_reason)
+    for of, backup_id in zip((first, second, gone), kept, strict=True):
+        assert stored.fetch(stage, of, backup_id).status == "completed"
+    assert stored.fetch(stage, first, manual).status == "completed"
+    turn(stage, "backups.expire")
+    assert stored.fetch(stage, second, kept[1]).status == "completed"

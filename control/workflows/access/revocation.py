@@ -28,6 +28,9 @@ from storage.instances.instances import Instance
 
 PERMISSIONS: Final = {
     "console": "console:open",
+    "data": "data:export",
+    "download": "data:export",
+    "dump": "data:export",
     "logs": "logs:read",
     "migration_source": "migrations:write",
     "reveal": "credentials:reveal",

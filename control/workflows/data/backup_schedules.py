@@ -26,6 +26,9 @@ from storage.instances.instances import Instance
 DUE_STATUSES: Final = ("running", "paused")
 BEGUN_MAX: Final = 500
 """In one turn; more are begun in the next, a minute later."""
+MISSED: Final = (
+    "it was not begun in its time: the service was down, or the backup before it still being made"
+)
 LOST_AFTER: Final = timedelta(minutes=5)
 """A backup under way without work is touched only after this time, so that races settle."""
 _PAGE: Final = 500
@@ -83,8 +86,24 @@ def _begin(database: Database, each: Scheduled, slot: datetime) -> int:
         if instance.status in DUE_STATUSES and open_ is None:
             backup = backups.request(db, instance, "scheduled", slot=slot)
             start(db, create, instance, backup_id=backup.id)
+            _note_missed(db, instance, each, slot)
             return 1
     return 0
+
+
+def _note_missed(db: Session, instance: Instance, each: Scheduled, slot: datetime) -> None:
+    """As failed, for the health of the month; since the last one, and the instance's last change.
+
+    Before that it may have been paused.
+    """
+    if each.newest_slot is None:
+        return
+    since = max(each.newest_slot, each.updated_at, each.ready_at)
+    for missed in rules.missed_slots(schedule_of(each), since, slot):
+        backup = backups.request(db, instance, "scheduled", slot=missed)
+        backup.became_failed(MISSED)
+        # Nothing of it was ever in the store.
+        backup.became_dropped(now(db))
 
 
 def restart_lost(database: Database) -> None:

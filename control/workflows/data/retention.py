@@ -6,14 +6,17 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from control.policy import backups as rules
+from control.policy import quotas
 from control.policy.backups import KeptBackup
+from control.policy.plans import PLANS, Plan
+from control.policy.quotas import StoredBackup
 from control.work import Operation, Schedule, workflow
 from control.workflows.data.backup_schedules import every, schedule_of
 from control.workflows.data.backups import FAILED_REST, drop, start
 from control.workflows.instances.fault_isolation import isolated
 from storage.data import backups, restores
 from storage.data.backup_settings import Scheduled
-from storage.database import now
+from storage.database import Database, now
 from storage.instances import instances
 from storage.instances.instances import GONE, STATUSES
 
@@ -28,6 +31,10 @@ def expire_old(op: Operation) -> None:
         if each.oldest_kept is not None and each.oldest_kept + timedelta(days=days) <= moment:
             with isolated(each.instance_id), op.database.write() as db:
                 _expire(db, each, days)
+    for org_id, plan in _above_their_quota(op.database):
+        for one in _surplus(op.database, org_id, plan):
+            with isolated(one.instance_id), op.database.write() as db:
+                _remove(db, org_id, one, plan)
     with op.database.write() as db:
         for org_id, instance_id in backups.instances_to_drop(db, now(db) - FAILED_REST, DROPS_MAX):
             start(db, drop, instances.fetch(db, org_id, instance_id))
@@ -50,6 +57,36 @@ def _expire(db: Session, each: Scheduled, days: int) -> None:
     if over:
         db.flush()
         start(db, drop, instance)
+
+
+def _above_their_quota(database: Database) -> list[tuple[str, Plan]]:
+    with database.read() as db:
+        found = [(org, PLANS[plan], taken) for org, plan, taken in backups.stored_by_org(db)]
+    return [
+        (org_id, plan)
+        for org_id, plan, taken in found
+        if plan.backup_bytes_max is not None and taken > plan.backup_bytes_max
+    ]
+
+
+def _surplus(database: Database, org_id: str, plan: Plan) -> list[StoredBackup]:
+    with database.read() as db:
+        stored = [
+            StoredBackup(one.id, one.instance_id, one.kind, one.completed_at, one.stored_bytes)
+            for one in backups.stored(db, org_id)
+            if one.completed_at is not None and one.stored_bytes is not None
+        ]
+        return quotas.surplus_backups(plan, stored, restores.needed_in(db, org_id))
+
+
+def _remove(db: Session, org_id: str, surplus: StoredBackup, plan: Plan) -> None:
+    """Unless something else became of it meanwhile."""
+    instance = instances.fetch(db, org_id, surplus.instance_id, lock=True)
+    backup = backups.fetch(db, instance, surplus.id, lock=True)
+    is_needed = surplus.id in restores.needed(db, instance)
+    if backup.status == "completed" and not is_needed and instance.desired_status not in GONE:
+        why = f"the backups of the organization took more than the {plan.id} plan allows"
+        backup.expire(why)
 
 
 SCHEDULE: Final = Schedule("retention", expire_old, every_s=300)

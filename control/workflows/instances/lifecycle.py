@@ -1,4 +1,4 @@
-"""Provision, pause and resume: from what was asked of an instance to what its cell made of it."""
+"""Provision and pause: from what was asked of an instance to what its cell made of it."""
 
 from collections.abc import Callable
 
@@ -69,39 +69,6 @@ def pause(op: Operation) -> None:
 
     call(op, "pause", "pausing", lambda cell, *to, **stamp: cell.pause(*to, **stamp))
     record(op, "pausing", paused)
-
-
-def resuming_failed(op: Operation, db: Session, reason: str) -> None:
-    instance = load(op, db)
-    if instance.status == "resuming":
-        instance.became_paused(instance.paused_by or "user")
-        instance.status_reason = f"resuming failed: {reason}"
-        publish_failed(db, instance, "resume", reason)
-
-
-@workflow("instances.resume", deadline_s=300, on_failure=resuming_failed)
-def resume(op: Operation) -> None:
-    """Also of what is undeleted, which its cell is told of anew; that may have been paused."""
-
-    def resumed(db: Session, instance: Instance) -> None:
-        if wanted == "paused":
-            instance.became_paused("user")
-            publish(db, instance, "instance.paused.v1", paused_by="user")
-        else:
-            instance.became_running(now(db))
-            publish(db, instance, "instance.resumed.v1", resumed_by="user")
-
-    wanted = op.step("wanted", lambda: _wanted(op))
-    call(op, "put", "resuming", put_what_was_kept(op))
-    if wanted != "paused":
-        call(op, "resume", "resuming", lambda cell, *to, **stamp: cell.resume(*to, **stamp))
-        call(op, "usable", "resuming", usable)
-    record(op, "resuming", resumed)
-
-
-def _wanted(op: Operation) -> str:
-    with op.database.read() as db:
-        return instances.fetch(db, op.args["org_id"], op.args["instance_id"]).desired_status
 
 
 def _copy(op: Operation, source_id: str) -> str | None:

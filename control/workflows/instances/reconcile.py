@@ -11,8 +11,9 @@ from control.cells.answer_checks import Answer
 from control.work import Operation, Schedule, Workflow, queue, workflow
 from control.workflows.access import revocation
 from control.workflows.catalogue.cells import cell_of, in_lanes, left_to_the_next_turn
+from control.workflows.data import recovery
 from control.workflows.data import restores as restoring
-from control.workflows.instances import erasure, findings, lifecycle, resizing
+from control.workflows.instances import erasure, findings, lifecycle, resizing, resuming
 from control.workflows.instances.fault_isolation import isolated
 from control.workflows.instances.starting import start
 from control.workflows.network import domains
@@ -34,7 +35,7 @@ BY_STATUS: Final[dict[str, Workflow]] = {
     "requested": lifecycle.provision,
     "provisioning": lifecycle.provision,
     "pausing": lifecycle.pause,
-    "resuming": lifecycle.resume,
+    "resuming": resuming.resume,
     "resizing": resizing.resize,
     "restoring": restoring.in_place,
     "deleting": erasure.delete,
@@ -57,7 +58,7 @@ def observe(op: Operation, cell: Cell) -> None:
     """Compare one cell's observations with the records, and write what differs."""
     with op.database.read() as db:
         # Read first: a record unchanged since then is older than the observation.
-        known = instances.of_cell(db, cell.id)
+        known, moment = instances.of_cell(db, cell.id), now(db)
     client = op.services.cells.for_cell(cell)
     said = client.observations()
     seen = {each["instance_id"]: each for each in said}
@@ -68,12 +69,15 @@ def observe(op: Operation, cell: Cell) -> None:
     for instance in mine:
         observation = seen.get(instance.id)
         with isolated(instance.id):
-            if findings.differs(instance, observation):
+            is_due = recovery.is_due(instance, observation, moment)
+            if is_due or findings.differs(instance, observation):
                 _record(op.database, instance, observation)
     for instance in known:
-        reason = (seen.get(instance.id) or {}).get("status_reason")
+        observation = seen.get(instance.id) or {}
+        reason = observation.get("status_reason")
         told = (None, instance.status_reason, instance.cell_reason)
-        if instance.status in TRANSITIONAL and reason not in told:
+        is_heard = instance.status in TRANSITIONAL and not observation.get("data_lost")
+        if is_heard and reason not in told:
             with isolated(instance.id):
                 _hold_up(op.database, instance, str(reason))
     domains.note_certificates(op.database, cell.id, said)
@@ -84,7 +88,11 @@ def _record(database: Database, read: Instance, observation: Answer | None) -> N
     with database.write() as db:
         instance = instances.fetch(db, read.org_id, read.id, lock=True)
         moved_on = instance.updated_at != read.updated_at or instance.status != read.status
-        if not moved_on and not queue.is_open(db, instance.id):
+        if moved_on or queue.is_open(db, instance.id):
+            return
+        if recovery.is_due(instance, observation, now(db)):
+            recovery.begin(db, instance)
+        else:
             findings.apply(db, instance, observation, now(db))
 
 
@@ -133,6 +141,11 @@ def _restart(db: Session, instance: Instance) -> None:
 
 def _workflow_of(db: Session, instance: Instance) -> Workflow:
     found = BY_STATUS[instance.status]
+    if found is restoring.in_place:
+        restore = restores.into(db, instance, "in_place")
+        # Nobody asked for the restore of what was lost.
+        is_lost = restore is None or restore.requested_by is None
+        return recovery.recover if is_lost else found
     begins = found is lifecycle.provision
     if begins and restores.into(db, instance, "new_instance") is not None:
         return restoring.new_instance

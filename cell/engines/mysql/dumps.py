@@ -1,0 +1,28 @@
+"""Dumps of a database by the server's own tool, which logs in as the owner."""
+
+from cell.engines.driver import EngineError, Login
+from cell.engines.mysql.servers import ServerInstallation
+from cell.layout import Site
+from cell.runtime.host import Host
+from cell.runtime.tools import ToolCommand
+
+TOOLS = ("mariadb-dump", "mysqldump")
+WORDS = (
+    # One moment of all tables with transactions, without a lock of theirs.
+    *("--no-defaults", "--single-transaction", "--quick"),
+    *("--routines", "--triggers", "--events", "--hex-blob", "--default-character-set=utf8mb4"),
+    # To ask for these needs a right that owners do not have.
+    "--no-tablespaces",
+)
+
+
+def command(
+    host: Host, server: ServerInstallation, site: Site, login: Login, database: str
+) -> ToolCommand:
+    """SQL; EngineError where the tool of the server is not installed."""
+    tool = server.tool(*(TOOLS if server.engine == "mariadb" else TOOLS[1:]))
+    if tool is None:
+        raise EngineError(f"{TOOLS[0]} of {server.version} is not installed; use one of your own")
+    socket = host.view(site).run / site.socket.name
+    words = [*WORDS, f"--socket={socket}", f"--user={login.username}", "--", database]
+    return ToolCommand([str(tool), *words], {"MYSQL_PWD": login.password}, server.mounts)

@@ -1,0 +1,32 @@
+"""What is asked of all instances of a project."""
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from storage.instances.instances import HOSTED, LIVE, Instance
+
+
+def count_by_status(db: Session, org_id: str, project_id: str) -> dict[str, int]:
+    """How many instances of the project there are in each status but erased."""
+    rows = select(Instance.status, func.count()).group_by(Instance.status)
+    rows = rows.where(Instance.org_id == org_id, Instance.project_id == project_id, HOSTED)
+    return dict(db.execute(rows).tuples().all())
+
+
+def is_name_taken(db: Session, project_id: str, name: str) -> bool:
+    """Whether a wanted instance of the project has the name already."""
+    same = select(Instance.id).where(Instance.project_id == project_id, Instance.name == name)
+    return db.scalar(same.where(LIVE).limit(1)) is not None
+
+
+def leave_project(db: Session, org_id: str, project_id: str) -> None:
+    """Take the erased instances out of their project, which is to be deleted."""
+    db.execute(
+        update(Instance)
+        .where(
+            Instance.org_id == org_id,
+            Instance.project_id == project_id,
+            Instance.status == "erased",
+        )
+        .values(project_id=None)
+    )
