@@ -74,6 +74,7 @@ def of_a_migration(kind: str) -> Callable[[Stage], None]:
     """One for which that was asked, and of which the cell knows unless it is to begin."""
 
     def begin(stage: Stage) -> None:
+        migrating.end_all(stage)
         status = {"cutover": "syncing", "begin": ""}.get(kind.rpartition(".")[2], "copying")
         migration = migrating.into(stage, stage.instance("running"), status)
         migrating.ask(stage, migration, kind)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from sqlalchemy import update
+
 from contract_tests.workflows import known
 from contract_tests.workflows.fake_migrations import FakeMigrations
 from contract_tests.workflows.stage import Stage
@@ -75,3 +77,9 @@ def fetch(stage: Stage, migration: Migration) -> Migration:
     with stage.database.read() as db:
         instance = instances.fetch(db, stage.org_id, migration.instance_id)
         return migrations.fetch(db, instance, migration.id)
+
+
+def end_all(stage: Stage) -> None:
+    """Else whoever watches them has more to do each time."""
+    with stage.database.write() as db:
+        db.execute(update(Migration).values(status="cancelled"))
